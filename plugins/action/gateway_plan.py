@@ -39,6 +39,7 @@ class ActionModule(ControllerAction):
         "services": {"type": "raw", "default": {}},
         "models": {"type": "raw", "default": {}},
         "clients": {"type": "raw", "default": {}},
+        "teams": {"type": "raw", "default": {}},
         "paths": {"type": "raw", "default": []},
         "open": {"type": "bool", "default": False},
         "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)

@@ -63,6 +63,12 @@ options:
       - A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
     type: raw
     default: {}
+  teams:
+    description:
+      - A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
+    type: raw
+    default: {}
+    version_added: 0.7.0
   paths:
     description:
       - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
@@ -166,6 +172,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+budgets:
+  description: The tokens by period that clients, and teams with C(@) in front, may use.
+  type: dict
+  returned: success
+  version_added: 0.7.0
 gateway:
   description: Name of the gateway.
   type: str

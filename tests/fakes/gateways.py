@@ -77,7 +77,7 @@ def options(**more: Any) -> dict[str, Any]:
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
-        "address": "", "interface": "", "tokens": False, "tokens_port": 8406, **more,
+        "address": "", "interface": "", "tokens": False, "tokens_port": 8406, "teams": {}, **more,
     }  # fmt: skip
 
 
@@ -157,6 +157,7 @@ class RunningGateway:
         maps.mkdir(exist_ok=True)
         for name, entries in maps_of(self.clients).items():
             (maps / name).write_text(map_text(entries))
+        (maps / "over.map").touch()
         self.decided = decided
 
     def check(self) -> str:

@@ -35,7 +35,8 @@ def service(directory, name, engines, port, **more):
     """Run the program that stores tokens, as the unit does."""
     config = {
         "gateway": name, "servers": {f"127.0.0.1:{each.port}": f"gpu{n}--chat" for n, each in enumerate(engines)},
-        "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port, **more,
+        "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port,
+        "budgets": {}, "map": str(directory / name / "maps/over.map"), "stats": str(directory / name / "stats"), **more,
     }  # fmt: skip
     (directory / f"{name}.json").write_text(json.dumps(config))
     command = [sys.executable, ROLE / "files/gateway-usage.py", directory / f"{name}.json"]
@@ -48,9 +49,10 @@ def service(directory, name, engines, port, **more):
 
 
 @contextlib.contextmanager
-def site(tmp_path, names=("gw",), engines=2):
+def site(tmp_path, names=("gw",), engines=2, teams=None, clients=None):
     """Yield gateways by name, and the engines behind them."""
-    clients = [client(team="research"), client("bob", OTHER)]
+    keys = [client(team="research"), client("bob", OTHER)]
+    limits = {"teams": teams or {}, "clients": {"alice": {"team": "research"}, **(clients or {})}}
     with contextlib.ExitStack() as stack:
         behind = [stack.enter_context(counted_engine(tmp_path / f"run{n}")) for n in range(engines)]
         found = {}
@@ -58,10 +60,11 @@ def site(tmp_path, names=("gw",), engines=2):
             directory = tmp_path / name
             directory.mkdir()
             port = free_port()
-            options = {"tokens": True, "tokens_port": port}
+            options = {"tokens": True, "tokens_port": port, **limits}
             ports = [each.port for each in behind]
-            found[name] = stack.enter_context(gateway(directory, ports, clients, options=options, name=name))
-            stack.enter_context(service(tmp_path, name, behind, port))
+            found[name] = stack.enter_context(gateway(directory, ports, keys, options=options, name=name))
+            budgets = found[name].decided["budgets"]
+            stack.enter_context(service(tmp_path, name, behind, port, budgets=budgets))
         yield found, behind
 
 
@@ -214,3 +217,50 @@ def test_counting_costs_less_than_a_millisecond_at_the_median(tmp_path):
     print(f"median {plain * 1000:.2f} ms, counted {counted * 1000:.2f} ms, ratio {counted / plain:.2f}")
     # A machine may be busy; both are measured alternately.
     assert counted - plain < 0.001 or counted / plain < 1.25
+
+
+def until_refused(found, key, tokens, most):
+    """Ask one request after the other until one is refused; return how many were answered, and the refusal."""
+    for number in range(most):
+        status, headers, body = found.ask("POST", CHAT, key, request(number * 2, tokens)[1])
+        if status != 200:
+            return number, (status, headers, json.loads(body)["error"])
+    raise AssertionError(f"{most} requests were answered")
+
+
+def test_a_team_over_its_budget_is_refused_within_one_request(tmp_path):
+    with site(tmp_path, ("gw1", "gw2"), teams={"research": {"tokens_per_day": 100}}) as (gateways, engines):
+        first, second = gateways.values()
+        for each in engines:
+            # A request takes a tenth of a second.
+            each.pause = 0.005
+        until(lambda: all(each.state(f"gw--chat-{n}") == "UP" for each in gateways.values() for n in (1, 2)))
+        answered, (status, headers, error) = until_refused(first, KEY, 20, 20)
+        made = sum(each.generated + each.prompt for each in engines)
+        # At most one request came after the one that used it up.
+        assert status == 429 and 100 <= made <= 100 + 2 * 30, answered
+        assert error["code"] == "token_budget_exceeded"
+        assert error["message"] == "The team research may use 100 tokens a day, and has used them."
+        assert 0 < int(headers["retry-after"]) <= 86400
+        # It holds at the other gateway, and after a reload; others, and what needs no tokens, go on.
+        until(lambda: second.ask("POST", CHAT, KEY, request(0, 1)[1])[0] == 429)
+        first.reload()
+        until(lambda: first.ask("POST", CHAT, KEY, request(0, 1)[1])[0] == 429)
+        assert first.ask("POST", CHAT, OTHER, request(0, 1)[1])[0] == 200
+        assert first.ask("GET", "/v1/models", KEY)[0] != 429
+
+
+def test_a_client_has_a_budget_of_its_own_for_a_minute(tmp_path):
+    with site(tmp_path, engines=1, clients={"bob": {"tokens_per_minute": 20}}) as (gateways, engines):
+        found, engines[0].pause = gateways["gw"], 0.01
+        _answered, (status, headers, error) = until_refused(found, OTHER, 20, 20)
+        assert status == 429 and "client bob may use 20 tokens a minute" in error["message"]
+        assert 0 < int(headers["retry-after"]) <= 60
+        assert found.ask("POST", CHAT, KEY, request(0, 1)[1])[0] == 200
+
+
+def test_only_the_group_of_haproxy_may_change_what_keys_may_do(tmp_path):
+    with site(tmp_path, engines=1) as (gateways, _engines):
+        found = gateways["gw"]
+        modes = {name: os.stat(found.paths[name]).st_mode & 0o777 for name in ("socket", "stats")}
+        assert modes == {"socket": 0o600, "stats": 0o660}

@@ -15,7 +15,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
-OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256", "team")
+# Limits of tokens, of clients and teams.
+BUDGETS = ("tokens_per_minute", "tokens_per_day", "tokens_per_month")
+OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256", "team", *BUDGETS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")

@@ -15,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import budgets_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
     path_problems,
     paths_of,
@@ -85,11 +86,12 @@ class GatewayService:
 
 
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``gateway``, ``services``, ``listeners``, ``models``, ``bind``, ``agent``, ``ports`` and ``warnings``.
+    """Return what a gateway serves: ``services``, ``listeners``, ``agent`` and so on, with ``warnings``.
 
-    ``models`` maps each model name to the services that a key needs for it. Raises GatewayError with all problems.
+    ``budgets`` are the tokens that clients and teams may use. ``models`` maps each model name to the
+    services that a key needs for it. Raises GatewayError with all problems.
     ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
-    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
+    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``teams``, ``paths``,
     ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``,
     ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
     """
@@ -101,8 +103,9 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     if not unusable:
         listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
         problems += wrong
+    budgets, over = budgets_of(options["clients"], options["teams"], options["tokens"])
     problems += [
-        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
+        *over, *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
         *_inspected(options), *_without_clients(services, options),
     ]  # fmt: skip
     if problems:
@@ -111,6 +114,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         service.paths = paths_of(service.tasks, options["paths"])
     return {
         "gateway": gateway,
+        "budgets": budgets,
         "services": [service.as_dict() for service in services.values()],
         "listeners": [{**each.as_dict(), "paths": _paths_at(each, services)} for each in listeners],
         "models": services_by_model(services, listeners),

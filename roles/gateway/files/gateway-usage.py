@@ -6,7 +6,9 @@
     gateway-usage.py CONFIG
 
 CONFIG is JSON: ``gateway`` (the name of this gateway), ``servers`` (``ADDRESS:PORT`` -> name), ``database`` (a file of
-SQLite), ``months`` to keep and ``port`` for Prometheus on the loopback address (GET /metrics/usage).
+SQLite), ``months`` to keep, ``port`` for Prometheus on the loopback address (GET /metrics/usage), ``budgets`` (the
+tokens for ``minute``, ``day`` and ``month`` of clients, and of teams with @ in front), ``stats`` (a socket of HAProxy)
+and ``map``, where HAProxy looks up whose budget is used up.
 
 Each instance keeps a record of each answer that a gateway asked it to count (vllm_usage.py). A thread for each instance
 reads them all, whichever gateway served the request, so every gateway has all figures, and none is lost with a gateway.
@@ -16,10 +18,12 @@ records wait at the instances. Each record has the next number of its process: a
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import http.client
 import json
 import os
+import socket
 import sqlite3
 import sys
 import threading
@@ -37,6 +41,8 @@ PATIENCE = 30.0
 MOST_FILES = 64
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
 HOUR, DAY = 3600, 86400
+# Seconds between two looks at HAProxy's map.
+SYNC = 0.25
 # Seconds for which a record's clock may be ahead.
 AHEAD = 300
 # Seconds after which the place in a file is forgotten that no instance has had since.
@@ -116,7 +122,7 @@ def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
     names["team"] = "" if names["team"] == "-" else names["team"]
     state = record["state"]
     return {
-        **names, **tokens, "hour": min(at, now) // HOUR * HOUR,
+        **names, **tokens, "at": min(at, now), "hour": min(at, now) // HOUR * HOUR,
         "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
     }  # fmt: skip
 
@@ -149,6 +155,12 @@ class Store:
         with self.lock, self._reporting():
             query = "SELECT file, offset FROM files WHERE server = ?"
             return dict(self._open().execute(query, (server,)).fetchall())
+
+    def used(self, since: int) -> list[tuple[str, str, int]]:
+        """Return clients, their teams and their tokens in the hours from ``since`` on. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            query = "SELECT client, team, SUM(prompt + completion) FROM usage WHERE hour >= ? GROUP BY client, team"
+            return self._open().execute(query, (since,)).fetchall()
 
     def add(self, server: str, parts: list[Part], now: int) -> tuple[list[dict[str, Any]], int]:
         """Store the records of a server; return what was added, and how many are missing. Raises sqlite3.Error."""
@@ -266,6 +278,103 @@ class Counters:
         return "\n".join([*lines, ""])
 
 
+def window(period: str, now: int) -> tuple[int, int]:
+    """Return when the ``minute``, ``day`` or ``month`` of ``now`` begins and ends, in UTC."""
+    if period == "month":
+        year, month = time.gmtime(now)[:2]
+        following = (year + month // 12, month % 12 + 1)
+        return calendar.timegm((year, month, 1, 0, 0, 0)), calendar.timegm((*following, 1, 0, 0, 0))
+    seconds = {"minute": 60, "day": DAY}[period]
+    return now // seconds * seconds, now // seconds * seconds + seconds
+
+
+class Budgets:
+    """The tokens of clients and teams in this minute, day and month, and HAProxy's map of those who used them up.
+
+    HAProxy forgets the map with each reload, so it is compared again several times a second.
+    """
+
+    def __init__(self, limits: Mapping[str, Mapping[str, int]], path: str, stats: str) -> None:
+        self.limits, self.path, self.stats = limits, path, stats
+        self.lock = threading.Lock()
+        # The beginning of a window, and the tokens in it.
+        self.used: dict[tuple[str, str], tuple[int, int]] = {}
+        self.reached = threading.Event()
+        self.fault = ""
+
+    def load(self, store: Store, now: int) -> None:
+        """Begin with what the database has; a minute begins with nothing. Raises sqlite3.Error."""
+        for period in ("day", "month"):
+            begins = window(period, now)[0]
+            for client, team, tokens in store.used(begins):
+                self._count(client, team, period, begins, tokens)
+
+    def add(self, rows: list[dict[str, Any]], now: int) -> None:
+        """Count rows of the store."""
+        for period in ("minute", "day", "month"):
+            begins = window(period, now)[0]
+            for row in rows:
+                if row["at"] >= begins:
+                    self._count(row["client"], row["team"], period, begins, row["prompt"] + row["completion"])
+
+    def _count(self, client: str, team: str, period: str, begins: int, tokens: int) -> None:
+        for owner in (client, f"@{team}"):
+            limit = self.limits.get(owner, {}).get(period)
+            if limit is None:
+                continue
+            with self.lock:
+                since, before = self.used.get((owner, period), (begins, 0))
+                before = before if since == begins else 0
+                self.used[owner, period] = begins, before + tokens
+            if before < limit <= before + tokens:
+                self.reached.set()
+
+    def over(self, now: int) -> dict[str, str]:
+        """Return what the map should have: for each owner the budget that ends last of those that are used up."""
+        found: dict[str, tuple[int, str]] = {}
+        with self.lock:
+            used = dict(self.used)
+        for (owner, period), (since, tokens) in used.items():
+            begins, ends = window(period, now)
+            limit = self.limits[owner][period]
+            if since == begins and tokens >= limit:
+                kind = "team" if owner.startswith("@") else "client"
+                value = f"{ends}|{kind}|{owner.lstrip('@')}|{limit}|{period}"
+                found[owner] = max(found.get(owner, (0, "")), (ends, value))
+        return {owner: value for owner, (_ends, value) in found.items()}
+
+    def sync(self, now: int) -> None:
+        """Change HAProxy's map to what it should have."""
+        requested = self.over(now)
+        try:
+            lines = self._tell(f"show map {self.path}").splitlines()
+            present = dict(line.split()[1:3] for line in lines if len(line.split()) == 3 and line.startswith("0x"))
+            commands = [f"del map {self.path} {owner}" for owner in present if owner not in requested]
+            for owner, value in requested.items():
+                if present.get(owner) != value:
+                    commands.append(f"{'set' if owner in present else 'add'} map {self.path} {owner} {value}")
+            fault = "".join(self._tell(command).strip() for command in commands)
+        except (OSError, ValueError) as exc:
+            fault = f"{self.stats}: {exc}"
+        if fault and fault != self.fault:
+            print(f"budgets are not enforced: {fault}", flush=True)
+        self.fault = fault
+
+    def _tell(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(self.stats)
+            connection.sendall(f"{command}\n".encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode("utf-8", "replace")
+
+    def run(self) -> None:
+        """Keep HAProxy's map forever."""
+        while self.limits:
+            self.reached.wait(SYNC)
+            self.reached.clear()
+            self.sync(int(time.time()))
+
+
 def escaped(text: str) -> str:
     """Return the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -296,8 +405,9 @@ def ask(address: str, offsets: Mapping[str, int]) -> list[Part]:
 class Follower:
     """Reads the records of one instance."""
 
-    def __init__(self, address: str, server: str, store: Store, counters: Counters) -> None:
-        self.address, self.server, self.store, self.counters = address, server, store, counters
+    def __init__(self, address: str, server: str, store: Store, counters: Counters, budgets: Budgets) -> None:
+        self.address, self.server, self.store = address, server, store
+        self.counters, self.budgets = counters, budgets
         self.offsets: dict[str, int] | None = None
 
     def step(self) -> float:
@@ -307,7 +417,9 @@ class Follower:
                 self.offsets = self.store.offsets(self.server)
             parts = ask(self.address, self.offsets)
             if parts:
-                rows, missing = self.store.add(self.server, parts, int(time.time()))
+                now = int(time.time())
+                rows, missing = self.store.add(self.server, parts, now)
+                self.budgets.add(rows, now)
                 self.offsets.update((part.file, part.end) for part in parts)
                 self.counters.add(rows, missing)
                 self._report_missing(missing)
@@ -358,6 +470,18 @@ class Page(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
+def follow(followers: list[Follower], store: Store, budgets: Budgets) -> None:
+    """Start all threads, once the database tells what was used before."""
+    while True:
+        try:
+            budgets.load(store, int(time.time()))
+            break
+        except sqlite3.Error:
+            time.sleep(PAUSE)
+    for run in (budgets.run, *(follower.run for follower in followers)):
+        threading.Thread(target=run, daemon=True).start()
+
+
 def main() -> None:
     """Follow all instances until the unit stops."""
     if len(sys.argv) != 2:
@@ -367,9 +491,9 @@ def main() -> None:
     threading.stack_size(512 * 1024)
     store = Store(config["database"], config["months"])
     counters = Counters(config["gateway"], store)
-    for address, server in config["servers"].items():
-        follower = Follower(address, server, store, counters)
-        threading.Thread(target=follower.run, daemon=True).start()
+    budgets = Budgets(config["budgets"], config["map"], config["stats"])
+    followers = [Follower(address, name, store, counters, budgets) for address, name in config["servers"].items()]
+    threading.Thread(target=follow, args=(followers, store, budgets), daemon=True).start()
     with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page) as server:
         server.counters = counters  # type: ignore[attr-defined]
         server.serve_forever()

@@ -18,6 +18,7 @@ from tests.fakes.gateways import loaded
 usage = loaded("gateway-usage")
 NOW = 1_764_077_502
 FILE = "100.7-1.jsonl"
+NONE = usage.Budgets({}, "", "")
 
 
 def record(number, at=NOW, **more):
@@ -119,14 +120,14 @@ def answer(*records, end=100):
 
 @pytest.fixture
 def follower(instance, store):
-    return usage.Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", store, usage.Counters("gw1", store))
+    return usage.Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", store, usage.Counters("gw1", store), NONE)
 
 
 def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
     instance.text = answer(record(1, time.time()))
     for _time in range(3):
         follower.step()
-    again = usage.Follower(follower.address, follower.server, usage.Store(store.path, 13), follower.counters)
+    again = usage.Follower(follower.address, follower.server, usage.Store(store.path, 13), follower.counters, NONE)
     again.step()
     assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
 
@@ -206,3 +207,36 @@ def test_a_gateway_without_a_database_says_what_to_set(tmp_path):
     (tmp_path / "damaged").write_text("x" * 5000)
     with pytest.raises(UsageError, match="not a database"):
         read_usage(str(tmp_path / "damaged"), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("period", "begins", "ends"),
+    [
+        ("minute", "2026-12-31 23:59:00", "2027-01-01 00:00:00"), ("day", "2026-12-31 00:00:00", "2027-01-01 00:00:00"),
+        ("month", "2026-12-01 00:00:00", "2027-01-01 00:00:00"),
+    ],
+)  # fmt: skip
+def test_windows_begin_in_utc(period, begins, ends):
+    found = [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each)) for each in usage.window(period, 1_798_761_599)]
+    assert found == [begins, ends]
+
+
+def test_a_budget_is_used_up_until_its_window_ends(store):
+    limits = {"alice": {"minute": 24, "month": 1000}, "@research": {"day": 36}, "@other": {"day": 1}}
+    budgets = usage.Budgets(limits, "", "")
+    made, _missing = store.add("a", [part(record(1), record(2, NOW - 3600))], NOW)
+    budgets.add(made, NOW)
+    # Of the minute there are 12 tokens only.
+    assert budgets.over(NOW) == {} and not budgets.reached.is_set()
+    made, _missing = store.add("a", [part(record(3))], NOW)
+    budgets.add(made, NOW)
+    minute, day = NOW // 60 * 60 + 60, NOW // 86400 * 86400 + 86400
+    assert budgets.reached.is_set()
+    assert budgets.over(NOW) == {
+        "alice": f"{minute}|client|alice|24|minute", "@research": f"{day}|team|research|36|day"
+    }  # fmt: skip
+    assert list(budgets.over(NOW + 60)) == ["@research"] and budgets.over(day) == {}
+    # Another process begins with what is stored.
+    again = usage.Budgets(limits, "", "")
+    again.load(store, NOW)
+    assert list(again.over(NOW)) == ["@research"]
