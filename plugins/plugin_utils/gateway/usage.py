@@ -11,6 +11,7 @@ import io
 import json
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
 
 WIDTH = 120
@@ -52,7 +53,7 @@ def usage_text(results: Mapping[str, Mapping[str, Any]], form: str = "table", wi
     if form == "json":
         return json.dumps({"rows": [_readable(row) for row in rows], "missing": gaps}, indent=2) + "\n"
     if form != "table":
-        raise ValueError(f"format: found {form!r}, expected one of {', '.join(FORMATS)}")
+        raise ValueError(f"format: found {show_value(form)}, expected one of {', '.join(FORMATS)}")
     missing = [
         f"{count} records of {server} are missing: their requests are in no figure here"
         for server, count in gaps.items()
