@@ -113,8 +113,8 @@ KEEPALIVED = "/usr/sbin/keepalived"
 KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
-USAGE_UNIT = "gateway-usage.service"
-UNITS = ("haproxy.service", "gateway-agent.service", USAGE_UNIT)
+USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
+UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT))
 
 
 def main() -> None:
@@ -144,7 +144,7 @@ def main() -> None:
         unread=unread_files(module.params["socket"], module.params["files"]),
         certificate=first_certificate(module.params["certificate"] or ""),
         shares_address=is_ours(KEEPALIVED_CONFIG),
-        counts_tokens=os.path.exists(f"/etc/systemd/system/{USAGE_UNIT}"),
+        counts_tokens=os.path.exists(USAGE_UNIT),
     )
 
 
