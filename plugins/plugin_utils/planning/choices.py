@@ -129,7 +129,7 @@ def choose(
     _check_member(host, requested, where)
     side = side_of(host, requested)
     count = 1 if side else len(requested.get("nodes") or [host])
-    wanted = inner_strategy(recipe, side, requested.get("strategy")) if side else requested.get("strategy")
+    wanted = inner_strategy(recipe, side, requested.get("strategy"), where) if side else requested.get("strategy")
     strategy = choose_strategy(recipe, accelerator, wanted, count, where)
     if side:
         check_disaggregation(table, library.others(version), release_name, where)

@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import DISAGGREGATED as STRATEGY
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
 SIDES = (DECODE, PREFILL)
 ROLES = {PREFILL: "kv_producer", DECODE: "kv_consumer"}
@@ -37,8 +38,16 @@ def side_of(host: str, requested: Mapping[str, Any]) -> str:
     return next((side for side in SIDES if host in (requested.get(side) or ())), "")
 
 
-def inner_strategy(recipe: Mapping[str, Any], side: str, requested: str | None) -> str | None:
-    """Return the strategy that is requested for each host itself; None for the recipe's preferred one."""
+def inner_strategy(recipe: Mapping[str, Any], side: str, requested: str | None, where: str) -> str | None:
+    """Return the strategy that is requested for each host itself; None for the recipe's preferred one.
+
+    Raises PlanError for one that spans hosts.
+    """
+    if requested in MULTI_NODE:
+        raise PlanError(
+            f"{where}.strategy: {requested} splits the model over hosts, but each host of prefill and decode runs a "
+            f"whole vLLM; expected {STRATEGY}, or the strategy within each host, such as single_node_tp"
+        )
     if requested not in (None, STRATEGY):
         return requested
     return "single_node_dep" if _override(recipe, side).get("parallelism") == "dep" else None
@@ -122,7 +131,7 @@ def side_words(side: str) -> str:
 
 
 def _mooncake(side: str, place: Mapping[str, Any]) -> Layer:
-    """Return vllm-ascend's connector. Both sides have the same sizes, since all hosts of a group have the same chips."""
+    """Return vllm-ascend's connector. The sizes of both sides are the same, as the chips of all hosts are."""
     sizes = {"dp_size": place["data"], "tp_size": place["tensor"]}
     config = {
         "kv_connector": "MooncakeConnectorV1",
@@ -148,8 +157,8 @@ def check_sides(requested: Mapping[str, Any], where: str) -> None:
             isinstance(hosts, list) and hosts and all(isinstance(each, str) for each in hosts)
         ):
             raise PlanError(
-                f"{where}.{side}: found {show_value(hosts)}, expected a list of hosts, or the name of an Ansible group, "
-                "for prefill and for decode"
+                f"{where}.{side}: found {show_value(hosts)}, expected a list of hosts or the name of an Ansible "
+                "group, for prefill and for decode"
             )
 
 

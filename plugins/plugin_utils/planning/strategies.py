@@ -109,8 +109,8 @@ def _preferred(recipe: Mapping[str, Any], offered: Sequence[str], nodes: int) ->
 def _check_nodes(strategy: str, nodes: int, where: str) -> None:
     if strategy == DISAGGREGATED:
         raise PlanError(
-            f"{where}.strategy: {strategy} needs the hosts of both sides; expected prefill and decode, two lists of hosts "
-            "of the inventory"
+            f"{where}.strategy: {strategy} needs the hosts of both sides; expected prefill and decode, two lists of "
+            "hosts of the inventory"
         )
     if strategy in MULTI_NODE and nodes < 2:
         raise PlanError(f"{where}.nodes: {strategy} spans hosts; expected a list of two or more hosts of the inventory")

@@ -13,7 +13,6 @@ Where no prefill host can do that, vLLM on this host computes the prompt too: sl
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http.client
 import io
 import json
@@ -31,7 +30,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 PATHS = ("/v1/completions", "/v1/chat/completions")
 # With these, the host that answers has to compute the prompt: for each of several answers, or because the answer says
 # something about the prompt.
-LOCAL = ("prompt_logprobs", "echo", "use_beam_search", "kv_transfer_params")
+LOCAL = ("prompt_logprobs", "echo", "use_beam_search")
+# Says where the KV cache of a prompt is. No client may say that: this host would fetch from any address.
+PLACE = "kv_transfer_params"
 # What only the host that answers is asked.
 OF_ANSWER = (
     "stream", "stream_options", "min_tokens", "max_completion_tokens", "max_tokens", "logprobs", "top_logprobs",
@@ -46,7 +47,8 @@ ASKED = {
     "remote_port": None,
 }
 # Seconds between two checks of a prefill host, until it must have answered one, and until a prompt must be computed.
-INTERVAL, PATIENCE, LONGEST = 2.0, 5.0, 300.0
+# TRIES: checks in a row without an answer after which it is lost.
+INTERVAL, PATIENCE, LONGEST, TRIES = 2.0, 5.0, 300.0, 3
 # Headers of the client that the prefill host needs too.
 PASSED = (b"authorization", b"x-request-id")
 # Says on each answer who computed the prompt: another host, or this one.
@@ -61,6 +63,7 @@ class PrefillHost:
         self.host, _colon, self.port = address.rpartition(":")
         self.up = False
         self.busy = 0
+        self.silent = 0
         self.lost = asyncio.Event()
 
     async def watch(self) -> None:
@@ -70,10 +73,17 @@ class PrefillHost:
             await asyncio.sleep(INTERVAL)
 
     async def check(self) -> None:
-        """Ask whether it is healthy; a change goes to the journal."""
+        """Ask whether it is healthy. One that is silent may only be busy, so it has more than one try."""
         status = 0
-        with contextlib.suppress(OSError, ValueError, asyncio.TimeoutError, http.client.HTTPException):
+        try:
             status, _body = await asyncio.wait_for(self._ask("GET", "/health", [], b""), PATIENCE)
+        except asyncio.TimeoutError:
+            self.silent += 1
+            if self.silent < TRIES:
+                return
+        except (OSError, ValueError, http.client.HTTPException):
+            pass
+        self.silent = self.silent if status == 0 else 0
         self.mark(status == http.client.OK)
 
     def mark(self, up: bool) -> None:
@@ -134,19 +144,22 @@ def parse(text: bytes) -> tuple[int, bytes]:
     return answer.status, answer.read()
 
 
-def question(body: bytes) -> dict[str, Any] | None:
-    """Return the request in a body; None where its prompt has to be computed here."""
+def read_request(body: bytes) -> dict[str, Any] | None:
+    """Return the request in a body; None where it is none."""
     try:
         found = json.loads(body)
     except ValueError:
         return None
-    if not isinstance(found, dict) or any(found.get(name) for name in LOCAL):
-        return None
-    prompt = found.get("prompt")
+    return found if isinstance(found, dict) else None
+
+
+def is_remote(asked: dict[str, Any]) -> bool:
+    """Return whether another host can compute the prompt of a request."""
+    prompt = asked.get("prompt")
     # A list of numbers is one prompt, any other list several.
     several = isinstance(prompt, list) and not all(isinstance(token, int) for token in prompt)
-    one = all(found.get(name) in (None, 1) for name in ("n", "best_of"))
-    return found if one and not several else None
+    one = all(asked.get(name) in (None, 1) for name in ("n", "best_of"))
+    return one and not several and not any(asked.get(name) for name in LOCAL)
 
 
 def shortened(asked: dict[str, Any]) -> bytes:
@@ -162,7 +175,7 @@ def shortened(asked: dict[str, Any]) -> bytes:
     )
     kept = {name: value for name, value in asked.items() if name not in names}
     limit = "max_completion_tokens" if "messages" in asked else "max_tokens"
-    return json.dumps({**kept, limit: 1, "stream": False, "kv_transfer_params": ASKED}).encode()
+    return json.dumps({**kept, limit: 1, "stream": False, PLACE: ASKED}).encode()
 
 
 class RemotePrefill:
@@ -188,9 +201,7 @@ class RemotePrefill:
         body = await read_body(receive)
         if body is None:
             return
-        changed = await self._prefilled(scope, body)
-        who = HERE if changed is None else REMOTE
-        body = body if changed is None else changed
+        who, body = await self._prefilled(scope, body)
         await self.app(with_length(scope, body), replay(body, receive), telling(send, who))
 
     async def _begin(self) -> None:
@@ -199,28 +210,35 @@ class RemotePrefill:
             return
         self.watching = [asyncio.ensure_future(host.watch()) for host in self.hosts]
 
-    async def _prefilled(self, scope: Scope, body: bytes) -> bytes | None:
-        """Have the prompt computed; return the body that says where it is, None where no host did."""
-        asked = question(body)
+    async def _prefilled(self, scope: Scope, body: bytes) -> tuple[bytes, bytes]:
+        """Have the prompt computed; return who did it, and the body for vLLM on this host."""
+        asked = read_request(body)
         if asked is None:
-            return None
+            return HERE, body
+        if PLACE in asked:
+            del asked[PLACE]
+            body = json.dumps(asked).encode()
+        found = await self._ask(scope, asked) if is_remote(asked) else None
+        return (REMOTE, json.dumps({**asked, PLACE: found}).encode()) if found else (HERE, body)
+
+    async def _ask(self, scope: Scope, asked: dict[str, Any]) -> Any:
+        """Return where the KV cache of the prompt is, None where no prefill host has computed it."""
         headers = [(name, value) for name, value in scope["headers"] if name in PASSED]
         short = shortened(asked)
         for host in sorted((each for each in self.hosts if each.up), key=lambda each: each.busy):
             status, answer = await host.compute(scope["path"], headers, short)
             if status == http.client.OK:
-                found = parameters(answer)
-                return json.dumps({**asked, "kv_transfer_params": found}).encode() if found else None
+                return place_in(answer)
             if http.client.BAD_REQUEST <= status < http.client.INTERNAL_SERVER_ERROR:
                 # The request itself is wrong. vLLM on this host says so in its own words.
                 return None
         return None
 
 
-def parameters(answer: bytes) -> Any:
+def place_in(answer: bytes) -> Any:
     """Return where the KV cache is; None where the answer does not say it."""
     try:
-        return json.loads(answer).get("kv_transfer_params")
+        return json.loads(answer).get(PLACE)
     except (ValueError, AttributeError):
         return None
 
