@@ -35,8 +35,8 @@ class Reply:
 
     status: the HTTP status, 0 without an answer. lines: the body's lines without their line ends, each with the
     seconds from before the connection until it was complete. seconds: until the last byte or the failure. failure: why
-    the answer is missing or incomplete, as a clause; empty for a complete answer. prefill: the header of this name, with
-    which a decode host says who computed the prompt.
+    the answer is missing or incomplete, as a clause; empty for a complete answer. prefill: the header of this name, in
+    which a decode host names who computed the prompt.
     """
 
     status: int

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Disaggregated prefill and decode: some hosts compute prompts, others the answers (upstream's ``pd_cluster``).
 
-Each host runs a whole vLLM of its own. One of ``decode`` accepts a request, has one of ``prefill`` compute the prompt
+Each host runs a whole vLLM. One of ``decode`` accepts a request, has one of ``prefill`` compute the prompt
 (roles/vllm/files/remote_prefill.py), and fetches the KV cache from there with vLLM's connector.
 """
 

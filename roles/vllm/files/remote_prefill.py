@@ -230,7 +230,7 @@ class RemotePrefill:
             if status == http.client.OK:
                 return place_in(answer)
             if http.client.BAD_REQUEST <= status < http.client.INTERNAL_SERVER_ERROR:
-                # The request itself is wrong. vLLM on this host says so in its own words.
+                # The request itself is wrong. vLLM on this host explains that to the client.
                 return None
         return None
 
