@@ -51,6 +51,8 @@ ASKED = {
 INTERVAL, PATIENCE, LONGEST, TRIES = 2.0, 5.0, 300.0, 3
 # Headers of the client that the prefill host needs too.
 PASSED = (b"authorization", b"x-request-id")
+# vllm-wait-ready.py makes it when vLLM is warm.
+READY = os.path.join(os.environ["AVAILABILITY_DIRECTORY"], "ready")
 # Says on each answer who computed the prompt: another host, or this one.
 HEADER, REMOTE, HERE = b"prefill", b"remote", b"local"
 
@@ -218,7 +220,8 @@ class RemotePrefill:
         if PLACE in asked:
             del asked[PLACE]
             body = json.dumps(asked).encode()
-        found = await self._ask(scope, asked) if is_remote(asked) else None
+        # Until it is ready, its own requests warm it up: for prompts too, which it may have to compute.
+        found = await self._ask(scope, asked) if is_remote(asked) and os.path.exists(READY) else None
         return (REMOTE, json.dumps({**asked, PLACE: found}).encode()) if found else (HERE, body)
 
     async def _ask(self, scope: Scope, asked: dict[str, Any]) -> Any:

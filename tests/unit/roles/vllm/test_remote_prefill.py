@@ -16,7 +16,9 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/remote_prefill.py"
 SPEC = importlib.util.spec_from_file_location("remote_prefill", SCRIPT)
 remote = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(remote)
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("AVAILABILITY_DIRECTORY", "/run/vllm/none")
+    SPEC.loader.exec_module(remote)
 
 CHAT = {
     "model": "m",
@@ -26,6 +28,14 @@ CHAT = {
     "logprobs": True,
 }
 PLACE = {"remote_engine_id": "e", "remote_block_ids": [1, 2]}
+
+
+@pytest.fixture(autouse=True)
+def ready(tmp_path, monkeypatch):
+    """vLLM on this host is warm."""
+    monkeypatch.setattr(remote, "READY", str(tmp_path / "ready"))
+    (tmp_path / "ready").touch()
+    return tmp_path / "ready"
 
 
 class Prefill:
@@ -159,6 +169,17 @@ def test_requests_whose_prompt_is_computed_here(monkeypatch, body):
 
     run(monkeypatch, [prefill], scenario)
     assert not prefill.asked
+
+
+def test_requests_that_warm_this_host_up_are_computed_here(monkeypatch, ready):
+    ready.unlink()
+
+    async def scenario(middleware, _engine):
+        assert await ask(middleware, CHAT) == "local"
+        ready.touch()
+        assert await ask(middleware, CHAT) == "remote"
+
+    run(monkeypatch, [Prefill()], scenario)
 
 
 def test_other_paths_are_left_alone(monkeypatch):
