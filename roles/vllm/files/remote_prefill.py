@@ -26,8 +26,14 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The requests for which vLLM can take a KV cache from elsewhere.
-PATHS = ("/v1/completions", "/v1/chat/completions")
+# The requests for which vLLM can take a KV cache from elsewhere, and their limits of tokens. Releases that cannot do it
+# for one of them answer without saying where the KV cache is.
+PATHS = {
+    "/v1/completions": "max_tokens",
+    "/v1/chat/completions": "max_completion_tokens",
+    "/v1/responses": "max_output_tokens",
+    "/v1/messages": "max_tokens",
+}
 # With these, the host that answers has to compute the prompt: for each of several answers, or because the answer says
 # something about the prompt.
 LOCAL = ("prompt_logprobs", "echo", "use_beam_search")
@@ -35,7 +41,8 @@ LOCAL = ("prompt_logprobs", "echo", "use_beam_search")
 PLACE = "kv_transfer_params"
 # What only the host that answers is asked.
 OF_ANSWER = (
-    "stream", "stream_options", "min_tokens", "max_completion_tokens", "max_tokens", "logprobs", "top_logprobs",
+    "stream", "stream_options", "min_tokens", "max_completion_tokens", "max_tokens", "max_output_tokens", "logprobs",
+    "top_logprobs", "store", "background",
 )  # fmt: skip
 # What the prefill host is asked for.
 ASKED = {
@@ -164,20 +171,11 @@ def is_remote(asked: dict[str, Any]) -> bool:
     return one and not several and not any(asked.get(name) for name in LOCAL)
 
 
-def shortened(asked: dict[str, Any]) -> bytes:
+def shortened(path: str, asked: dict[str, Any]) -> bytes:
     """Return the body of the request for the prefill host, which answers with one token."""
-    names = (
-        "stream",
-        "stream_options",
-        "min_tokens",
-        "max_completion_tokens",
-        "max_tokens",
-        "logprobs",
-        "top_logprobs",
-    )
-    kept = {name: value for name, value in asked.items() if name not in names}
-    limit = "max_completion_tokens" if "messages" in asked else "max_tokens"
-    return json.dumps({**kept, limit: 1, "stream": False, PLACE: ASKED}).encode()
+    kept = {name: value for name, value in asked.items() if name not in OF_ANSWER}
+    store = {"store": False} if path == "/v1/responses" else {}
+    return json.dumps({**kept, **store, PATHS[path]: 1, "stream": False, PLACE: ASKED}).encode()
 
 
 class RemotePrefill:
@@ -227,7 +225,7 @@ class RemotePrefill:
     async def _ask(self, scope: Scope, asked: dict[str, Any]) -> Any:
         """Return where the KV cache of the prompt is, None where no prefill host has computed it."""
         headers = [(name, value) for name, value in scope["headers"] if name in PASSED]
-        short = shortened(asked)
+        short = shortened(scope["path"], asked)
         for host in sorted((each for each in self.hosts if each.up), key=lambda each: each.busy):
             status, answer = await host.compute(scope["path"], headers, short)
             if status == http.client.OK:

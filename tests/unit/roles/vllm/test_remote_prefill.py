@@ -138,12 +138,17 @@ def test_the_prompt_is_computed_elsewhere_and_the_answer_here(monkeypatch):
     run(monkeypatch, [prefill], scenario)
 
 
-def test_a_completion_has_the_limit_that_completions_know(monkeypatch):
+def test_each_kind_of_request_has_the_limit_that_it_knows(monkeypatch):
     prefill = Prefill()
 
     async def scenario(middleware, _engine):
         assert await ask(middleware, {"prompt": [1, 2, 3], "max_tokens": 9}, "/v1/completions") == "remote"
-        assert prefill.asked[0][2]["max_tokens"] == 1
+        assert await ask(middleware, {"input": "hi", "max_output_tokens": 9}, "/v1/responses") == "remote"
+        assert await ask(middleware, {**CHAT, "max_tokens": 9}, "/v1/messages") == "remote"
+        asked = [each[2] for each in prefill.asked]
+        assert [asked[0]["max_tokens"], asked[1]["max_output_tokens"], asked[2]["max_tokens"]] == [1, 1, 1]
+        # Nobody will ask the prefill host for it.
+        assert asked[1]["store"] is False and "store" not in asked[2]
 
     run(monkeypatch, [prefill], scenario)
 
@@ -184,7 +189,7 @@ def test_requests_that_warm_this_host_up_are_computed_here(monkeypatch, ready):
 
 def test_other_paths_are_left_alone(monkeypatch):
     async def scenario(middleware, engine):
-        assert await ask(middleware, {"input": "hi"}, "/v1/responses") == ""
+        assert await ask(middleware, {"input": "hi"}, "/v1/embeddings") == ""
         assert engine.lengths == [1]
 
     run(monkeypatch, [Prefill()], scenario)
