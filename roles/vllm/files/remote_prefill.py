@@ -93,15 +93,18 @@ class PrefillHost:
         except (OSError, ValueError, http.client.HTTPException):
             pass
         self.silent = self.silent if status == 0 else 0
-        self.mark(status == http.client.OK)
+        self.mark(status == http.client.OK, gone=status == 0)
 
-    def mark(self, up: bool) -> None:
-        """Record whether it answers. Requests that wait for one that does not are computed elsewhere."""
+    def mark(self, up: bool, gone: bool = False) -> None:
+        """Record whether it computes prompts. Requests that wait for one that is gone are computed elsewhere.
+
+        One that is stopping is not gone: it completes what it has begun.
+        """
         if up != self.up:
-            words = "computes prompts" if up else "does not answer, so it computes no prompts"
+            words = "computes prompts" if up else f"{'does not answer' if gone else 'stops'}, so it computes no prompts"
             print(f"Prefill host {self.address} {words}", file=sys.stderr, flush=True)
         self.up = up
-        if not up:
+        if gone:
             self.lost.set()
             self.lost = asyncio.Event()
 
@@ -115,7 +118,7 @@ class PrefillHost:
             return asking.result() if asking.done() else (0, b"")
         except (OSError, ValueError, http.client.HTTPException):
             # Its process has ended: others need not try.
-            self.mark(False)
+            self.mark(False, gone=True)
             return 0, b""
         finally:
             self.busy -= 1

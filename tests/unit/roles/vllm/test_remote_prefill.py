@@ -246,7 +246,11 @@ def test_a_request_does_not_wait_for_a_host_that_is_lost_meanwhile(monkeypatch):
         asking = asyncio.ensure_future(ask(middleware, CHAT))
         while not middleware.hosts[0].busy:
             await asyncio.sleep(0.01)
+        # It is stopping: what it has begun it completes.
         middleware.hosts[0].mark(False)
+        await asyncio.sleep(0.1)
+        assert not asking.done()
+        middleware.hosts[0].mark(False, gone=True)
         assert await asyncio.wait_for(asking, 5) == "local"
         assert middleware.hosts[0].busy == 0
 
