@@ -57,7 +57,7 @@ integration: ready  ## Run the tests that need root and create their own lab hos
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
 long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, all tests of all scenarios
-	FUZZ_SECONDS=120 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz
+	FUZZ_SECONDS=60 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz -n auto
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long

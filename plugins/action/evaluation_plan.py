@@ -6,8 +6,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.files import choose_lock
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.files import (
+    choose_lock,
+    program_of,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.plan import instances_of, pending
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
 
@@ -24,6 +28,7 @@ class ActionModule(ControllerAction):
         "python_version": {"type": "str", "required": True},
         "machine": {"type": "str", "required": True},
         "needs_environment": {"type": "bool", "default": True},
+        "tool": {"type": "str", "choices": list(TOOLS), "default": DEFAULT},
     }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
@@ -31,14 +36,15 @@ class ActionModule(ControllerAction):
         host, directory, compare = variables["inventory_hostname"], options["directory"], options["compare"]
         states = instances_of(options["instances"], options["statuses"], host)
         left = pending(options["tasks"], states, host, directory, compare)
-        lock = ""
+        lock, tool = "", TOOLS[options["tool"]]
         if left and options["needs_environment"]:
-            lock = str(choose_lock(options["python_version"], options["machine"]))
+            lock = str(choose_lock(tool, options["python_version"], options["machine"]))
         return {
             "tasks": options["tasks"],
             "instances": list(states),
             "pending": left,
             "lock": lock,
+            "program": program_of(tool) if left else "",
             "directory": directory,
             "compare": compare,
         }

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.plan import Request, plan_tasks
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
@@ -23,6 +24,7 @@ class ActionModule(ControllerAction):
         "samples": {"type": "int", "default": 0},
         "directory": {"type": "path", "required": True},
         "compare": {"type": "path", "default": ""},
+        "tool": {"type": "str", "default": DEFAULT},
     }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
@@ -37,5 +39,6 @@ class ActionModule(ControllerAction):
             options["samples"],
             directory,
             compare,
+            options["tool"],
         )
-        return {"tasks": plan_tasks(request), "directory": directory, "compare": compare}
+        return {"tasks": plan_tasks(request), "directory": directory, "compare": compare, "tool": options["tool"]}

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
@@ -60,6 +61,7 @@ class ActionModule(ControllerAction):
         return {
             "warnings": warnings,
             **found,
+            "collection_version": collection_version(),
             "wheels_missing_bytes": missing_wheel_bytes(needs.locks, options["root"]),
         }
 

@@ -50,7 +50,8 @@ options:
   discovery_cache:
     description:
       - The file in which C(playbooks/discover.yml) stores its answers, relative to this file.
-      - If not set, a file of the user in C(~/.ansible/accelerators), named after the directory of this file.
+      - If not set, a file named after the directory of this file, in C(discovery) below E(BAREMETAL_STATE_DIR), or
+        without that variable in C(~/.ansible/accelerators).
     type: str
     env:
       - name: ACCELERATORS_DISCOVERY_CACHE
@@ -140,6 +141,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import CONFLICT_GROUP
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_dir import StateDirError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery, users_own
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import DiscoveryError, Entry
@@ -214,7 +216,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             catalogue = load_catalogue([self._resolved(name) for name in self.get_option("catalog_path")])
             candidates = self._candidates(catalogue)
             self._commit(candidates, Sorter(catalogue))
-        except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError) as exc:
+        except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError, StateDirError) as exc:
             # With the cause, Ansible would print everything twice.
             raise AnsibleParserError(str(exc)) from None
         try:

@@ -66,11 +66,13 @@ fingerprints:
   returned: success
 """
 
+import http.client
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
     KeyFileError,
     armoured,
@@ -121,10 +123,13 @@ def download_key(module: AnsibleModule) -> bytes:
     response, info = fetch_url(module, url, timeout=module.params["timeout"])
     if response is None or info["status"] != 200:
         module.fail_json(
-            msg=f"the key at {url} cannot be downloaded: {info['msg']}; check that this host reaches it, or name a "
-            "mirror of the site (container_runtime_source: mirror)"
+            msg=f"the key at {url} cannot be downloaded: {quote_foreign(info['msg'])}; check that this host reaches "
+            "it, or name a mirror of the site (container_runtime_source: mirror)"
         )
-    data: bytes = response.read(LARGEST)
+    try:
+        data: bytes = response.read(LARGEST)
+    except (OSError, http.client.HTTPException) as exc:
+        module.fail_json(msg=f"the key at {url} did not arrive whole: {quote_foreign(exc)}; nothing was installed")
     try:
         found = fingerprints(data)
     except KeyFileError as exc:

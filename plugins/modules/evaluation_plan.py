@@ -11,7 +11,7 @@ short_description: Decide which instances of a host are asked what
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
-  - Returns the tasks of each instance that have no result yet, and the lock of lm-eval that fits the host.
+  - Returns the tasks of each instance that have no result yet, and the lock of the tool that fits the host.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -52,9 +52,14 @@ options:
     type: str
     required: true
   needs_environment:
-    description: Whether the host needs an environment of lm-eval.
+    description: Whether the host needs an environment of O(tool).
     type: bool
     default: true
+  tool:
+    description: The tool that asks the questions.
+    type: str
+    choices: [lm-eval, gpt-oss, aisbench]
+    default: lm-eval
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -86,7 +91,11 @@ pending:
   elements: dict
   returned: success
 lock:
-  description: Path of the lock of lm-eval for the host; empty where nothing is asked.
+  description: Path of the lock of O(tool) for the host; empty where nothing is asked.
+  type: str
+  returned: success
+program:
+  description: The program of the collection that runs O(tool); empty where nothing is asked, or the tool has its own.
   type: str
   returned: success
 directory:

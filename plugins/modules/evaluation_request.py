@@ -52,6 +52,10 @@ options:
     description: Directory of an earlier run to compare with.
     type: path
     default: ""
+  tool:
+    description: The tool that asks the questions, V(lm-eval), V(gpt-oss) or V(aisbench).
+    type: str
+    default: lm-eval
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -75,6 +79,10 @@ directory:
   returned: success
 compare:
   description: O(compare) as an absolute path, or empty.
+  type: str
+  returned: success
+tool:
+  description: The same as O(tool).
   type: str
   returned: success
 """

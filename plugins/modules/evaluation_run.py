@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_run
-short_description: Ask a vLLM instance the questions of one task with lm-eval
+short_description: Ask a vLLM instance the questions of one task with lm-eval, gpt_oss.evals or AISBench
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
-  - Runs lm-eval on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
+  - Runs the tool on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
     the key from the files of the instance, and writes the judged answers into a file in O(work).
   - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed.
-  - lm-eval runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
+  - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
 author:
   - the baremetal.inference authors (@baremetal-inference)
@@ -35,9 +35,18 @@ options:
     type: path
     default: /etc/vllm
   environment:
-    description: The virtual environment that has lm-eval.
+    description: The virtual environment that has the tool.
     type: path
     required: true
+  tool:
+    description: The tool that asks the questions and judges the answers.
+    type: str
+    choices: [lm-eval, gpt-oss, aisbench]
+    default: lm-eval
+  program:
+    description: The text of the program that runs C(gpt_oss.evals); required for it.
+    type: str
+    default: ""
   work:
     description:
       - A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
@@ -115,16 +124,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Watch
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import (
-    KINDS,
-    UNREADABLE,
-    VERSION,
-    OutputError,
-    configuration,
-    environment,
-    reason_of,
-    task_document,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.gpt_oss import PROGRAM
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import KINDS
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
     BusyError,
     Ended,
@@ -137,6 +138,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run
     run,
     write_result,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
+    UNREADABLE,
+    OutputError,
+    Run,
+    environment,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
@@ -168,6 +176,7 @@ class Evaluation:
         self.name: str = self.params["instance"]
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", self.name):
             raise EvaluationError(f"instance: found {show_value(self.name)}, expected a name such as chat")
+        self.tool = TOOLS[self.params["tool"]]
         self.url, models = endpoint_in(self.params["config_dir"], self.name)
         self.model = models[0]
         secrets = secrets_in(self.params["config_dir"], self.name)
@@ -178,36 +187,36 @@ class Evaluation:
 
     def ask(self) -> list[dict[str, Any]]:
         """Return the judged answers. Raises EvaluationError."""
-        work, task, params = self.params["work"], self.params["task"], self.params
-        program = f"{params['environment']}/bin/lm_eval"
+        work, task, params, tool = self.params["work"], self.params["task"], self.params, self.tool
+        program = f"{params['environment']}/{tool.program}"
         if not os.access(program, os.X_OK):
             raise EvaluationError(
                 f"{program} is not on this host; leave evaluate_environment empty to have the environment made, or set "
-                f"it to one with lm-eval {VERSION}"
+                f"it to one with {tool.label}"
             )
-        expected, size = read_data(params["data"])
-        needed, free = missing_bytes(work, len(expected), size)
+        questions, size = read_data(params["data"])
+        needed, free = missing_bytes(work, len(questions), size)
         if free < needed:
             raise EvaluationError(
-                f"{work}: found {free >> 20} MiB free, expected {needed >> 20} MiB for {len(expected)} answers; make "
+                f"{work}: found {free >> 20} MiB free, expected {needed >> 20} MiB for {len(questions)} answers; make "
                 "room there"
             )
-        files = {
-            f"tasks/{task}.yaml": task_document(task, params["kind"], params["data"], params["request"]),
-            "run.yaml": configuration(
-                task, work, self.url, self.model, params["concurrency"], params["request_timeout"]
-            ),
-        }
-        prepare(work, files)
+        chats = Run(
+            task, params["kind"], params["data"], work, self.url, self.model, params["request"], params["concurrency"],
+            params["request_timeout"],
+        )  # fmt: skip
+        files = tool.files(chats, questions)
+        prepare(work, {**files, PROGRAM: params["program"]} if params["program"] else files)
         invocation = self.watch.invocation
-        ended = run(
-            [program, "run", "--config", f"{work}/run.yaml"], environment(work, self.key), work, params["timeout"]
-        )
+        ended = run([program, *tool.arguments(work)], environment(work, self.key), work, params["timeout"])
         self._check(ended, invocation)
-        return read_items(work, task, expected)
+        try:
+            return read_items(work, tool, task, questions, ended.log)
+        except OutputError as exc:
+            raise EvaluationError(mask(str(exc), self.secrets)) from exc
 
     def _check(self, ended: Ended, invocation: str) -> None:
-        """Raise EvaluationError unless lm-eval finished and vLLM was not restarted."""
+        """Raise EvaluationError unless the tool finished and vLLM was not restarted."""
         problem = self.watch.check()
         if ended.status == 0 and not problem and self.watch.now.invocation == invocation:
             return
@@ -222,7 +231,8 @@ class Evaluation:
                 f"not every question was answered {after}; raise evaluate_timeout, or ask fewer with evaluate_samples"
             )
         raise EvaluationError(
-            f"lm-eval failed {after} with status {ended.status}: {mask(reason_of(ended.log), self.secrets)}"
+            f"{self.tool.title} failed {after} with status {ended.status}: "
+            f"{mask(self.tool.reason(ended.log), self.secrets)}"
         )
 
     def document(self, items: list[dict[str, Any]]) -> dict[str, Any]:
@@ -235,7 +245,7 @@ class Evaluation:
             "model": self.model,
             "state": state,
             "plan": plan,
-            "tool": f"lm-eval {VERSION}",
+            "tool": self.tool.label,
             "task": self.params["task"],
             "unreadable": sum(item["answer"] == UNREADABLE for item in items),
             "items": [{**item, "response": mask(str(item["response"]), self.secrets)} for item in items],
@@ -248,6 +258,8 @@ def main() -> None:
             "instance": {"type": "str", "required": True},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
             "environment": {"type": "path", "required": True},
+            "tool": {"type": "str", "choices": list(TOOLS), "default": DEFAULT},
+            "program": {"type": "str", "default": ""},
             "work": {"type": "path", "required": True},
             "task": {"type": "str", "required": True},
             "kind": {"type": "str", "choices": list(KINDS), "required": True},
@@ -270,7 +282,7 @@ def main() -> None:
             write_result(path, evaluation.document(items))
     except OSError as exc:
         module.fail_json(msg=f"{where}: {exc.filename or module.params['work']}: {exc.strerror}")
-    except (BusyError, EvaluationError, InstalledError, OutputError, SlotError, UnitError, ValueError) as exc:
+    except (BusyError, EvaluationError, InstalledError, SlotError, UnitError, ValueError) as exc:
         module.fail_json(msg=f"{where}: {exc}")
     module.exit_json(changed=False, path=path, correct=sum(item["correct"] for item in items), samples=len(items))
 

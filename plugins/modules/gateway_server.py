@@ -16,7 +16,8 @@ description:
     never drain the last two servers.
   - Drained servers stay drained over reloads and restarts of HAProxy.
   - Does not change servers that somebody else drained, see RV(held). A rollout takes over servers that a rollout
-    drained, and an admin takes over servers that were drained by hand at the admin socket.
+    drained, and an event those that an event drained. An admin takes over servers that were drained by an event or by
+    hand at the admin socket, and returns those that any admin or event drained.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -55,7 +56,7 @@ options:
     default: status
   owner:
     description:
-      - Who requests the change, V(rollout:ID) or V(admin:USER). Required unless O(state=status).
+      - Who requests the change, V(rollout:ID), V(admin:USER) or V(event:NAME). Required unless O(state=status).
     type: str
     default: ""
   reason:

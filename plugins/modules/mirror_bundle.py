@@ -13,9 +13,14 @@ description:
   - Internal to the role P(baremetal.inference.mirror#role).
   - V(planned) lists the files that a directory lacks and fails where there is too little space for them.
   - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
-    must exist with its size. Items of an earlier fill stay named as long as their files exist.
-  - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. It
-    changes nothing.
+    must exist with its size. Items of an earlier fill stay named as long as their files exist. Whatever is in
+    C(ROOT/controller/) is named too.
+  - Before it, V(present) writes C(ROOT/bundle.cdx.json), the same content as a bill of materials in CycloneDX 1.6, and
+    C(ROOT/SHA256SUMS), which people sign. It removes the signature C(ROOT/SHA256SUMS.asc) when these lines change.
+  - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. With
+    O(keyring) the signature is checked first, and files that it does not cover are an error. It changes nothing.
+requirements:
+  - gpgv or sqv, with O(keyring)
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -103,20 +108,28 @@ dropped:
   elements: str
   returned: with O(state=present)
 problems:
-  description: A line for each file that is missing or damaged.
+  description: A line for each file that is missing or damaged or, with O(keyring), not signed.
   type: list
   elements: str
   returned: with O(state=verified), also when it fails
 """
 
+import base64
+import binascii
+import os
+import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill, checksums
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill_host import read_knowledge
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     NAME,
     BundleError,
     Holds,
     all_files,
+    controller_holds,
     format_bytes,
     merge_holds,
     parse_holds,
@@ -127,11 +140,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_host import (
     check_room,
     find_missing_files,
+    find_unlisted_files,
+    list_controller_files,
     partial_bytes,
     read_bundle,
     sizes_of,
     verify_bundle,
-    write_bundle,
+    write_documents,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.signature_host import (
+    check_signature,
+    digests_of_documents,
 )
 
 SHOWN = 20
@@ -146,6 +165,8 @@ def main() -> None:
             "more": {"type": "int", "default": 0},
             "read": {"type": "str", "choices": ["sizes", "all"], "default": "all"},
             "required": {"type": "bool", "default": True},
+            "collection_version": {"type": "str", "default": ""},
+            "keyring": {"type": "str", "default": "", "no_log": False},
         },
         supports_check_mode=True,
     )
@@ -178,7 +199,7 @@ def described(holds: Holds) -> dict[str, Any]:
 
 
 def present(module: AnsibleModule) -> dict[str, Any]:
-    """Write bundle.json if it differs. Raises BundleError for missing files."""
+    """Write bundle.json and the documents beside it if they differ. Raises BundleError for missing files."""
     root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
     missing = find_missing_files(root, all_files(new))
     if missing and not module.check_mode:
@@ -188,14 +209,30 @@ def present(module: AnsibleModule) -> dict[str, Any]:
     except BundleError as exc:
         module.warn(f"{exc}; it is written again")
         before = {}
+    new = {**new, **controller_holds(list_controller_files(root))}
     holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:
         module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is incomplete now and no longer listed")
-    text, old = render_bundle(holds), render_bundle(before) if before else ""
-    if text != old and not module.check_mode:
-        write_bundle(root, text)
+    texts = documents(module, holds)
+    changed = any(text_of(os.path.join(root, name)) != text for name, text in texts.items())
+    if changed and not module.check_mode and write_documents(root, texts):
+        module.warn(
+            f"{root}/{checksums.SIGNATURE} was of other content and is removed; sign the directory again: "
+            f"gpg --armor --detach-sign {checksums.NAME}"
+        )
     diff = {"before_header": NAME, "after_header": NAME, "before": lines(before), "after": lines(holds)}
-    return {"changed": text != old, "dropped": dropped, "diff": diff, **described(holds)}
+    return {"changed": changed, "dropped": dropped, "diff": diff, **described(holds)}
+
+
+def documents(module: AnsibleModule, holds: Holds) -> dict[str, str]:
+    """Return the text of each document by its name, in the order in which they are written: bundle.json last."""
+    root = module.params["root"]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    former = text_of(os.path.join(root, bill.NAME))
+    version = module.params["collection_version"]
+    last = {NAME: render_bundle(holds)}
+    texts = {bill.NAME: bill.render_bill(holds, read_knowledge(root, holds), version, now, former)}
+    return {**texts, checksums.NAME: checksums.render_checksums(all_files(holds), {**texts, **last}), **last}
 
 
 def lines(holds: Holds) -> str:
@@ -204,8 +241,9 @@ def lines(holds: Holds) -> str:
 
 
 def verified(module: AnsibleModule) -> dict[str, Any]:
-    """Compare the directory with its bundle.json. Raises BundleError."""
+    """Compare the directory with its signature, if one is required, and with its bundle.json. Raises BundleError."""
     root = module.params["root"]
+    signed = check_signature(root, decoded(module.params["keyring"])) if module.params["keyring"] else None
     holds = read_bundle(root)
     if holds is None and module.params["required"]:
         raise BundleError(
@@ -214,15 +252,29 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
         )
     expected = holds or {}
     problems = verify_bundle(root, expected, module.params["read"] == "all")
+    if signed is not None:
+        # Also what bundle.json does not name: the signature covers nothing of it.
+        problems += checksums.compare_lists(signed, all_files(expected), digests_of_documents(root))
+        problems += [f"{path}: is not signed" for path in find_unlisted_files(root, all_files(expected))]
     if problems:
+        count = f"{len(all_files(expected))} files ({format_bytes(size_of(expected))})"
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         module.fail_json(
-            msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) are "
-            f"missing or differ from {NAME}: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
-            "playbooks/mirror.yml -e bundle_check=full, which fetches only those, or copy them again",
+            msg=f"{root}: {len(problems)} of {count} are missing or differ from {NAME}"
+            f"{' or are not signed' if signed is not None else ''}: {'; '.join(problems[:SHOWN])}{more}; fill the disk "
+            "again with playbooks/mirror.yml -e bundle_check=full, which fetches only those, or copy them again"
+            + (f"; sign {checksums.NAME} afterwards" if signed is not None else ""),
             problems=problems,
         )
     return {"changed": False, "problems": [], **described(expected)}
+
+
+def decoded(keyring: str) -> bytes:
+    """Return the bytes of the keyring. Raises BundleError."""
+    try:
+        return base64.b64decode(keyring, validate=True)
+    except binascii.Error as exc:
+        raise BundleError(f"keyring: expected public keys, encoded with Base64 ({exc})") from exc
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ options:
     version_added: 0.7.0
   evaluation:
     description:
-      - Whether the wheels of lm-eval are needed, which the playbook C(baremetal.inference.evaluate) installs.
+      - Whether the wheels of lm-eval and gpt-oss are needed, which the playbook C(baremetal.inference.evaluate)
+        installs.
     type: bool
     default: false
     version_added: 0.7.0

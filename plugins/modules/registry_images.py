@@ -65,12 +65,14 @@ pushed:
   returned: success
 """
 
+import http.client
 import os
 import time
 import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     MANIFESTS,
     Image,
@@ -144,9 +146,10 @@ def reachable(registry: str, seconds: int) -> bool:
             return True
         except urllib.error.HTTPError as exc:
             raise OciError(
-                f"http://{registry}/v2/: HTTP status {exc.code} ({exc.reason}); expected a registry without a login"
+                f"http://{registry}/v2/: HTTP status {exc.code} ({quote_foreign(exc.reason)}); expected a registry "
+                "without a login"
             ) from exc
-        except OSError:
+        except (OSError, ValueError, http.client.HTTPException):
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.5)
@@ -162,7 +165,9 @@ def digest_of(image: Image, registry: str) -> str | None:
     except urllib.error.HTTPError as exc:
         if exc.code == 404:
             return None
-        raise OciError(f"{url}: HTTP status {exc.code} ({exc.reason})") from exc
+        raise OciError(f"{url}: HTTP status {exc.code} ({quote_foreign(exc.reason)})") from exc
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        raise OciError(f"{url}: no answer of a registry ({quote_foreign(exc)})") from exc
     digest: str | None = answer.headers.get("Docker-Content-Digest")
     return digest
 

@@ -10,7 +10,8 @@ module: upstream_recipes
 short_description: Fetch the recipes that a release of vLLM carries
 version_added: 0.7.0
 description:
-  - Internal to the playbooks C(baremetal.inference.fetch_recipes) and C(baremetal.inference.import_recipe).
+  - Internal to the playbooks C(baremetal.inference.fetch_recipes), C(baremetal.inference.import_models) and
+    C(baremetal.inference.import_recipe).
   - Takes the recipes out of vLLM's source distribution, checks the sha256 of each against the pins of this collection,
     and writes them into a directory of the site, with their licence and a record of where they are from.
   - A file that is there and unchanged is not fetched again. A file that the site has changed stays.
@@ -56,7 +57,7 @@ author:
 EXAMPLES = r"""
 - name: Fetch all recipes of the newest release
   baremetal.inference.upstream_recipes:
-    dest: "{{ inventory_dir }}/recipes"
+    dest: "{{ inventory_dir | dirname }}/recipes"
 """
 
 RETURN = r"""

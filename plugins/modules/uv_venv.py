@@ -113,22 +113,23 @@ import io
 import os
 import platform
 import shutil
-import urllib.error
 import zipfile
 from hashlib import sha256
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient, TooLargeError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.environment_host import (
     DAMAGED,
     find_damage,
     mark_verified,
     set_aside,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import parse_links
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import Link, parse_links
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
     VenvError,
@@ -318,33 +319,33 @@ class Index:
                 f"{CA} {ca_file} cannot be read on this host; put the site's CA bundle there, or leave it out"
             )
         self.url = url.rstrip("/") + "/"
-        self.ca_file = ca_file or None
-
-    def get(self, url: str, limit: int) -> bytes | None:
-        """Return the content of url, None if it is larger than limit bytes. Raises VenvError if it is not available."""
         try:
-            with open_url(
-                url, headers={"Accept": "text/html, */*;q=0.1"}, timeout=TIMEOUT, ca_path=self.ca_file
-            ) as answer:
-                data: bytes = answer.read(limit + 1)
-        except urllib.error.HTTPError as exc:
-            raise VenvError(
-                f"{url}: HTTP status {exc.code} ({exc.reason}); check that {INDEX} is the address of a simple index"
-            ) from exc
-        except (OSError, urllib.error.URLError) as exc:
-            reason = getattr(exc, "reason", exc)
-            raise VenvError(
-                f"{url} cannot be reached from this host ({reason}); check that the mirror is running and "
-                f"{INDEX} is right"
-            ) from exc
-        return data if len(data) <= limit else None
+            self._client = RetryingClient(self.url, {}, ca_file or None, TIMEOUT)
+        except WeightsError as exc:
+            raise VenvError(f"{CA} {exc}") from exc
+
+    def get(self, url: str, most: int) -> bytes:
+        """Return the content of url, at most ``most`` bytes. Raises VenvError where it cannot be had."""
+        try:
+            answer = self._client.get(url, most)
+        except WeightsError as exc:
+            raise VenvError(f"{exc}; check that the mirror is running and {INDEX} is right") from exc
+        if answer.status != HTTPStatus.OK:
+            raise VenvError(f"{url}: HTTP status {answer.status}; check that {INDEX} is the address of a simple index")
+        return answer.body
+
+    def links(self, url: str, most: int) -> list[Link]:
+        """Return what a page of the index links to. Raises VenvError."""
+        return parse_links(self.get(url, most).decode(errors="replace"), url)
 
     def projects(self) -> list[str] | None:
         """Return the projects that the index lists; None if the list is too long for a mirror."""
-        page = self.get(self.url, ROOT_PAGE_LIMIT)
-        return (
-            None if page is None else [link.filename for link in parse_links(page.decode(errors="replace"), self.url)]
-        )
+        try:
+            return [link.filename for link in self.links(self.url, ROOT_PAGE_LIMIT)]
+        except VenvError as exc:
+            if isinstance(exc.__cause__, TooLargeError):
+                return None
+            raise
 
 
 def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
@@ -416,10 +417,9 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
     program = os.path.join(directory, "uv")
     if os.path.exists(program):
         return program
-    url = urljoin(index.url, "uv/")
-    page = index.get(url, DOWNLOAD_LIMIT) or b""
-    link, digests = choose_tool(pin, parse_links(page.decode(errors="replace"), url), platform.machine(), index.url)
-    wheel = index.get(link.url, DOWNLOAD_LIMIT) or b""
+    links = index.links(urljoin(index.url, "uv/"), DOWNLOAD_LIMIT)
+    link, digests = choose_tool(pin, links, platform.machine(), index.url)
+    wheel = index.get(link.url, DOWNLOAD_LIMIT)
     if sha256(wheel).hexdigest() not in digests:
         raise VenvError(
             f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock has {', '.join(sorted(digests))}; "

@@ -242,6 +242,10 @@ class HostileServer:
             if not received:
                 return False
             head += received
+            if head.startswith(b"\x16"):
+                # The first byte of TLS; servers that speak only plain HTTP say so at once.
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                return False
         step: Any = False
         for step in self._script(head):
             if step is None:

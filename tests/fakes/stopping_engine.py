@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -28,9 +29,13 @@ TOKENS = 10
 def middleware(run):
     """Return the role's class for an instance whose directory is ``run``."""
     os.environ["AVAILABILITY_DIRECTORY"] = str(run)
+    # The modules import each other by their names, as in the instance.
+    if str(MIDDLEWARE.parent) not in sys.path:
+        sys.path.append(str(MIDDLEWARE.parent))
     spec = importlib.util.spec_from_file_location("availability", MIDDLEWARE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module.vllm_usage.CACHE = str(run.parent)
     return module.Availability
 
 
@@ -94,9 +99,9 @@ class StoppingEngine:
         await answer(send, b"ok")
 
 
-async def answer(send, body):
+async def answer(send, body, status=200):
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

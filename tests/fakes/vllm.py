@@ -100,6 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, path, payload):
         fake = self.server.fake
+        self.payload = payload
         fake.asked.append((path, payload, self.headers.get("Authorization")))
         if path.startswith("/v1") and fake.api_key and self.headers.get("Authorization") != f"Bearer {fake.api_key}":
             return self.send_json({"error": "Unauthorized"}, 401)

@@ -55,10 +55,11 @@ def play(found, site, name, *arguments, **variables):
     (lib / "gateway-tool.py").write_text((ROLE / "files/gateway-tool.py").read_text())
     binds = {
         found.directory: "/var/lib/haproxy", f"{found.directory}/run": "/run/haproxy", lib: "/usr/local/lib",
-        f"{found.directory}/etc": "/etc/haproxy",
+        f"{found.directory}/etc": "/etc/haproxy", site / "vllm": "/run/vllm",
     }  # fmt: skip
     for source in binds:
         Path(source).mkdir(exist_ok=True)
+    Path("/run/vllm").mkdir(exist_ok=True)
     (found.directory / "etc/haproxy.cfg").write_text((found.directory / "haproxy.cfg").read_text())
     mounts = " && ".join(f"mount --bind {source} {target}" for source, target in binds.items())
     words = [sys.executable, "-m", "ansible", "playbook", f"playbooks/{name}.yml", "-i", str(site / "hosts.json")]
@@ -142,6 +143,47 @@ def test_the_playbooks_say_what_still_runs_and_what_a_rollout_keeps(site):
         rc, said = play(found, site, "undrain", "-l", "gw", undrain_timeout=5)
         assert rc and f"{ONE} stays drained, because a rollout drained it" in said, said
         rc, said = play(found, site, "undrain", "-l", "gw", undrain_force=True)
+        assert rc == 0 and found.state(ONE) == "UP", said
+
+
+def owners(found):
+    """Return who has drained servers of the gateway."""
+    file = json.loads((found.directory / "drained.json").read_text())
+    return {entry["owner"] for entry in file["servers"].values()}
+
+
+@needs_mounts
+def test_an_event_returns_only_what_an_event_drained_and_only_after_a_proof(site):
+    event = {"drain_event": "alertmanager", "drain_hosts": "gw"}
+    with gate(site / "gate") as found:
+        rc, said = play(found, site, "drain", **{**event, "drain_hosts": "inference"}, drain_min_available=0)
+        assert rc and 'drain_hosts: "inference" of the event "alertmanager" is no host of the inventory' in said, said
+        rc, said = play(found, site, "drain", **event)
+        assert rc and "min_available is 1" in said and found.state(ONE) == "UP", said
+        rc, said = play(found, site, "drain", **event, drain_min_available=0, drain_reason="a sick chip")
+        assert rc == 0 and owners(found) == {"event:alertmanager"}, said
+        # The fault is still open, so nothing is returned.
+        mark = site / "vllm/chat-1/unhealthy"
+        mark.parent.mkdir(parents=True)
+        mark.write_text("xid 64")
+        rc, said = play(found, site, "undrain", **event, undrain_proof=True)
+        assert rc and "gw: the health service still reports a fault for chat-1; the hosts stay drained" in said, said
+        assert found.state(ONE).startswith("DRAIN")
+        mark.unlink()
+        # An instance that does not answer is no proof either.
+        dead = {"vllm_instances": {"gone": {}}, "verify_ready_timeout": 1}
+        rc, said = play(found, site, "undrain", **event, undrain_proof=True, **dead)
+        assert rc and "gone" in said and found.state(ONE).startswith("DRAIN"), said
+        rc, said = play(found, site, "undrain", **event, undrain_proof=True, undrain_timeout=20)
+        assert rc == 0 and "chat has 2 of 2 servers in service at gate" in said, said
+        # A person who works at the host takes it over from the event.
+        play(found, site, "drain", **event, drain_min_available=0)
+        rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="the server is open")
+        assert rc == 0 and owners(found) == {"admin:alice"}, said
+        rc, said = play(found, site, "undrain", **event, undrain_proof=True, undrain_timeout=2)
+        assert rc and "stays drained, because a person or a rollout drained it" in said, said
+        assert found.state(ONE).startswith("DRAIN")
+        rc, said = play(found, site, "undrain", "-l", "gw", undrain_timeout=20)
         assert rc == 0 and found.state(ONE) == "UP", said
 
 

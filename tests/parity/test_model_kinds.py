@@ -9,7 +9,7 @@ import ast
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import model_kind
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import VLLM
 
 from tests.parity.conftest import fetched
 from tests.parity.real import NEWEST
@@ -70,5 +70,4 @@ def test_vllm_has_the_words_of_each_start_that_fails(models):
     package = models[0].parents[1]
     # A sentence may be written over several lines, in quotes.
     texts = [" ".join(path.read_text(encoding="utf-8").replace('"', " ").split()) for path in package.rglob("*.py")]
-    wanted = {issue["symptom"] for issue in START_FAILURES}
-    assert {symptom for symptom in wanted if not any(symptom in text for text in texts)} == set()
+    assert {symptom for symptom in VLLM if not any(symptom in text for text in texts)} == set()

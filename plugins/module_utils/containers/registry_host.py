@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.client
 import ssl
 import urllib.error
 
@@ -31,7 +32,7 @@ def manifest_status(reference: str, timeout: int = TIMEOUT) -> tuple[str, int] |
             return scheme, int(answer.status)
         except urllib.error.HTTPError as exc:
             return scheme, exc.code
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, http.client.HTTPException) as exc:
             if not _speaks_plain_http(exc):
                 return None
     return None

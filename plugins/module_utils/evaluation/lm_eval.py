@@ -1,15 +1,25 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The input of lm-eval (a task, a configuration, an environment), and the meaning of its output."""
+"""lm-eval: its input (a task and a configuration), and the meaning of its output."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
+    OUT,
+    UNREADABLE,
+    OutputError,
+    Run,
+    Tool,
+    last_reason,
+    shorten,
+)
 
 VERSION = "0.4.13"
 # How an answer is recognised in the text of a response: the last match counts. A response without one is unreadable.
@@ -22,18 +32,11 @@ _PATTERNS = {
     "word": r"(\w+)\W*\Z",
 }
 KINDS = tuple(_PATTERNS)
-UNREADABLE = "[no answer]"
 # The keys that the requests of lm-eval call otherwise.
 _RENAMED = {"max_tokens": "max_gen_toks"}
-_LONGEST = 400
-_NOISE = re.compile(r"^(Traceback|\s|$|During handling|The above exception)")
 _REFUSED = re.compile(
     r"API request failed(?:! Status code: (\d+), Response text| with error message): (.*?)\. Retrying"
 )
-
-
-class OutputError(Exception):
-    """lm-eval's output is not that of a complete run; the message is the whole sentence without the host."""
 
 
 def task_document(task: str, kind: str, data: str, request: Mapping[str, Any]) -> str:
@@ -73,8 +76,8 @@ def task_document(task: str, kind: str, data: str, request: Mapping[str, Any]) -
     )
 
 
-def configuration(task: str, work: str, url: str, model: str, concurrency: int, timeout: int) -> str:
-    """Return lm-eval's configuration of a run that asks ``url``, an address without a path, by chats.
+def configuration(run: Run) -> str:
+    """Return lm-eval's configuration of a run that asks by chats.
 
     The key is not in it: lm-eval reads it from the environment (OPENAI_API_KEY).
     """
@@ -82,51 +85,32 @@ def configuration(task: str, work: str, url: str, model: str, concurrency: int, 
         {
             "model": "local-chat-completions",
             "model_args": {
-                "model": model,
-                "base_url": f"{url}/v1/chat/completions",
+                "model": run.model,
+                "base_url": f"{run.url}/v1/chat/completions",
                 # With one request at a time, lm-eval uses other code with other messages.
-                "num_concurrent": max(concurrency, 2),
+                "num_concurrent": max(run.concurrency, 2),
                 "max_retries": 3,
-                "timeout": timeout,
+                "timeout": run.timeout,
                 "tokenizer_backend": "none",
                 "tokenized_requests": False,
             },
-            "tasks": [task],
-            "include_path": f"{work}/tasks",
+            "tasks": [run.task],
+            "include_path": f"{run.work}/tasks",
             "apply_chat_template": True,
             "batch_size": 1,
             "log_samples": True,
-            "output_path": f"{work}/out",
+            "output_path": f"{run.work}/{OUT}",
         },
         indent=2,
     )
 
 
-def environment(work: str, key: str) -> dict[str, str]:
-    """Return the whole environment of lm-eval: it writes below ``work`` only and asks no hub."""
-    return {
-        "PATH": "/usr/bin:/bin",
-        "HOME": work,
-        "TMPDIR": work,
-        "HF_HOME": f"{work}/hf",
-        "HF_HUB_OFFLINE": "1",
-        "HF_DATASETS_OFFLINE": "1",
-        "HF_EVALUATE_OFFLINE": "1",
-        "LC_ALL": "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        # lm-eval sends the header in any case; vLLM without a key ignores it.
-        "OPENAI_API_KEY": key or "none",
-    }
-
-
-def read_output(lines: Iterable[str], expected: Mapping[str, str]) -> list[dict[str, Any]]:
+def read_output(lines: Iterable[str], questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return id, expected, answer, correct and response of each sample, from lm-eval's lines of samples.
 
-    ``expected`` has the answer of every sample by id. Raises OutputError for a sample that is missing, unknown or
-    incomplete.
+    Raises OutputError for a sample that is missing, unknown or incomplete.
     """
+    expected = {row["id"]: row["expected"] for row in questions}
     items: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
         try:
@@ -140,9 +124,11 @@ def read_output(lines: Iterable[str], expected: Mapping[str, str]) -> list[dict[
                 "response": _first(_first(found["resps"])),
             }
         except (ValueError, KeyError, IndexError, TypeError) as exc:
-            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {exc!r}") from exc
-        if expected.get(name) != item["expected"] or name in items:
-            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {name!r}")
+            why = quote_foreign(repr(exc))
+            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {why}") from exc
+        if not isinstance(name, str) or name not in expected or expected[name] != item["expected"] or name in items:
+            what = quote_foreign(repr(name))
+            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {what}")
         items[name] = item
     if len(items) != len(expected):
         raise OutputError(f"lm-eval wrote {len(items)} samples, expected {len(expected)}")
@@ -158,10 +144,26 @@ def reason_of(log: str) -> str:
     refused = _REFUSED.findall(log)
     if refused:
         status, text = refused[-1]
-        return _short(f"the instance answered {status}: {text}")
-    lines = [line for line in log.splitlines() if not _NOISE.match(line)]
-    return _short(lines[-1]) if lines else "it wrote nothing"
+        return shorten(f"the instance answered {status}: {text}")
+    return last_reason(log)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+def _files(run: Run, questions: Sequence[Mapping[str, Any]]) -> dict[str, str]:  # noqa: ARG001
+    return {
+        f"tasks/{run.task}.yaml": task_document(run.task, run.kind, run.data, run.request),
+        "run.yaml": configuration(run),
+    }
+
+
+TOOL = Tool(
+    "lm-eval",
+    "lm-eval",
+    VERSION,
+    "bin/lm_eval",
+    (),
+    _files,
+    lambda work: ["run", "--config", f"{work}/run.yaml"],
+    lambda task: f"*/samples_{task}_*.jsonl",
+    read_output,
+    reason_of,
+)

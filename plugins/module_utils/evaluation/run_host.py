@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run lm-eval on the host, as a user without rights, and read what it wrote. Runs on the host."""
+"""Run the tool of an evaluation on the host, as a user without rights, and read what it wrote. Runs on the host."""
 
 from __future__ import annotations
 
@@ -21,20 +21,27 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError, read_output
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
+    OUT,
+    OutputError,
+    Tool,
+    shorten,
+)
 
 # It reads questions and answers of models, and holds the key of one instance.
 USER = "nobody"
-# What lm-eval and its libraries write besides the samples.
+# What the tool and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
-# lm-eval writes the prompt three times beside the response, and this module writes the response again.
+# A tool writes the prompt up to three times beside the response, and this module writes the response again.
 _PROMPTS, _RESPONSE_BYTES = 4, 8192
 _LOG_BYTES = 1 << 18
+# A failed request ends with its reason.
+_ERROR = 200
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How lm-eval ended: its exit status (None where the time was over), the end of its log, its seconds."""
+    """How the tool ended: its exit status (None where the time was over), the end of its log, its seconds."""
 
     status: int | None
     log: str
@@ -53,7 +60,7 @@ def lock_instance(path: str) -> Iterator[None]:
         if not try_lock(descriptor):
             raise BusyError(
                 "another evaluation of this instance is running, perhaps that of an interrupted playbook; wait for its "
-                f"end, or end it on the host: pkill -u {USER} -f bin/lm_eval"
+                f"end, or end it on the host: pkill -u {USER} -f /var/tmp/evaluate-"
             )
         yield
     finally:
@@ -69,11 +76,10 @@ def remove_abandoned(work: str, instance: str) -> None:
             shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
 
 
-def read_data(path: str) -> tuple[dict[str, str], int]:
-    """Return the expected answers of the samples in a file by id, and the file's bytes. Raises OSError, ValueError."""
+def read_data(path: str) -> tuple[list[dict[str, Any]], int]:
+    """Return the questions in a file, and the file's bytes. Raises OSError, ValueError."""
     with open(path, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    return {row["id"]: row["expected"] for row in rows}, os.path.getsize(path)
+        return [json.loads(line) for line in file], os.path.getsize(path)
 
 
 def missing_bytes(work: str, samples: int, data_bytes: int) -> tuple[int, int]:
@@ -82,7 +88,8 @@ def missing_bytes(work: str, samples: int, data_bytes: int) -> tuple[int, int]:
 
 
 def prepare(work: str, files: Mapping[str, str]) -> None:
-    """Write files below the directory, by their relative paths, and give all of it to the user of lm-eval."""
+    """Write files below the directory, by their relative paths, and give all of it to the user of the tool."""
+    os.makedirs(f"{work}/{OUT}", exist_ok=True)
     for path, text in files.items():
         os.makedirs(os.path.dirname(f"{work}/{path}"), exist_ok=True)
         with open(f"{work}/{path}", "w", encoding="utf-8") as file:
@@ -124,7 +131,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeo
 
 
 def _become() -> Callable[[], None]:
-    """Return what a child calls to become the user of lm-eval."""
+    """Return what a child calls to become the user of the tool."""
     account = pwd.getpwnam(USER)
 
     def become() -> None:
@@ -135,14 +142,31 @@ def _become() -> Callable[[], None]:
     return become
 
 
-def read_items(work: str, task: str, expected: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the samples that lm-eval wrote. Raises OutputError, also where it could not write them."""
-    # lm-eval ends with status 0 where it could not save its results, for example on a full disk.
-    found = glob.glob(f"{glob.escape(work)}/out/*/samples_{task}_*.jsonl")
+def read_items(
+    work: str, tool: Tool, task: str, questions: Sequence[Mapping[str, Any]], log: str
+) -> list[dict[str, Any]]:
+    """Return the answers that the tool judged; ``log`` is that of the run. Raises OutputError.
+
+    Tools end with status 0 where they could not save their results, for example on a full disk, and AISBench also where
+    its requests failed; the log of each of its parts is a separate file.
+    """
+    base = f"{glob.escape(work)}/{OUT}"
+    for path in glob.glob(f"{base}/{tool.failures}") if tool.failures else []:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+        if lines:
+            raise OutputError(f"{tool.title}: {len(lines)} requests failed; the first: {shorten(lines[0][-_ERROR:])}")
+    found = glob.glob(f"{base}/{tool.output(task)}")
     if len(found) != 1:
-        raise OutputError(f"lm-eval left {len(found)} files of samples, expected 1; is the disk full?")
+        for path in sorted(glob.glob(f"{base}/*/logs/*/*/*.out")):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                log += file.read()[-_LOG_BYTES:]
+        raise OutputError(
+            f"{tool.title} left {len(found)} files of judged answers, expected 1; is the disk full? Its last message: "
+            f"{tool.reason(log)}"
+        )
     with open(found[0], encoding="utf-8") as file:
-        return read_output(file, expected)
+        return tool.read(file, questions)
 
 
 def write_result(path: str, document: Mapping[str, Any]) -> None:

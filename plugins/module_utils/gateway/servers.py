@@ -19,9 +19,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyServer, HaproxyView
 
 STATUS, DRAINED, RETURNED = "status", "drained", "ready"
-ROLLOUT, ADMIN = "rollout", "admin"
+ROLLOUT, ADMIN, EVENT = "rollout", "admin", "event"
 SCHEMA = 1
-_OWNER = re.compile(r"(?P<kind>rollout|admin):[\w.@+-]+\Z", re.ASCII)
+_OWNER = re.compile(r"(?P<kind>rollout|admin|event):[\w.@+-]+\Z", re.ASCII)
 _FIELDS = ("owner", "reason", "since", "state")
 
 Records = Mapping[str, Mapping[str, str]]
@@ -85,7 +85,8 @@ def check_request(request: ServersRequest, selection: Selection) -> None:
         raise ServersError(f"servers: the list is empty, expected the servers to make {request.state}")
     if not _OWNER.match(request.owner):
         raise ServersError(
-            f"owner: found {show_value(request.owner)}, expected rollout:ID or admin:USER, such as admin:alice"
+            f"owner: found {show_value(request.owner)}, expected rollout:ID, admin:USER or event:NAME, "
+            "such as admin:alice"
         )
 
 
@@ -172,15 +173,20 @@ def _may_take(record: Mapping[str, str], request: ServersRequest) -> bool:
     owner = record.get("owner", "")
     if owner == request.owner or request.force:
         return True
-    # A rollout continues what another one began; an admin takes over a server that was drained by hand.
-    return owner_kind(owner) == ROLLOUT if owner_kind(request.owner) == ROLLOUT else not owner
+    kind = owner_kind(request.owner)
+    if kind == ADMIN:
+        # A person takes over what was drained by hand or by an alert, so that no alert returns it.
+        return not owner or owner_kind(owner) == EVENT
+    # A rollout continues what another one began, and an event what another one drained.
+    return owner_kind(owner) == kind
 
 
 def _make_ready(server: HaproxyServer, request: ServersRequest, change: ServersChange) -> None:
     if server.state == READY:
         return
-    owner = change.records.get(server.name, {}).get("owner", "")
-    if not request.force and owner_kind(request.owner) != owner_kind(owner):
+    kind = owner_kind(change.records.get(server.name, {}).get("owner", ""))
+    by = owner_kind(request.owner)
+    if not request.force and by != kind and (by, kind) != (ADMIN, EVENT):
         change.held.append(server.name)
         return
     change.commands.append(f"set server {server.backend}/{server.name} state ready")
@@ -191,7 +197,7 @@ def _make_ready(server: HaproxyServer, request: ServersRequest, change: ServersC
 
 
 def owner_kind(owner: str) -> str:
-    """Return ``rollout`` or ``admin``; a server without an owner was drained by hand, so by an admin."""
+    """Return ``rollout``, ``admin`` or ``event``; a server without an owner was drained by hand, so by an admin."""
     return owner.partition(":")[0] or ADMIN
 
 

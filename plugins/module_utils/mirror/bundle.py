@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The content of a carried directory, file by file, as its bundle.json lists it.
 
-``holds`` maps a kind (weights, encodings, wheels, images) to its items, an item to its files, a file's path below the
-directory to its bytes and sha256.
+``holds`` maps a kind (weights, encodings, wheels, images, controller) to its items, an item to its files, a file's path
+below the directory to its bytes and sha256.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 
 NAME = "bundle.json"
 VERSION = 1
-KINDS = ("weights", "encodings", "wheels", "images")
+# What the hosts need, and what the controller needs, which people put there.
+SERVED = ("weights", "encodings", "wheels", "images")
+CONTROLLER = "controller"
+KINDS = (*SERVED, CONTROLLER)
 
 # The advice for an incomplete directory.
 AGAIN = "fill the directory again with playbooks/mirror.yml"
@@ -26,6 +29,8 @@ AGAIN = "fill the directory again with playbooks/mirror.yml"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # No segment starts with a dot: no "..", nothing hidden.
 _PATH = re.compile(r"[\w+-][\w.+-]*(/[\w+-][\w.+-]*)+", re.ASCII)
+# An inventory may have hidden files, and names with more characters; still no "..".
+_CONTROLLER_PATH = re.compile(r"controller(/(?!\.\.?(/|$))[\w.+@=,-]([\w.+@=, -]*[\w.+@=,-])?)+", re.ASCII)
 
 
 class BundleError(ValueError):
@@ -67,7 +72,7 @@ def _files(data: Any, where: str) -> Files:
 
 
 def _content(path: Any, entry: Any, where: str) -> Content:
-    if not isinstance(path, str) or not _PATH.fullmatch(path):
+    if not isinstance(path, str) or not is_path(path):
         raise BundleError(f"{where}: found the path {path!r}, expected one below the directory without leading dots")
     size, sha256 = (_mapping(entry).get(key) for key in ("size", "sha256"))
     whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
@@ -76,6 +81,27 @@ def _content(path: Any, entry: Any, where: str) -> Content:
             f"{where}.{path}: found {show_value(entry)}, expected size in bytes and sha256 in hexadecimal digits"
         )
     return Content(int(size or 0), sha256)
+
+
+def is_path(path: str) -> bool:
+    """Whether bundle.json can name a path."""
+    return bool(_PATH.fullmatch(path) or _CONTROLLER_PATH.fullmatch(path))
+
+
+def controller_holds(files: Files) -> Holds:
+    """Return the items of the controller's files: each file at the top of controller/, each directory there.
+
+    Raises BundleError for a name that bundle.json cannot hold.
+    """
+    items: dict[str, Files] = {}
+    for path, content in files.items():
+        if not is_path(path):
+            raise BundleError(
+                f"{path!r}: expected a name of ASCII letters, digits, spaces and _.+@=,- only, because "
+                f"{NAME} lists it; rename the file"
+            )
+        items.setdefault(path.split("/")[1], {})[path] = content
+    return {CONTROLLER: items} if items else {}
 
 
 def parse_bundle(text: str, where: str) -> Holds:
@@ -126,12 +152,12 @@ def merge_holds(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> t
     """Return what a directory holds after a fill, and the items of an earlier one that are incomplete now.
 
     Items of an earlier fill are kept as long as each of their files has its size (``sizes``) and no new item
-    describes the file differently.
+    describes the file differently. The controller's files are those of now.
     """
     merged = {kind: dict(new.get(kind, {})) for kind in KINDS}
     known, dropped = all_files(new), []
     for kind, item, files in walk(before):
-        if item in merged[kind]:
+        if item in merged[kind] or kind == CONTROLLER:
             continue
         whole = all(sizes.get(path) == content.size for path, content in files.items())
         if whole and all(known.get(path, content) == content for path, content in files.items()):

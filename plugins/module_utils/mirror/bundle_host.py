@@ -1,19 +1,22 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A carried directory: check its free space, write its bundle.json, and compare it with its bundle.json."""
+"""A carried directory: check its free space, write its documents, and compare it with its bundle.json."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from typing import Iterable, NamedTuple
+from typing import Iterable, Iterator, Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of, text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror import checksums
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     AGAIN,
+    CONTROLLER,
     NAME,
+    SERVED,
     BundleError,
     Content,
     Files,
@@ -107,11 +110,51 @@ def read_bundle(root: str) -> Holds | None:
         raise BundleError(f"{path}: cannot be read ({exc}); {AGAIN}") from exc
 
 
-def write_bundle(root: str, text: str) -> None:
-    """Write bundle.json, after everything that it names is on the disk."""
+def list_controller_files(root: str) -> Files:
+    """Return the files below controller/, read in full. Raises OSError, and BundleError for anything but a file."""
+    found = {}
+    for path in _walk_files(root, CONTROLLER):
+        place = os.path.join(root, path)
+        if not os.path.isfile(place):
+            raise BundleError(
+                f"{place}: expected a file, because {NAME} lists its sha256; remove it or copy its content"
+            )
+        found[path] = Content(os.path.getsize(place), sha256_of(place))
+    return found
+
+
+def find_unlisted_files(root: str, files: Files) -> list[str]:
+    """Return the files that hosts or people could take and bundle.json does not name, sorted.
+
+    Hidden files of what is served are skipped: neither this collection nor nginx reads them.
+    """
+    served = (path for top in SERVED for path in _walk_files(root, top) if "/." not in path)
+    found = [*served, *_walk_files(root, CONTROLLER)]
+    return sorted(path for path in found if path not in files and not path.endswith((".partial", ".whl.metadata")))
+
+
+def _walk_files(root: str, top: str) -> Iterator[str]:
+    """Yield everything below a directory that is not a directory, links to directories too."""
+    for directory, directories, names in os.walk(os.path.join(root, top)):
+        links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
+        for name in [*names, *links]:
+            yield os.path.relpath(os.path.join(directory, name), root)
+
+
+def write_documents(root: str, texts: Mapping[str, str]) -> bool:
+    """Write the documents of a directory, in this order, after everything that they name is on the disk.
+
+    Returns whether a signature was removed, because it was made of other checksums.
+    """
     # The disk may be disconnected as soon as the run has ended.
     os.sync()
-    publish(os.path.join(root, NAME), text)
+    signature = os.path.join(root, checksums.SIGNATURE)
+    stale = text_of(os.path.join(root, checksums.NAME)) != texts[checksums.NAME] and os.path.lexists(signature)
+    if stale:
+        os.unlink(signature)
+    for name, text in texts.items():
+        publish(os.path.join(root, name), text)
+    return stale
 
 
 def verify_bundle(root: str, holds: Holds, full: bool) -> list[str]:

@@ -36,6 +36,10 @@ ATTEMPTS = 4
 Result = TypeVar("Result")
 
 
+class TooLargeError(WeightsError):
+    """An answer has more bytes than the caller reads."""
+
+
 @dataclass(frozen=True)
 class Response:
     """An answer: the address it came from, HTTP status, headers, body."""
@@ -75,12 +79,13 @@ class RetryingClient:
         except FetchError as exc:
             raise WeightsError(str(exc)) from exc
 
-    def get(self, url: str) -> Response:
-        """Return a whole answer, whatever its status. Raises WeightsError where none comes."""
+    def get(self, url: str, most: int = MAX_RESPONSE_BYTES) -> Response:
+        """Return a whole answer of at most ``most`` bytes, whatever its status. Raises WeightsError where none comes,
+        TooLargeError for a larger one."""
 
         def once(connections: RangeConnections, last: bool) -> Response:
             answer = connections.request_file(url, self._origin)
-            body, response = _read_body(answer, url), answer.response
+            body, response = _read_body(answer, url, most), answer.response
             if response.status in RETRIED_STATUSES and not last:
                 raise TransferError(f"HTTP {response.status}")
             return Response(answer.url, response.status, response.headers, body)
@@ -144,11 +149,11 @@ class _Digest:
         return self.length, self._hash.hexdigest()
 
 
-def _read_body(answer: RangeResponse, url: str) -> bytes:
-    """Return a body. Raises WeightsError for one that is too large, TransferError for an incomplete one."""
-    body = answer.read_all(MAX_RESPONSE_BYTES)
-    if len(body) > MAX_RESPONSE_BYTES:
-        raise WeightsError(f"{redact_url(url)}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small answer")
+def _read_body(answer: RangeResponse, url: str, most: int) -> bytes:
+    """Return a body. Raises TooLargeError for one that is too large, TransferError for an incomplete one."""
+    body = answer.read_all(most)
+    if len(body) > most:
+        raise TooLargeError(f"{redact_url(url)}: found more than {most} bytes, expected a smaller answer")
     if answer.size is not None and len(body) < answer.size:
         raise TransferError("the connection breaks again and again")
     return body

@@ -66,12 +66,17 @@ HOST = (
     Place("/var/lib/vllm/rollout.json", "the mark of a rollout that updates the host", "rollout", EVERYTHING),
     Place("/var/lib/vllm/tune.json", "the lock of a tune that works on the host", "tune.yml", EVERYTHING),
     Place("/var/lib/vllm/", "the home of the user `vllm`", "vllm", EVERYTHING),
-    Place("/var/cache/vllm/NAME/", "compiled kernels and graphs of an instance", "vllm", INSTANCE),
+    Place("/var/cache/vllm/NAME/", "compiled kernels and graphs of an instance, records of tokens", "vllm", INSTANCE),
     Place("/var/cache/vllm/", "the directory of the caches", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-wait-ready.py", "the probe of a starting instance", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-drain.py", "lets the requests of a stopping instance end", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-group.py", "the program of the watchdog", "vllm", EVERYTHING),
-    Place("/usr/local/lib/vllm/", "what vLLM imports: it tells gateways whether it takes requests", "vllm", EVERYTHING),
+    Place(
+        "/usr/local/lib/vllm/",
+        "what vLLM imports: it tells gateways whether it takes requests, and counts tokens",
+        "vllm",
+        EVERYTHING,
+    ),
     Place("/run/vllm/NAME/", "marks of start and stop, for as long as the unit runs", "vllm", INSTANCE),
     Place("/run/vllm-group/NAME/", "what the watchdog sees, for as long as it runs", "vllm", INSTANCE),
     Place("/opt/vllm/RELEASE-HASH/", "a virtual environment (`vllm_venv_root`)", "vllm", ENVIRONMENT),
@@ -105,6 +110,20 @@ HOST = (
         "metrics of the chips (`health_metrics_file`)",
         "health",
         EVERYTHING,
+    ),
+    Place("/etc/systemd/system/host-tuning.service", "sets the host's settings at boot", "host_tuning", EVERYTHING),
+    Place("/etc/host-tuning.json", "its configuration", "host_tuning", EVERYTHING),
+    Place("/usr/local/lib/host-tuning.py", "its program", "host_tuning", EVERYTHING),
+    Place("/usr/local/lib/host-tuning/", "the modules that it imports", "host_tuning", EVERYTHING),
+    Place("/usr/local/sbin/host-tuning", "its command for people", "host_tuning", EVERYTHING),
+    Place("/var/lib/host-tuning/", "the settings from before", "host_tuning", EVERYTHING),
+    Place("/etc/security/limits.d/90-host-tuning.conf", "limits of logins", "host_tuning", EVERYTHING),
+    Place("/etc/systemd/system.conf.d/90-host-tuning.conf", "limits of units", "host_tuning", EVERYTHING),
+    Place(
+        "/etc/default/grub.d/90-baremetal-host-tuning.cfg",
+        "arguments of the kernel; a run without `host_tuning_iommu_pt` removes them",
+        "host_tuning",
+        NOTHING,
     ),
     Place("/etc/systemd/system/gateway-agent.service", "the agent of a gateway", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "a drop-in of HAProxy", "gateway", EVERYTHING),
@@ -210,6 +229,7 @@ CONTROLLER = (
 
 SERVICES = (
     Service("weights", "/etc/systemd/system/weights-scrub.timer", ("weights-scrub.timer", "weights-scrub.service")),
+    Service("host_tuning", "/etc/systemd/system/host-tuning.service", ("host-tuning.service",)),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
         "gateway", "/etc/haproxy/gateway-agent.json", ("keepalived.service", "haproxy.service", "gateway-agent.service")

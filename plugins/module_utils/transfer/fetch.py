@@ -334,7 +334,7 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(ca_file)
         except OSError as exc:
-            raise FetchError(f"ca_file {ca_file}: cannot be read as PEM certificates: {exc}") from exc
+            raise FetchError(f"{ca_file}: cannot be read as PEM certificates of a CA: {exc}") from exc
     return context
 
 

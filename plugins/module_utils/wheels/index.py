@@ -123,12 +123,15 @@ class _Anchors(HTMLParser):
 
 
 def parse_links(page: str, url: str = "") -> list[Link]:
-    """Return what a page that lies at url links to, in its order."""
+    """Return what a page that lies at url links to, in its order, without what cannot be read as an address."""
     anchors = _Anchors()
     anchors.feed(page)
     found = []
     for href in anchors.hrefs:
-        address, fragment = urldefrag(urljoin(url, href))
+        try:
+            address, fragment = urldefrag(urljoin(url, href))
+        except ValueError:
+            continue
         filename = unquote(address.rstrip("/").rsplit("/", 1)[-1])
         found.append(Link(filename, address, fragment[7:] if fragment.startswith("sha256=") else None))
     return found

@@ -155,7 +155,7 @@ def check_space(path: str, free: int, wanted: int) -> None:
     if free < wanted:
         raise VenvError(
             f"{path} has {free / 1e9:.1f} GB free, the environment needs {wanted / 1e9:.1f} GB; "
-            "free some space there, or choose another root"
+            "free some space there, or set vllm_venv_root to another directory"
         )
 
 
@@ -210,13 +210,16 @@ def explain_failure(output: str, index_url: str, root: str) -> str:
     # uv draws a tree beside its text.
     text = " ".join(re.sub(r"[^\x20-\x7e]+", " ", output).split())
     mirror = "carry the lock's wheels to the mirror (playbooks/mirror.yml) and run the role mirror there"
-    mismatch = re.search(r"Hash mismatch for `([^`]+)`", text)
+    mismatch = re.search(r"Hash mismatch for `([^`]{1,200})`", text)
     if mismatch:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"
     if "No space left on device" in text:
-        return f"{root} became full while the environment was created; free some space there, or choose another root"
+        return (
+            f"{root} became full while the environment was created; free some space there, or set vllm_venv_root to "
+            "another directory"
+        )
     missing = re.search(
-        r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text
+        r"Because (?:there is no version of )?(\S{1,200}?) (?:and you require|was not found in|has no )", text
     )
     if missing:
         return f"{index_url} has no wheel of {missing[1]} that the lock and this Python accept; {mirror}"

@@ -26,7 +26,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
     either,
     unread_keys,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import has_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import (
+    has_recipe,
+    nearest_recipe,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
@@ -39,6 +42,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.insta
 # The beginning of the error if a part of the catalogue has no file of a name.
 MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}
 ENTRYPOINTS = ("image", "module")
+# The endings of a recipe's file.
+RECIPES = (".yaml", ".yml")
 
 RELEASE_KEYS = ("vllm", "supports", "stacks")
 # The keys of a release's stack that the plan reads.
@@ -131,17 +136,19 @@ def _from_upstream(name: str) -> str:
     """Return how to get a recipe that a release of vLLM carries, as the end of a message; empty for another one."""
     version = has_recipe(name)
     if version is None:
-        return ""
+        near = nearest_recipe(name)
+        return f"; nearest of vLLM's own: {near!r}" if near else ""
     return (
-        f"; vLLM {version} carries it: ansible-playbook playbooks/fetch_recipes.yml -e fetch_dest=DIR, and set "
-        "vllm_recipe_path: [DIR]"
+        f"; vLLM {version} carries it: set vllm_recipe_path: [DIR], then ansible-playbook -i INVENTORY "
+        "playbooks/import_models.yml"
     )
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:
     for directory in directories:
         if not Path(directory).is_dir():
-            raise PlanError(f"{VARIABLES[kind]}: {directory} is not a directory on the controller")
+            way_out = "" if kind == "releases" else "; playbooks/import_models.yml makes and fills it"
+            raise PlanError(f"{VARIABLES[kind]}: {directory} is not a directory on the controller{way_out}")
     return [*(Path(directory) for directory in directories), CATALOG / kind]
 
 
@@ -166,12 +173,12 @@ def _recipe(path: Path) -> Mapping[str, Any]:
 
 def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the recipe ``<org>/<model>`` as it is written, checked for unknown keys."""
-    return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
+    return _recipe(find("recipes", name, RECIPES, directories))
 
 
 def recipe_notes(name: str, directories: Sequence[str] = ()) -> list[str]:
     """Return a sentence for each key of a recipe that has no effect."""
-    path = find("recipes", name, (".yaml", ".yml"), directories)
+    path = find("recipes", name, RECIPES, directories)
     return unread_keys(_recipe(path), str(path))
 
 

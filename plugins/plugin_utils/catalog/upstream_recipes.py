@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -96,6 +96,13 @@ def has_recipe(name: str) -> str | None:
     return next((version for version in reversed(pinned_releases()) if name in load_pins(version).recipes), None)
 
 
+def nearest_recipe(name: str) -> str | None:
+    """Return the recipe of the newest release whose name is nearly this one, upper and lower case aside."""
+    names = {known.lower(): known for known in load_pins().recipes}
+    near = misspelt(name.lower(), names)
+    return names[near] if near else None
+
+
 def sha256_of(data: bytes) -> str:
     """Return the sha256 of data as hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
@@ -129,11 +136,23 @@ def read_directory(directory: Path, wanted: Mapping[str, str]) -> Directory:
         for path in wanted:
             if (directory / path).exists():
                 present[path] = sha256_of((directory / path).read_bytes())
-        record = directory / RECORD
-        recorded = load_json(record.read_bytes())["files"] if record.exists() else {}
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise UpstreamError(f"fetch_dest: {directory} cannot be read: {exc}") from exc
-    return Directory(present, recorded)
+        return Directory(present, _recorded(directory / RECORD))
+    except OSError as exc:
+        raise UpstreamError(f"fetch_dest: {exc.filename or directory}: {exc.strerror}") from exc
+
+
+def _recorded(record: Path) -> Mapping[str, str]:
+    """Return the sha256 of each file that an earlier run wrote. Raises UpstreamError for a damaged record."""
+    try:
+        files = load_json(record.read_bytes())["files"] if record.exists() else {}
+    except (ValueError, KeyError, TypeError):
+        files = None
+    if not isinstance(files, dict) or not all(isinstance(sha256, str) for sha256 in files.values()):
+        raise UpstreamError(
+            f"fetch_dest: {record}: found no record of an earlier run; remove it, then files that differ from vLLM's "
+            "count as changed on this site"
+        )
+    return files
 
 
 def record_of(pins: Pins, directory: Directory, written: Sequence[str], wanted: Mapping[str, str]) -> str:

@@ -43,6 +43,8 @@ RANGES: Mapping[str, Range] = {
     "gateway_timeout": FROM_1,
     "health_poll": FROM_1,
     "health_stall": FROM_0,
+    "host_tuning_power_cap": FROM_0,
+    "host_tuning_reboot_timeout": FROM_1,
     "mirror_port": PORT,
     "mirror_registry_backend_port": PORT,
     "mirror_registry_port": PORT,

@@ -27,8 +27,8 @@ PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_status", "import", "lock", "monitoring", "pin", "remove", "render", "site", "status", "tune",
-    "undrain", "verify",
+    "fleet", "gateway_status", "import", "lock", "monitoring", "netbox", "pin", "remove", "render", "site", "status",
+    "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {
@@ -57,7 +57,12 @@ NUMBERS = (
     "bench_timeout", "drain_timeout", "tune_drop_percent", "tune_timeout", "undrain_timeout", "verify_ready_timeout",
     "verify_request_timeout",
 )  # fmt: skip
-CHOICES = {"drift_format": ("table", "json"), "explain_format": ("table", "json"), "bundle_check": ("stamp", "full")}
+CHOICES = {
+    "drift_format": ("table", "json"),
+    "explain_format": ("table", "json"),
+    "bundle_check": ("stamp", "full"),
+    "evaluate_tool": ("lm-eval", "gpt-oss", "aisbench"),
+}
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_dir import DISCOVERY, state_dir
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     DiscoveryError,
     Entry,
@@ -22,10 +23,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 
 
 def users_own(source: str) -> str:
-    """Return the file for answers of discovery that belongs to the directory of an inventory source."""
+    """Return the file for answers of discovery that belongs to the directory of an inventory source.
+
+    Raises StateDirError for an invalid $BAREMETAL_STATE_DIR.
+    """
     directory = os.path.dirname(os.path.realpath(source))
     digest = hashlib.sha256(directory.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"~/.ansible/accelerators/{os.path.basename(directory)}-{digest}.json"
+    return f"{state_dir(DISCOVERY, os.environ)}/{os.path.basename(directory)}-{digest}.json"
 
 
 def read_discovery(path: str) -> dict[str, Entry]:

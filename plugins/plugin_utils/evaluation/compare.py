@@ -14,9 +14,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tas
 
 SIGNIFICANCE = 0.05
 # The settings that must be equal in two runs that are compared.
-SETTINGS = ("task", "definition_sha256", "data_sha256", "limit", "request")
+SETTINGS = ("task", "tool", "definition_sha256", "data_sha256", "limit", "request")
 # The variables that decide some of them, for messages.
-VARIABLES = {"limit": "evaluate_samples", "request": "evaluate_request", "data_sha256": "sha256 of evaluate_data"}
+VARIABLES = {
+    "tool": "evaluate_tool",
+    "limit": "evaluate_samples",
+    "request": "evaluate_request",
+    "data_sha256": "sha256 of evaluate_data",
+}
 
 
 @dataclass(frozen=True)

@@ -27,15 +27,26 @@ _FIELD = re.compile(r"\{(question|choices)\}")
 
 @dataclass(frozen=True)
 class Sample:
-    """A question as the model gets it, and the expected answer: a letter, a whole number or a word."""
+    """A question as lm-eval asks it, and the expected answer: a letter, a whole number or a word.
+
+    question and choices are those of the data, for tools with prompts of their own; the first choice is the right one
+    where the data says which one is.
+    """
 
     id: str
     prompt: str
     expected: str
+    question: str = ""
+    choices: tuple[str, ...] = ()
 
-    def line(self) -> str:
-        """Return the sample as a line of JSON for lm-eval."""
-        return json.dumps({"id": self.id, "prompt": self.prompt, "expected": self.expected}, ensure_ascii=False)
+    def line(self, own_prompts: bool = False) -> str:
+        """Return the sample as a line of JSON for lm-eval, or for a tool with prompts of its own."""
+        row: dict[str, Any] = {"id": self.id, "expected": self.expected}
+        if own_prompts:
+            row.update(question=self.question, choices=list(self.choices))
+        else:
+            row["prompt"] = self.prompt
+        return json.dumps(row, ensure_ascii=False)
 
 
 def read_samples(definition: TaskDefinition, text: str, where: str) -> list[Sample]:
@@ -106,16 +117,19 @@ def _sample(definition: TaskDefinition, row: Mapping[str, Any], where: str, numb
     columns = definition.columns
     name = _cell(row, columns.id, where) if columns.id else number
     choices = [_cell(row, column, where) for column in columns.choices]
+    given = tuple(choices)
     if choices and columns.answer in columns.choices:
         # The right answer has its own column: it must not always be the same letter.
         right = choices[columns.choices.index(columns.answer)]
+        given = (right, *(choice for column, choice in zip(columns.choices, choices) if column != columns.answer))
         choices.sort(key=lambda choice: hashlib.sha256(f"{definition.name}/{name}/{choice}".encode()).hexdigest())
         expected = LETTERS[choices.index(right)]
     else:
         expected = _expected(definition, _cell(row, columns.answer, where), len(choices), where)
     listed = "\n".join(f"{letter}) {choice}" for letter, choice in zip(LETTERS, choices))
     fields = {"question": _cell(row, columns.question, where), "choices": listed}
-    return Sample(name, _FIELD.sub(lambda match: fields[match[1]], definition.prompt), expected)
+    prompt = _FIELD.sub(lambda match: fields[match[1]], definition.prompt)
+    return Sample(name, prompt, expected, fields["question"], given)
 
 
 def _cell(row: Mapping[str, Any], column: str, where: str) -> str:

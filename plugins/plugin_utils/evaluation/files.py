@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read and write the files of an evaluation on the controller: definitions, data, locks of lm-eval, results."""
+"""Read and write the files of an evaluation on the controller: definitions, data, locks of the tools, results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import gpt_oss
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import Tool
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import (
@@ -38,6 +39,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tas
 
 BUNDLED = CATALOG / "evaluation"
 LOCKS = BUNDLED / "requirements"
+PROGRAM = CATALOG.parent / "playbooks" / "files" / gpt_oss.PROGRAM
 # The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
 _TIMEOUT = 60  # seconds without a byte
@@ -131,16 +133,28 @@ def read_data(task: str, path: str, digest: str) -> tuple[str, str]:
         raise EvaluationError(f"{where}: {path}: is not UTF-8: {exc}") from exc
 
 
-def choose_lock(version: str, machine: str) -> Path:
-    """Return the lock of lm-eval for a host's Python, such as 3.12, and its machine. Raises EvaluationError."""
-    known = sorted(path.stem.removeprefix(f"lm-eval-{VERSION}-") for path in LOCKS.glob(f"lm-eval-{VERSION}-*.txt"))
+def choose_lock(tool: Tool, version: str, machine: str) -> Path:
+    """Return the lock of a tool for a host's Python, such as 3.12, and its machine. Raises EvaluationError."""
+    stem = f"{tool.name}-{tool.version}-"
+    known = sorted(path.stem.removeprefix(stem) for path in LOCKS.glob(f"{stem}*.txt"))
+    if not known:
+        raise EvaluationError(
+            f"evaluate_environment is missing: the collection has no lock of {tool.label}, because one of its "
+            "requirements is published as a source only; set it to an environment on the host that has it, see "
+            "docs/operate/evaluate.md"
+        )
     target = f"cp{version.replace('.', '')}-{machine}"
     if target not in known:
         raise EvaluationError(
-            f"evaluate_python: found {target}, but lm-eval {VERSION} has locks of wheels for {', '.join(known)}; set "
+            f"evaluate_python: found {target}, but {tool.label} has locks of wheels for {', '.join(known)}; set "
             "evaluate_python to another Python of the host, such as /usr/bin/python3.12"
         )
-    return LOCKS / f"lm-eval-{VERSION}-{target}.txt"
+    return LOCKS / f"{stem}{target}.txt"
+
+
+def program_of(tool: Tool) -> str:
+    """Return the text of the program of the collection that runs a tool, empty where the tool has its own."""
+    return PROGRAM.read_text(encoding="utf-8") if tool.name == gpt_oss.TOOL.name else ""
 
 
 def result_path(directory: str, host: str, instance: str, task: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import SETTINGS, check_comparable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.data import choose, read_samples
@@ -33,6 +34,7 @@ class Request:
     limit: int
     directory: str
     compare: str
+    tool: str = DEFAULT
 
 
 def plan_tasks(request: Request) -> list[dict[str, Any]]:
@@ -48,8 +50,17 @@ def plan_tasks(request: Request) -> list[dict[str, Any]]:
             f"evaluate_compare: {request.compare} is not a directory on the controller, expected the results of an "
             "earlier run"
         )
+    if request.tool not in TOOLS:
+        raise EvaluationError(f"evaluate_tool: found {show_value(request.tool)}; {nearest(request.tool, TOOLS)}")
     known = files.find_tasks(request.task_path)
     names = select(request.tasks, known)
+    tool = TOOLS[request.tool]
+    for name in names:
+        if tool.tasks and name not in tool.tasks:
+            raise EvaluationError(
+                f"evaluate_tasks: {tool.title} has no task {name!r}, expected {' or '.join(tool.tasks)}; lm-eval, the "
+                "default of evaluate_tool, takes every task"
+            )
     for name in request.data:
         if name not in known:
             raise EvaluationError(f"evaluate_data: no task {name!r}; {nearest(name, known)}")
@@ -65,7 +76,8 @@ def _plan_task(name: str, path: Any, request: Request) -> dict[str, Any]:
     text, digest = files.read_data(name, where, expected)
     everything = read_samples(definition, text, where)
     samples = choose(everything, name, request.limit)
-    lines = "".join(f"{sample.line()}\n" for sample in samples)
+    tool = TOOLS[request.tool]
+    lines = "".join(f"{sample.line(bool(tool.tasks))}\n" for sample in samples)
     prepared = os.path.join(
         downloads(request.directory), f"{name}-{hashlib.sha256(lines.encode()).hexdigest()[:16]}.jsonl"
     )
@@ -75,6 +87,7 @@ def _plan_task(name: str, path: Any, request: Request) -> dict[str, Any]:
         "task": name,
         "title": definition.title,
         "kind": definition.kind,
+        "tool": tool.label,
         "samples": len(samples),
         "definition_sha256": definition.digest,
         "data_sha256": digest,

@@ -10,6 +10,7 @@ import math
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
 
 FORMAT = 1
@@ -105,5 +106,8 @@ def add_scores(evidence: Mapping[str, Any], results: Iterable[Mapping[str, Any]]
                 f"{result['task']}: only {result['samples']} chosen questions were asked (evaluate_samples); scores of "
                 "evidence are those of all questions"
             )
-        scores[result["task"]] = {"score": result["score"], "samples": result["samples"]}
+        # The other tools have prompts of their own, so their scores are not comparable.
+        own = result["tool"].startswith(f"{DEFAULT} ")
+        name = result["task"] if own else f"{result['task']} ({result['tool']})"
+        scores[name] = {"score": result["score"], "samples": result["samples"]}
     return {**evidence, "scores": dict(sorted(scores.items()))}

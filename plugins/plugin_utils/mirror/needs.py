@@ -190,7 +190,7 @@ def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -
 
 
 def add_evaluation(needs: Needs) -> None:
-    """Add the locks of lm-eval for every Python and machine, which playbooks/evaluate.yml installs on hosts."""
+    """Add the locks of the tools that playbooks/evaluate.yml installs on hosts, for every Python and machine."""
     for lock in sorted((CATALOG / "evaluation" / "requirements").glob("*.txt")):
         needs.locks[str(lock)] = _EVALUATION_BYTES
 

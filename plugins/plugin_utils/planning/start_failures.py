@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What vLLM reports of any model that it cannot start, and what to do; a recipe's own issues go before these.
 
-The texts are those of vLLM 0.33.0; a parity test finds each of them in its sources.
+The texts of VLLM are those of vLLM 0.33.0; a parity test finds each of them in its sources.
 """
 
 from __future__ import annotations
 
-_ADVICE = {
+VLLM = {
     "`trust_remote_code=True`": (
         "The model needs code that comes with its weights: read its files, then set args: {trust-remote-code: true}"
     ),
@@ -32,4 +32,12 @@ _ADVICE = {
         "Set tensor-parallel-size to a number that divides the number of heads in the line"
     ),
 }
-START_FAILURES = tuple({"symptom": symptom, "advice": f"{text}."} for symptom, text in _ADVICE.items())
+_NO_TORCHVISION = (
+    "Most models of pictures and videos need torchvision, which the bundled lock of the CPU build lacks: set "
+    "vllm_runtime: container, whose image has it"
+)
+# What Python and transformers report.
+_OTHERS = dict.fromkeys(
+    ("No module named 'torchvision'", "requires the Torchvision library but it was not found"), _NO_TORCHVISION
+)
+START_FAILURES = tuple({"symptom": symptom, "advice": f"{text}."} for symptom, text in {**VLLM, **_OTHERS}.items())

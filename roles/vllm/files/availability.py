@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
+import vllm_usage
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Dict[str, Any]]]
 Send = Callable[[Dict[str, Any]], Awaitable[None]]
@@ -28,8 +30,8 @@ READY, STOPPING, CLOSED, WITHDRAWN, UNHEALTHY = (
 RETRY_AFTER = b"5"
 # With this header, GET /health returns vLLM's own answer even before the instance is ready.
 PROBE = b"availability-probe"
-# Monitoring requests these paths. They do not count as requests of clients.
-WATCHED = ("/health", "/metrics")
+# Monitoring and gateways request these paths. They do not count as requests of clients.
+WATCHED = ("/health", "/metrics", vllm_usage.RECORDS_PATH)
 
 
 class Availability:
@@ -39,12 +41,15 @@ class Availability:
     missing they get 503 too, with ``retry-after``: vLLM would take them and never answer. Each answer of this class has
     the header ``open-requests``: the number of requests that this API server has not finished answering.
 
+    Requests for which a gateway asks are counted (vllm_usage.py).
+
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide.
     """
 
     def __init__(self, app: App) -> None:
-        self.app = app
+        records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
+        self.app: App = vllm_usage.Usage(app, records, CLOSED)
         self.open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -41,9 +41,11 @@ PLAYBOOKS = {
     "remove_everything": "false",
     "site_container_runtime": "true",
     "site_drivers": "true",
+    "site_host_tuning": "false",
     "tune_fresh": "false",
     "tune_stop": "false",
     "undrain_force": "false",
+    "undrain_proof": "false",
 }
 CASTS = ("bool", "baremetal.inference.strict_bool")
 PLACES = ("tasks", "handlers", "templates", "vars", "defaults")

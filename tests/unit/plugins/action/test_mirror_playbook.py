@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.hub_server import Model, hubs_running
+from tests.fakes.signer import signer
 
 TOP = Path(__file__).resolve().parents[4]
 REVISION = "1" * 40
@@ -87,6 +88,23 @@ def test_a_disk_is_filled_and_verified(site):
     assert rc != 0 and f"weights/acme/tiny/{REVISION}/model.safetensors" in said and "bundle_check=full" in said, said
 
 
+def test_with_a_keyring_only_a_signed_disk_is_accepted(site):
+    disk, keyring = site / "disk", site / "site.gpg"
+    (disk / "controller").mkdir(parents=True)
+    (disk / "controller/collection.bundle").write_text("code")
+    assert run(site)[0] == 0
+    with signer() as keys:
+        keyring.write_bytes(keys.public())
+        rc, said, _changed = run(site, bundle_verify=True, bundle_keyring=str(keyring))
+        assert rc != 0 and "SHA256SUMS.asc: not found, and a keyring was given" in said, said
+        keys.sign(disk / "SHA256SUMS")
+    rc, said, changed = run(site, bundle_verify=True, bundle_keyring=str(keyring))
+    assert (rc, changed) == (0, 0) and "controller: collection.bundle" in said, said
+    (disk / "controller/collection.bundle").write_text("evil")
+    rc, said, _changed = run(site, bundle_verify=True, bundle_keyring=str(keyring))
+    assert rc != 0 and "controller/collection.bundle (controller collection.bundle): has sha256" in said, said
+
+
 @pytest.mark.long
 def test_a_second_run_changes_nothing_and_a_full_check_repairs(site):
     weights = weights_of(site)
@@ -109,6 +127,8 @@ def test_a_second_run_changes_nothing_and_a_full_check_repairs(site):
         ({"bundle_models": "acme/tinny"}, "no manifest of weights 'acme/tinny'"),
         ({"bundle_releases": "0.99"}, "no release '0.99'"),
         ({"bundle_verify": True}, "check that the disk is mounted"),
+        ({"bundle_keyring": "/keys.gpg"}, "expected -e bundle_verify=true beside it"),
+        ({"bundle_verify": True, "bundle_keyring": "/no/keys.gpg"}, "/no/keys.gpg"),
     ],
 )
 def test_one_clear_error(site, variables, words):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module as its own process, with a stand-in for lm-eval and a server that answers as vLLM does."""
+"""The module as its own process, with stand-ins for the tools and a server that answers as vLLM does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import lock_instance
 
-from tests.fakes.evaluations import install_lm_eval
+from tests.fakes.evaluations import install_lm_eval, install_tool
 from tests.fakes.systemd import FakeInstances, FakeSystemd
 from tests.fakes.vllm import chat_body, fake_vllm
 from tests.fakes.wheelhouse import run_module
@@ -114,6 +114,57 @@ def test_every_question_is_asked_and_judged(evaluate, fake, place):
     assert sorted(os.listdir(place)) == ["environment", "evaluate-own.chat"]
 
 
+GPQA = [{"id": f"q{n}", "expected": "A", "question": f"Which {n}?", "choices": ["right", "x", "y", "z"]}
+        for n in range(3)]  # fmt: skip
+PROGRAM = (Path(__file__).resolve().parents[4] / "playbooks/files/gpt_oss_evals.py").read_text()
+
+
+@pytest.fixture
+def ask_gpqa(evaluate, place, fake):
+    """Ask three questions with another tool; the stand-ins have the right choice at B, and the second answer is C."""
+
+    def answer(handler):
+        text = handler.payload["messages"][-1]["content"]
+        handler.send_json(chat_body("Answer: C" if "1?" in text else "Answer: B"))
+
+    fake.behaviour["/v1/chat/completions"] = answer
+
+    def run(tool, **options):
+        (place / "gpqa.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in GPQA))
+        environment = install_tool(place / "tool", tool)
+        program = PROGRAM if tool == "gpt-oss" else ""
+        given = {"task": "gpqa", "kind": "choice", "data": str(place / "gpqa.jsonl"), "program": program}
+        return evaluate(tool=tool, environment=str(environment), **{**given, **options})
+
+    return run
+
+
+@pytest.mark.parametrize(("tool", "label"), [("gpt-oss", "gpt-oss 0.0.9"), ("aisbench", "AISBench 3.1.20260630")])
+def test_the_other_tools_give_the_same_shape_of_result(ask_gpqa, fake, place, tool, label):
+    result = ask_gpqa(tool)
+    assert result["rc"] == 0, result
+    assert (result["correct"], result["samples"]) == (2, 3)
+    document = json.loads(gzip.decompress(Path(result["path"]).read_bytes()))
+    assert document["tool"] == label
+    assert [(item["id"], item["expected"], item["answer"], item["correct"]) for item in document["items"]] == [
+        ("q0", "B", "B", True), ("q1", "B", "C", False), ("q2", "B", "B", True),
+    ]  # fmt: skip
+    assert {key for _payload, key in chats(fake)} == {f"Bearer {KEY}"} and len(chats(fake)) == 3
+    assert {payload["max_tokens"] for payload, _key in chats(fake)} == {64}
+    for path in (place / "evaluate-own.chat").rglob("*"):
+        assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("tool", ["gpt-oss", "aisbench"])
+def test_a_refused_request_is_no_result_of_another_tool_either(ask_gpqa, fake, tool):
+    text = {"error": f"too long, {KEY}"}
+    fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(text, 400)
+    result = ask_gpqa(tool)
+    expected = {"gpt-oss": "gpt-oss failed after ", "aisbench": "AISBench: 3 requests failed; the first: "}[tool]
+    assert f"instance chat, task gpqa: {expected}" in result["msg"] and "Bad Request" in result["msg"]
+    assert KEY not in json.dumps(result)
+
+
 def test_the_key_is_in_no_argument_and_no_file(evaluate, place):
     before = (
         "pathlib.Path('argv').write_text(pathlib.Path('/proc/self/cmdline').read_text())\n"
@@ -171,7 +222,9 @@ def test_what_the_instance_refuses_is_in_the_message_and_the_key_is_not(evaluate
 
 def test_results_that_could_not_be_written(evaluate):
     # lm-eval logs a warning and ends with status 0.
-    assert "lm-eval left 0 files of samples, expected 1; is the disk full?" in evaluate(after="sys.exit(0)")["msg"]
+    assert (
+        "lm-eval left 0 files of judged answers, expected 1; is the disk full?" in evaluate(after="sys.exit(0)")["msg"]
+    )
 
 
 def test_a_run_that_takes_too_long(evaluate):

@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import subprocess
 
 import pytest
 
+from tests.fakes.signer import signer
 from tests.fakes.wheelhouse import run_module
 
 
@@ -64,7 +67,40 @@ def test_written_once_then_left_alone(disk):
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (before.st_mode & 0o777) == 0o644
     assert json.loads((root / "bundle.json").read_text())["bytes"] == 12
-    assert not list(root.glob(".bundle*"))
+    assert sorted(path.name for path in root.iterdir() if path.is_file()) == [
+        "SHA256SUMS", "bundle.cdx.json", "bundle.json"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["SHA256SUMS", "bundle.cdx.json"])
+def test_a_lost_document_is_written_again(disk, name):
+    root, holds = disk
+    run(root, holds=holds)
+    text = (root / name).read_text()
+    (root / name).unlink()
+    assert run(root, holds=holds)["changed"]
+    assert (root / name).read_text().splitlines()[-1] == text.splitlines()[-1]
+
+
+def test_sha256sum_accepts_the_disk(disk):
+    root, holds = disk
+    (root / "controller").mkdir()
+    (root / "controller/collection.bundle").write_text("code")
+    assert run(root, holds=holds, collection_version="0.7.0")["files"] == 3
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=root, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.count(": OK\n") == 5
+    bill = json.loads((root / "bundle.cdx.json").read_text())
+    assert bill["metadata"]["tools"]["components"][0]["version"] == "0.7.0"
+
+
+def test_the_controllers_files_must_be_files(disk):
+    root, holds = disk
+    (root / "controller").mkdir()
+    (root / "controller/lib64").symlink_to("/usr")
+    result = run(root, holds=holds)
+    assert result["failed"] and "controller/lib64: expected a file" in result["msg"]
 
 
 def test_not_written_while_a_file_is_missing(disk):
@@ -139,3 +175,95 @@ def test_a_bundle_never_leads_out_of_its_directory(disk):
     (root / "bundle.json").write_text(text.replace('"encodings/y"', '"../encodings/y"'))
     result = run(root, state="verified")
     assert result["failed"] and "found the path '../encodings/y'" in result["msg"]
+
+
+@pytest.fixture(scope="module")
+def keys():
+    with signer() as found:
+        yield found
+
+
+@pytest.fixture
+def signed(disk, keys):
+    """A signed disk, and the check that requires the signature."""
+    root, holds = disk
+    (root / "controller").mkdir()
+    (root / "controller/collection.bundle").write_text("code")
+    run(root, holds=holds)
+    keys.sign(root / "SHA256SUMS")
+    keyring = base64.b64encode(keys.public()).decode()
+
+    def check(**more):
+        return run(root, state="verified", keyring=keyring, **more)
+
+    return root, holds, check
+
+
+def test_a_signed_disk_is_accepted(signed):
+    root, _holds, check = signed
+    result = check()
+    assert not result["changed"] and result["files"] == 3 and "failed" not in result
+    # What the role and an interrupted fill leave beside the files.
+    (root / "wheels").mkdir()
+    for path in ("wheels/x.whl.metadata", "wheels/.x.fetched.json", "weights/a/b/.2.partial", "simple"):
+        (root / path).write_text("")
+    assert "failed" not in check(read="sizes")
+
+
+def change(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("encodings/y", "encodings/y (encodings y): has sha256"),
+        ("controller/collection.bundle", "controller/collection.bundle (controller collection.bundle): has sha256"),
+        ("bundle.cdx.json", "bundle.cdx.json: has sha256"),
+        ("images/evil/index.json", "images/evil/index.json: is not signed"),
+        ("controller/.profile", "controller/.profile: is not signed"),
+        ("SHA256SUMS", "changed after it was signed"),
+    ],
+)
+def test_a_changed_byte_is_named_by_file(signed, path, words):
+    root, _holds, check = signed
+    change(root / path, "WORDS" if path.startswith("enc") else "evil")
+    result = check()
+    assert result["failed"] and words in result["msg"], result["msg"]
+
+
+def test_a_list_that_was_made_again_is_refused(signed):
+    """The files and every list agree; only the signature is of another content."""
+    root, holds, check = signed
+    (root / "encodings/y").write_text("WORDS")
+    holds["encodings"]["y"]["encodings/y"]["sha256"] = hashlib.sha256(b"WORDS").hexdigest()
+    result = run(root, holds=holds)
+    assert "sign the directory again" in str(result["warnings"])
+    assert not (root / "SHA256SUMS.asc").exists()
+    assert "failed" not in run(root, state="verified")
+    result = check()
+    assert result["failed"] and "only a signed disk is accepted" in result["msg"]
+
+
+def test_bundle_json_alone_cannot_be_exchanged(signed):
+    root, _holds, check = signed
+    text = (root / "bundle.json").read_text()
+    changed = text.replace(hashlib.sha256(b"words").hexdigest(), hashlib.sha256(b"WORDS").hexdigest())
+    (root / "bundle.json").write_text(changed)
+    (root / "encodings/y").write_text("WORDS")
+    problems = [line.split(" has ")[0] for line in check(required=False)["problems"]]
+    assert problems == ["bundle.json:", "encodings/y:"]
+
+
+def test_an_empty_directory_is_unsigned(tmp_path, keys):
+    keyring = base64.b64encode(keys.public()).decode()
+    assert "failed" in run(tmp_path, state="verified", required=False, keyring=keyring)
+    result = run(tmp_path, state="verified", keyring="no base64!")
+    assert result["failed"] and "encoded with Base64" in result["msg"]
+
+
+def test_a_second_fill_with_nothing_new_keeps_the_signature(signed):
+    root, holds, check = signed
+    assert not run(root, holds=holds)["changed"]
+    assert "failed" not in check()

@@ -10,13 +10,15 @@ import re
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import (
-    UNREADABLE,
-    OutputError,
     configuration,
-    environment,
     read_output,
     reason_of,
     task_document,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
+    UNREADABLE,
+    OutputError,
+    Run,
 )
 
 
@@ -68,18 +70,14 @@ def test_questions_are_columns_and_no_templates():
     assert task["generation_kwargs"] == {"until": [], "max_gen_toks": 5, "temperature": 0, "top_p": 1}
 
 
-def test_the_key_is_in_the_environment_alone():
-    key = "sk-planted-0123456789"
-    text = configuration("t", "/w", "http://127.0.0.1:8000", "a,b=c", 1, 60)
+def test_the_instance_is_asked_by_chats():
+    text = configuration(Run("t", "word", "/d", "/w", "http://127.0.0.1:8000", "a,b=c", {}, 1, 60))
     arguments = json.loads(text)["model_args"]
     assert arguments["base_url"] == "http://127.0.0.1:8000/v1/chat/completions"
     assert (arguments["model"], arguments["num_concurrent"]) == ("a,b=c", 2)
-    found = environment("/w", key)
-    assert [name for name, value in found.items() if key in value] == ["OPENAI_API_KEY"]
-    assert {name for name in found if name.endswith("OFFLINE")} == {
-        "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE",
-    }  # fmt: skip
-    assert environment("/w", "")["OPENAI_API_KEY"] == "none"
+
+
+QUESTIONS = [{"id": "1", "expected": "ready"}, {"id": "2", "expected": "ready"}]
 
 
 def row(name="1", expected="ready", right=1.0, **changes):
@@ -90,7 +88,7 @@ def row(name="1", expected="ready", right=1.0, **changes):
 
 
 def test_answers_are_in_the_order_of_the_questions():
-    items = read_output([row("2"), row("1", right=0.0)], {"1": "ready", "2": "ready"})
+    items = read_output([row("2"), row("1", right=0.0)], QUESTIONS)
     assert [(item["id"], item["correct"]) for item in items] == [("1", False), ("2", True)]
     assert items[0] == {
         "id": "1", "expected": "ready", "answer": "ready", "correct": False, "response": "So ready.",
@@ -111,7 +109,7 @@ def test_answers_are_in_the_order_of_the_questions():
 )
 def test_incomplete_output_is_no_result(lines, expected):
     with pytest.raises(OutputError) as caught:
-        read_output(lines, {"1": "ready", "2": "ready"})
+        read_output(lines, QUESTIONS)
     assert str(caught.value).startswith(expected)
 
 

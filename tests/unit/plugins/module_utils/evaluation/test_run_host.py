@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import TOOL
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
     USER,
     BusyError,
@@ -26,7 +26,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run
     run,
     write_result,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import OutputError
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import TOOLS
 
+RECORDED = Path(__file__).resolve().parents[4] / "fixtures/evaluation"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PLANTED": "yes"}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -70,8 +73,8 @@ def test_a_command_that_takes_too_long_ends_with_its_children(work):
 
 def test_the_expected_answers_of_the_questions(tmp_path):
     (tmp_path / "s").write_text('{"id": "1", "prompt": "?", "expected": "A"}\n')
-    expected, size = read_data(str(tmp_path / "s"))
-    assert expected == {"1": "A"} and size == 44
+    questions, size = read_data(str(tmp_path / "s"))
+    assert questions == [{"id": "1", "prompt": "?", "expected": "A"}] and size == 44
 
 
 def test_the_room_that_answers_need(tmp_path):
@@ -105,10 +108,31 @@ def test_what_an_interrupted_run_left_is_removed_and_nothing_else(tmp_path):
 
 def test_samples_that_lm_eval_could_not_write(tmp_path):
     (tmp_path / "out" / "model").mkdir(parents=True)
-    with pytest.raises(OutputError, match=r"lm-eval left 0 files of samples, expected 1; is the disk full\?"):
-        read_items(str(tmp_path), "t", {})
+    expected = r"lm-eval left 0 files of judged answers, expected 1; is the disk full\? Its last message: No space left"
+    with pytest.raises(OutputError, match=expected):
+        read_items(str(tmp_path), TOOL, "t", [], "x\nNo space left\n")
     (tmp_path / "out" / "model" / "samples_t_2026.jsonl").write_text("")
-    assert read_items(str(tmp_path), "t", {}) == []
+    assert read_items(str(tmp_path), TOOL, "t", [], "") == []
+
+
+def test_why_aisbench_has_no_answers_is_in_the_log_of_a_part(tmp_path):
+    log = tmp_path / "out/2026/logs/infer/instance/GPQA_diamond.out"
+    log.parent.mkdir(parents=True)
+    log.write_bytes((RECORDED / "aisbench-unreachable.out").read_bytes())
+    with pytest.raises(OutputError, match=r"AISBench left 0 files of judged answers.*Cannot connect to host"):
+        read_items(str(tmp_path), TOOLS["aisbench"], "gpqa", [], "Summarizing evaluation results...\n")
+
+
+def test_a_request_that_failed_is_no_wrong_answer(tmp_path):
+    for path, name in (("results", "aisbench-gpqa.json"), ("predictions", "aisbench-gpqa-failed.jsonl")):
+        place = tmp_path / "out/2026" / path / "instance"
+        place.mkdir(parents=True)
+        target = "GPQA_diamond.json" if path == "results" else "GPQA_diamond_failed.jsonl"
+        (place / target).write_bytes((RECORDED / name).read_bytes())
+    with pytest.raises(OutputError, match=r"AISBench: 1 requests failed; the first: .*Bad Request"):
+        read_items(str(tmp_path), TOOLS["aisbench"], "gpqa", [{"id": str(n)} for n in range(6)], "")
+    (place / target).write_text("")
+    assert len(read_items(str(tmp_path), TOOLS["aisbench"], "gpqa", [{"id": str(n)} for n in range(6)], "")) == 6
 
 
 def test_a_result_is_for_its_owner_and_never_written_through_a_link(tmp_path):

@@ -67,6 +67,13 @@ def test_what_is_drained_by_the_same_owner_stays_as_it_is_unless_the_reason_is_a
         ("admin:al", "admin:bo", False, True),
         ("admin:al", "", True, True),
         ("admin:al", "rollout:1", False, False),
+        ("admin:al", "event:alertmanager", True, True),
+        ("event:alertmanager", "event:alertmanager", True, True),
+        ("event:other", "event:alertmanager", True, True),
+        ("event:alertmanager", "admin:al", False, False),
+        ("event:alertmanager", "", False, False),
+        ("event:alertmanager", "rollout:1", False, False),
+        ("rollout:2", "event:alertmanager", False, False),
     ],
 )
 @pytest.mark.parametrize("state", ["drain", "maint"])

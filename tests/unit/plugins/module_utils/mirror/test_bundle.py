@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     BundleError,
     Content,
+    controller_holds,
     format_bytes,
     merge_holds,
     parse_bundle,
@@ -49,6 +50,9 @@ def test_a_file_of_two_items_counts_once():
         ({"weights": {"a": {"../x": FILE}}}, r"found the path '../x'"),
         ({"weights": {"a": {"/etc/x": FILE}}}, "found the path '/etc/x'"),
         ({"weights": {"a": {"weights/.x": FILE}}}, "found the path"),
+        ({"controller": {"a": {"controller/../x": FILE}}}, "found the path"),
+        ({"controller": {"a": {"controller/x/..": FILE}}}, "found the path"),
+        ({"controller": {"a": {"controller/x\n": FILE}}}, "found the path"),
         ({"weights": {"a": {"weights/x": {"size": -1, "sha256": DIGEST}}}}, "expected size in bytes"),
         ({"weights": {"a": {"weights/x": {"size": True, "sha256": DIGEST}}}}, "expected size in bytes"),
         ({"weights": {"a": {"weights/x": {"size": 1, "sha256": "f"}}}}, "expected size in bytes"),
@@ -96,3 +100,19 @@ def test_summary_and_amounts():
         "65.3 GB",
         "2.0 TB",
     ]
+
+
+def test_the_controllers_files_are_items_by_their_top_name():
+    content = Content(3, DIGEST)
+    found = controller_holds({"controller/island/.vault": content, "controller/island/a b@c": content})
+    assert list(found["controller"]) == ["island"] and len(found["controller"]["island"]) == 2
+    assert controller_holds({}) == {}
+    assert parse_bundle(render_bundle(found), "bundle.json")["controller"] == found["controller"]
+    with pytest.raises(BundleError, match="rename the file"):
+        controller_holds({"controller/\u00e9": content})
+
+
+def test_the_controllers_files_of_an_earlier_fill_are_forgotten():
+    before = controller_holds({"controller/old.whl": Content(3, DIGEST)})
+    merged, dropped = merge_holds({}, before, {"controller/old.whl": 3})
+    assert not merged["controller"] and not dropped

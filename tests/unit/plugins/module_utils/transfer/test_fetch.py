@@ -353,7 +353,9 @@ def test_own_authority_is_trusted_once_it_is_named(server, dest, tmp_path):
     context.load_cert_chain(pem)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     server.scheme = "https"
-    with pytest.raises(FetchError, match=r"the certificate is not trusted .* name the CA in ca_file"):
+    with pytest.raises(
+        FetchError, match=r"the certificate is not trusted .* name the CA in the variable that ends in _ca_file"
+    ):
         get(f"{server.url}/a.bin", dest)
     assert get(f"{server.url}/a.bin", dest, Settings(ca_file=str(pem))) == len(CONTENT)
 
@@ -382,7 +384,7 @@ def test_certificate_for_another_name_is_no_matter_of_its_authority(server, dest
 
 
 def test_missing_authority_is_named(server, dest):
-    with pytest.raises(FetchError, match=r"ca_file /nowhere.pem: cannot be read as PEM certificates"):
+    with pytest.raises(FetchError, match=r"/nowhere.pem: cannot be read as PEM certificates of a CA"):
         get(f"{server.url}/a.bin", dest, Settings(ca_file="/nowhere.pem"))
 
 

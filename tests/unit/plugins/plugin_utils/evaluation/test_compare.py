@@ -20,7 +20,14 @@ SIZE = 1000
 
 
 def result(correct, **changes):
-    settings = {"task": "t", "definition_sha256": "d", "data_sha256": "f", "limit": 0, "request": {"temperature": 0}}
+    settings = {
+        "task": "t",
+        "tool": "lm-eval 0.4.13",
+        "definition_sha256": "d",
+        "data_sha256": "f",
+        "limit": 0,
+        "request": {"temperature": 0},
+    }
     return {**settings, "items": [{"id": str(n), "correct": right} for n, right in enumerate(correct)], **changes}
 
 

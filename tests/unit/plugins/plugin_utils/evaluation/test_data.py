@@ -33,7 +33,13 @@ WORDS = task("word", "jsonl", {"question": "question", "answer": "answer", "id":
 def test_a_letter_and_its_choices():
     text = 'Question,A,B,Answer\n"What is {choices}, or\n{question}?",one,two,b\n'
     assert read_samples(LETTERS, text, "f.csv") == [
-        Sample("1", "What is {choices}, or\n{question}?\nA) one\nB) two", "B")
+        Sample(
+            "1",
+            "What is {choices}, or\n{question}?\nA) one\nB) two",
+            "B",
+            "What is {choices}, or\n{question}?",
+            ("one", "two"),
+        )
     ]
 
 

@@ -11,6 +11,7 @@ import types
 from http.client import IncompleteRead
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import TOOLS
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import make_result, render
@@ -135,9 +136,9 @@ def test_a_password_of_the_mirror_is_in_no_message(tmp_path, monkeypatch):
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_a_lock_for_each_python_and_machine(version, machine):
-    lock = parse_lock(files.choose_lock(version, machine).read_text())
+    lock = parse_lock(files.choose_lock(TOOLS["lm-eval"], version, machine).read_text())
     assert (lock.target.python, lock.target.machine) == (version, machine)
-    assert lock.pins["lm-eval"].version == files.VERSION and lock.tool.version
+    assert lock.pins["lm-eval"].version == TOOLS["lm-eval"].version and lock.tool.version
     # It asks an endpoint and needs no model of its own.
     assert not {"torch", "transformers", "vllm"} & set(lock.pins)
     assert {"aiohttp", "requests", "tenacity", "tqdm", "datasets"} <= set(lock.pins)
@@ -147,7 +148,28 @@ def test_a_python_without_a_lock():
     with pytest.raises(
         EvaluationError, match=r"evaluate_python: found cp39-x86_64, but lm-eval .* cp310-aarch64, .*3.12"
     ):
-        files.choose_lock("3.9", "x86_64")
+        files.choose_lock(TOOLS["lm-eval"], "3.9", "x86_64")
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_gpt_oss_has_locks_for_the_pythons_that_it_takes(version, machine):
+    lock = parse_lock(files.choose_lock(TOOLS["gpt-oss"], version, machine).read_text())
+    assert lock.pins["gpt-oss"].version == TOOLS["gpt-oss"].version and lock.tool.version
+    assert {"openai", "pandas", "jinja2", "numpy", "tqdm"} <= set(lock.pins)
+    assert not {"torch", "vllm", "docker", "openai-harmony"} & set(lock.pins)
+    with pytest.raises(EvaluationError, match=r"found cp311-x86_64, but gpt-oss 0.0.9 has locks .*cp312-x86_64"):
+        files.choose_lock(TOOLS["gpt-oss"], "3.11", "x86_64")
+
+
+def test_aisbench_comes_with_an_environment_of_the_site():
+    with pytest.raises(EvaluationError, match=r"evaluate_environment is missing: .* no lock of AISBench"):
+        files.choose_lock(TOOLS["aisbench"], "3.10", "aarch64")
+
+
+def test_the_program_of_gpt_oss_is_sent_with_it():
+    assert "gpt_oss.evals" in files.program_of(TOOLS["gpt-oss"])
+    assert files.program_of(TOOLS["lm-eval"]) == files.program_of(TOOLS["aisbench"]) == ""
 
 
 def test_a_result_that_is_not_there_or_no_result(tmp_path):

@@ -38,7 +38,7 @@ def test_the_questions_are_prepared_and_the_settings_noted(request_):
     (task,) = plan_tasks(request_)
     lines = [json.loads(line) for line in Path(task["prepared"]).read_text().splitlines()]
     assert len(lines) == task["samples"] == task["limit"] == 100
-    assert {tuple(line) for line in lines} == {("id", "prompt", "expected")}
+    assert {tuple(line) for line in lines} == {("id", "expected", "prompt")}
     assert task["request"] == {"max_tokens": 64, "temperature": 0} and task["kind"] == "word"
     assert plan_tasks(request_) == [task]
 
@@ -60,6 +60,59 @@ def test_what_is_wrong_before_anything_is_asked(request_, change, expected):
     with pytest.raises(EvaluationError) as caught:
         plan_tasks(replace(request_, **change))
     assert expected in str(caught.value)
+
+
+GPQA = "Question,Correct Answer,Incorrect Answer 1,Incorrect Answer 2,Incorrect Answer 3\n" + "".join(
+    f"Which {n}?,right {n},x,y,z\n" for n in range(20)
+)
+
+
+@pytest.fixture
+def gpqa(request_, tmp_path):
+    (tmp_path / "gpqa.csv").write_text(GPQA)
+    data = {"gpqa": {"file": str(tmp_path / "gpqa.csv"), "sha256": files.sha256_of(str(tmp_path / "gpqa.csv"))}}
+    return replace(request_, tasks="gpqa", data=data, limit=5, tool="gpt-oss")
+
+
+@pytest.mark.parametrize("tool", ["gpt-oss", "aisbench"])
+def test_a_tool_with_prompts_of_its_own_gets_the_same_questions_without_ours(gpqa, tool):
+    (task,) = plan_tasks(replace(gpqa, tool=tool))
+    rows = [json.loads(line) for line in Path(task["prepared"]).read_text().splitlines()]
+    assert {tuple(row) for row in rows} == {("id", "expected", "question", "choices")}
+    assert all(row["choices"] == [f"right {row['question'][6:-1]}", "x", "y", "z"] for row in rows)
+    (ours,) = plan_tasks(replace(gpqa, tool="lm-eval"))
+    assert [json.loads(line)["id"] for line in Path(ours["prepared"]).read_text().splitlines()] == [
+        row["id"] for row in rows
+    ]
+    assert task["tool"].startswith({"gpt-oss": "gpt-oss 0", "aisbench": "AISBench 3"}[tool])
+
+
+def test_runs_of_two_tools_are_not_compared(gpqa):
+    (before,) = plan_tasks(replace(gpqa, tool="lm-eval"))
+    keep(gpqa.directory, before)
+    (now,) = plan_tasks(gpqa)
+    with pytest.raises(
+        EvaluationError, match=r"holds another run: tool: found 'lm-eval 0.4.13', this run has 'gpt-oss"
+    ):
+        pending([now], {"chat": STATE}, "gpu-1", gpqa.directory, "")
+    with pytest.raises(EvaluationError, match=r"gpqa: evaluate_tool: found 'gpt-oss 0.0.9', but .* 'lm-eval 0.4.13'"):
+        pending([now], {"chat": STATE}, "gpu-1", f"{gpqa.directory}-2", gpqa.directory)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"tool": "gpt-os"}, "evaluate_tool: found 'gpt-os'; nearest: 'gpt-oss'"),
+        (
+            {"tasks": "made"},
+            "evaluate_tasks: gpt-oss has no task 'made', expected gpqa or aime25; lm-eval, the default",
+        ),
+    ],
+)
+def test_a_tool_or_a_task_that_is_not_there(gpqa, change, expected):
+    with pytest.raises(EvaluationError) as caught:
+        plan_tasks(replace(gpqa, data={}, **change))
+    assert str(caught.value).startswith(expected)
 
 
 def test_what_has_a_result_is_not_asked_again(request_):

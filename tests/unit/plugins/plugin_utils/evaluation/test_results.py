@@ -70,15 +70,6 @@ def test_a_file_of_something_else_is_no_result():
     for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
         with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
             check_result({**made(), "items": items}, "f")
-    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
-        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
-            check_result({**made(), "items": items}, "f")
-    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
-        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
-            check_result({**made(), "items": items}, "f")
-    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
-        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
-            check_result({**made(), "items": items}, "f")
     with pytest.raises(EvaluationError, match=r"f: state is missing"):
         check_result({key: value for key, value in made().items() if key != "state"}, "f")
 
@@ -96,6 +87,11 @@ def test_scores_are_added_to_those_of_other_tasks():
         "scores": {"aime25": {"score": 0, "samples": 1}, "gpqa": {"score": 0.5}, "mmlu": {"score": 0.75, "samples": 4}},
     }
     assert EVIDENCE["scores"] == {"gpqa": {"score": 0.5}}
+
+
+def test_scores_of_another_tool_have_its_name():
+    scores = add_scores(EVIDENCE, [made("gpqa", [True, False], tool="gpt-oss 0.0.9")])["scores"]
+    assert scores == {"gpqa": {"score": 0.5}, "gpqa (gpt-oss 0.0.9)": {"score": 0.5, "samples": 2}}
 
 
 @pytest.mark.parametrize(

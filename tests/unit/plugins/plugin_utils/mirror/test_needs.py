@@ -111,11 +111,12 @@ def test_releases_and_models_by_name():
     assert found["encodings"] and found["models"][0]["repository"] == "openai/gpt-oss-120b"
 
 
-def test_an_evaluation_needs_the_locks_of_lm_eval():
+def test_an_evaluation_needs_the_locks_of_its_tools():
     needs = Needs()
     add_evaluation(needs)
     names = [lock.rsplit("/", 1)[-1] for lock in needs.as_dict()["locks"]]
-    assert len(names) == 8 and all(name.startswith("lm-eval-") and name.endswith(".txt") for name in names)
+    assert len(names) == 12 and all(name.endswith(".txt") for name in names)
+    assert {name.rsplit("-", 3)[0] for name in names} == {"lm-eval", "gpt-oss"}
 
 
 def test_an_unknown_stack_is_told_the_nearest():

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.missing import MissingError, missing_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import NeedsError, PlanError
+
+
+class ActionModule(ControllerAction):
+    """Decide for all hosts at once."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"hosts": {"type": "list", "elements": "str", "required": True}}
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = (FleetError, MissingError, NeedsError, PlanError)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        return missing_of(options["hosts"], HostReader(variables["hostvars"], self._loader)).as_dict()

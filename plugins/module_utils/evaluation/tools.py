@@ -1,0 +1,11 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tools of evaluations by name."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import ais_bench, gpt_oss, lm_eval
+
+DEFAULT = lm_eval.TOOL.name
+TOOLS = {tool.name: tool for tool in (lm_eval.TOOL, gpt_oss.TOOL, ais_bench.TOOL)}

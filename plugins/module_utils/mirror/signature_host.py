@@ -1,0 +1,77 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check the signature of a carried directory with gpgv, or with sqv where a distribution has only that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill, bundle, checksums
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import BundleError
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.signature import (
+    Verdict,
+    judge_gpgv,
+    judge_sqv,
+    read_keyring,
+)
+
+_SECONDS = 60
+_PROGRAMS = ("gpgv", "sqv")
+# Also where a user's PATH lacks the system's directories.
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def check_signature(root: str, keyring: bytes) -> dict[str, str]:
+    """Return the signed sha256 of each path. Raises BundleError, also for an unsigned directory.
+
+    The text that is returned is the one that was verified: it is read once.
+    """
+    path, signature = os.path.join(root, checksums.NAME), os.path.join(root, checksums.SIGNATURE)
+    keys = read_keyring(keyring, "keyring")
+    for needed in (path, signature):
+        if not os.path.isfile(needed):
+            raise BundleError(
+                f"{needed}: not found, and a keyring was given, so only a signed disk is accepted; sign it where it "
+                f"was filled: gpg --armor --detach-sign {checksums.NAME}"
+            )
+    text = bytes_of(path)
+    verdict = _verify(keys, bytes_of(signature), text)
+    if verdict.reason:
+        raise BundleError(f"{signature}: the signature does not count: {verdict.reason}; nothing was taken from {root}")
+    return checksums.parse_checksums(text.decode("utf-8", "replace"), path)
+
+
+def _verify(keys: bytes, signature: bytes, text: bytes) -> Verdict:
+    program = next((found for name in _PROGRAMS if (found := shutil.which(name, path=_PATH))), "")
+    if not program:
+        raise BundleError("neither gpgv nor sqv is installed here, and a keyring was given; install the package gpgv")
+    with tempfile.TemporaryDirectory(prefix="mirror-signature-") as directory:
+        names = {"keys.gpg": keys, "text.asc": signature, "text": text}
+        for name, data in names.items():
+            with open(os.path.join(directory, name), "wb") as file:
+                file.write(data)
+        where = [os.path.join(directory, name) for name in names]
+        status = ["--status-fd", "1", "--weak-digest", "SHA1"] if program.endswith("gpgv") else []
+        argv = [program, *status, "--keyring", *where]
+        environment = {"PATH": _PATH, "LC_ALL": "C", "HOME": directory, "GNUPGHOME": directory}
+        done = subprocess.run(
+            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+    output, errors = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
+    if program.endswith("gpgv"):
+        return judge_gpgv(output, done.returncode != 0)
+    return judge_sqv(output, done.returncode != 0, errors)
+
+
+def digests_of_documents(root: str) -> dict[str, str]:
+    """Return the sha256 of the documents at the top that are signed, empty for one that is missing."""
+    found = {}
+    for name in (bundle.NAME, bill.NAME):
+        path = os.path.join(root, name)
+        found[name] = sha256_of(path) if os.path.isfile(path) else ""
+    return found

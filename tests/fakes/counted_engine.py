@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server that answers as vLLM 0.32.0 does, and counts tokens as vLLM's own counters do, behind the role's middleware.
+
+The prompt has as many tokens as the body has of the word "word"; ``max_tokens`` are generated, one for each chunk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import uvicorn
+
+from tests.fakes.stopping_engine import answer, middleware
+
+FALSE = (None, False, 0, "false")
+
+
+class CountedEngine:
+    """``prompt`` and ``generated`` are what vLLM's counters would say; ``pause`` is the time for a token in seconds."""
+
+    def __init__(self):
+        self.prompt, self.generated, self.requests, self.pause = 0, 0, [], 0.0
+        self.server, self.port, self.thread = None, 0, None
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return None
+        path, body = scope["path"], b""
+        if path in ("/health", "/metrics"):
+            return await answer(send, b'vllm:num_requests_running{engine="0"} 0.0\n')
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        length = dict(scope["headers"]).get(b"content-length")
+        if length is not None and int(length) != len(body):
+            return await answer(send, b"wrong length", 400)
+        request = json.loads(body)
+        self.requests.append((path, request, dict(scope["headers"])))
+        gone = asyncio.Event()
+        listener = asyncio.ensure_future(watch(receive, gone))
+        try:
+            return await self.serve(path, request, send, gone)
+        finally:
+            listener.cancel()
+
+    async def serve(self, path, request, send, gone):
+        prompt = json.dumps(request).count("word")
+        cached, wanted = prompt // 2, request.get("max_tokens", request.get("max_output_tokens", 3))
+        if request.get("model") == "unknown":
+            return await answer(send, b'{"error":{"message":"unknown"}}', 404)
+        self.prompt += prompt
+        head = {"id": "x", "object": "o", "created": 1, "model": request.get("model", "m")}
+        if path == "/v1/embeddings":
+            usage = {"prompt_tokens": prompt, "total_tokens": prompt, "completion_tokens": 0}
+            data = [{"embedding": [0.5] * 100_000}]
+            return await answer(send, dumped({**head, "data": data, "usage": usage}))
+        if request.get("stream") in FALSE:
+            for _token in range(wanted):
+                await asyncio.sleep(self.pause)
+                if gone.is_set():
+                    return None
+                self.generated += 1
+            return await answer(
+                send, dumped({**head, "choices": [], "usage": self.usage(path, prompt, cached, wanted)})
+            )
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; x")]}
+        )
+        events = {"/v1/responses": self.responses, "/v1/messages": self.messages}.get(path, self.chunks)
+        async for event in events(request, head, prompt, cached, wanted):
+            if gone.is_set():
+                return None
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+        return await send({"type": "http.response.body", "body": b""})
+
+    def usage(self, path, prompt, cached, made):
+        if path == "/v1/messages":
+            return {"output_tokens": made, "cache_read_input_tokens": cached, "input_tokens": prompt - cached}
+        if path == "/v1/responses":
+            return {"input_tokens": prompt, "input_tokens_details": {"cached_tokens": cached}, "output_tokens": made}
+        details = {"prompt_tokens_details": {"cached_tokens": cached}}
+        return {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made, **details}
+
+    async def token(self):
+        await asyncio.sleep(self.pause)
+        self.generated += 1
+
+    async def chunks(self, request, head, prompt, cached, wanted):
+        options = request.get("stream_options") or {}
+        last, choices = options.get("include_usage"), request.get("n", 1)
+        each = last and options.get("continuous_usage_stats")
+
+        def chunk(number, made, text):
+            usage = {"usage": {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made}}
+            body = {**head, "choices": [{"index": number, "delta": {"content": text}}], **(usage if each else {})}
+            return b"data: " + dumped(body) + b"\n\n"
+
+        yield chunk(0, 0, "")
+        for made in range(1, wanted + 1):
+            for number in range(choices):
+                await self.token()
+                yield chunk(number, made, f'made "usage":{{"x":{made}}}')
+        if last:
+            usage = self.usage("", prompt, cached, wanted * choices)
+            yield b"data: " + dumped({**head, "choices": [], "usage": usage}) + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
+    async def responses(self, request, head, prompt, cached, wanted):
+        for _made in range(wanted):
+            await self.token()
+            yield b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n'
+        response = {**head, "tools": request.get("tools"), "usage": self.usage("/v1/responses", prompt, cached, wanted)}
+        yield b"event: response.completed\ndata: " + dumped({"type": "x", "response": response}) + b"\n\n"
+
+    async def messages(self, _request, head, prompt, cached, wanted):
+        start = {**head, "usage": {"input_tokens": prompt, "output_tokens": 0}}
+        yield b"event: message_start\ndata: " + dumped({"type": "message_start", "message": start}) + b"\n\n"
+        for _made in range(wanted):
+            await self.token()
+            yield b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
+        usage = self.usage("/v1/messages", prompt, cached, wanted)
+        yield b"event: message_delta\ndata: " + dumped({"type": "message_delta", "usage": usage}) + b"\n\n"
+        yield b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+async def watch(receive, gone):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+def dumped(value):
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+@contextlib.contextmanager
+def counted_engine(run, port=0, counts=True):
+    """Serve with the middleware for an instance whose directory is ``run``."""
+    engine = CountedEngine()
+    run.mkdir(parents=True, exist_ok=True)
+    app = middleware(run)(engine) if counts else engine
+    (run / "ready").touch()
+    engine.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
+    engine.port = listener.getsockname()[1]
+    engine.thread = threading.Thread(target=engine.server.run, kwargs={"sockets": [listener]}, daemon=True)
+    engine.thread.start()
+    while not engine.server.started:
+        time.sleep(0.01)
+    try:
+        yield engine
+    finally:
+        engine.server.should_exit = engine.server.force_exit = True
+        engine.thread.join(10)
+        listener.close()
