@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.health.program import library
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
 
 
 class FilterModule:
     """Filter of the files of the health service."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"health_library": library}
+        return {"health_library": functools.partial(library, module="plugins/module_utils/health/service_host.py")}

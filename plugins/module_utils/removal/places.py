@@ -111,6 +111,20 @@ HOST = (
         "health",
         EVERYTHING,
     ),
+    Place("/etc/systemd/system/host-tuning.service", "sets the host's settings at boot", "host_tuning", EVERYTHING),
+    Place("/etc/host-tuning.json", "its configuration", "host_tuning", EVERYTHING),
+    Place("/usr/local/lib/host-tuning.py", "its program", "host_tuning", EVERYTHING),
+    Place("/usr/local/lib/host-tuning/", "the modules that it imports", "host_tuning", EVERYTHING),
+    Place("/usr/local/sbin/host-tuning", "its command for people", "host_tuning", EVERYTHING),
+    Place("/var/lib/host-tuning/", "the settings from before", "host_tuning", EVERYTHING),
+    Place("/etc/security/limits.d/90-host-tuning.conf", "limits of logins", "host_tuning", EVERYTHING),
+    Place("/etc/systemd/system.conf.d/90-host-tuning.conf", "limits of units", "host_tuning", EVERYTHING),
+    Place(
+        "/etc/default/grub.d/90-baremetal-host-tuning.cfg",
+        "arguments of the kernel; a run without `host_tuning_iommu_pt` removes them",
+        "host_tuning",
+        NOTHING,
+    ),
     Place("/etc/systemd/system/gateway-agent.service", "the agent of a gateway", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "a drop-in of HAProxy", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "the configuration of HAProxy", "gateway", EVERYTHING),
@@ -120,6 +134,10 @@ HOST = (
     Place("/etc/haproxy/gateway-agent.json", "the configuration of the agent", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-tool.py", "saves the states of the servers", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-agent.py", "the program of the agent", "gateway", EVERYTHING),
+    Place("/etc/systemd/system/gateway-usage.service", "counts the tokens of clients", "gateway", EVERYTHING),
+    Place("/etc/haproxy/gateway-usage.json", "the configuration of this service", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-usage.py", "its program", "gateway", EVERYTHING),
+    Place("/var/lib/gateway-usage/", "the tokens of each client, team, model and hour", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
@@ -215,9 +233,12 @@ CONTROLLER = (
 
 SERVICES = (
     Service("weights", "/etc/systemd/system/weights-scrub.timer", ("weights-scrub.timer", "weights-scrub.service")),
+    Service("host_tuning", "/etc/systemd/system/host-tuning.service", ("host-tuning.service",)),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
-        "gateway", "/etc/haproxy/gateway-agent.json", ("keepalived.service", "haproxy.service", "gateway-agent.service")
+        "gateway",
+        "/etc/haproxy/gateway-agent.json",
+        ("keepalived.service", "haproxy.service", "gateway-agent.service", "gateway-usage.service"),
     ),
     Service(
         "mirror", "/etc/systemd/system/nginx.service.d/50-mirror.conf", ("docker-registry.service",), ("nginx.service",)

@@ -323,7 +323,9 @@ class RangeConnections:
             raise FetchError(f"{redact_url(url)}: found {there} bytes, asked for those from {first}", response.status)
         if response.status == 206:
             raise FetchError(f"{redact_url(url)}: {said} without a valid Content-Range")
-        hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
+        hint = _refusal_hint(
+            response.status, response.headers.get("X-Error-Code", ""), "Authorization" in self._site.headers
+        )
         raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 
     def close_connection(self, url: str) -> None:
@@ -379,3 +381,16 @@ def _describe_certificate(reason: ssl.SSLCertVerificationError) -> str:
 def _describe(reason: BaseException) -> str:
     """Return an error of a connection for a message; it may quote what the server sent."""
     return quote_foreign(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)
+
+
+def _refusal_hint(status: int, code: str, token: bool) -> str:
+    """Return what a refusal may mean; ``code`` is the hub's X-Error-Code, ``token`` whether the site gave one."""
+    if status not in (401, 403):
+        return ""
+    if code == "GatedRepo" and token:
+        return "; the model is gated and the token's account has no access: ask for it on the model's page"
+    if code == "GatedRepo":
+        return "; the model is gated and no token was given: accept its terms on the model's page, and set HF_TOKEN"
+    if status == 401 and not token:
+        return "; it needs a token, and none was given"
+    return "; is the token right, and not expired?"

@@ -29,8 +29,8 @@ _MAX_SIZE = 2**63 - 1
 # A leading dot could be "..", a stamp or a partial file; the other characters have a meaning for rsync or a shell.
 _NO_FIRST_CHARACTER = " .-~#;"
 _NAME_EXPECTED = (
-    "a relative path without '..', leading dots, backslashes or unprintable characters, and with at most "
-    f"{_MAX_NAME_BYTES} bytes between two slashes"
+    "a relative path without '..', leading dots (nor a blank, '-', '~', '#' or ';' there), backslashes or unprintable "
+    f"characters, and with at most {_MAX_NAME_BYTES} bytes between two slashes"
 )
 
 # The version of the format; a later one may have keys that this code does not know.

@@ -136,11 +136,23 @@ def read_directory(directory: Path, wanted: Mapping[str, str]) -> Directory:
         for path in wanted:
             if (directory / path).exists():
                 present[path] = sha256_of((directory / path).read_bytes())
-        record = directory / RECORD
-        recorded = load_json(record.read_bytes())["files"] if record.exists() else {}
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise UpstreamError(f"fetch_dest: {directory} cannot be read: {exc}") from exc
-    return Directory(present, recorded)
+        return Directory(present, _recorded(directory / RECORD))
+    except OSError as exc:
+        raise UpstreamError(f"fetch_dest: {exc.filename or directory}: {exc.strerror}") from exc
+
+
+def _recorded(record: Path) -> Mapping[str, str]:
+    """Return the sha256 of each file that an earlier run wrote. Raises UpstreamError for a damaged record."""
+    try:
+        files = load_json(record.read_bytes())["files"] if record.exists() else {}
+    except (ValueError, KeyError, TypeError):
+        files = None
+    if not isinstance(files, dict) or not all(isinstance(sha256, str) for sha256 in files.values()):
+        raise UpstreamError(
+            f"fetch_dest: {record}: found no record of an earlier run; remove it, then files that differ from vLLM's "
+            "count as changed on this site"
+        )
+    return files
 
 
 def record_of(pins: Pins, directory: Directory, written: Sequence[str], wanted: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ RENAMED = {
 }
 REMOVED_IN = "0.9.0"
 # The roles that site.yml runs on a host that serves.
-SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "encodings", "weights", "vllm")
+SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "host_tuning", "encodings", "weights", "vllm")
 
 
 class RoleOptionError(ValueError):

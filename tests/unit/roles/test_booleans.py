@@ -41,6 +41,7 @@ PLAYBOOKS = {
     "remove_everything": "false",
     "site_container_runtime": "true",
     "site_drivers": "true",
+    "site_host_tuning": "false",
     "tune_fresh": "false",
     "tune_stop": "false",
     "undrain_force": "false",

@@ -112,6 +112,14 @@ def test_bad_input_is_one_sentence(archive, tmp_path, options, message):
         fetch(tmp_path, **{"source": archive, **options})
 
 
+@pytest.mark.parametrize("text", ["[]", "x", '{"files": []}', '{"files": null}', '{"files": {"LICENSE": 1}}'])
+def test_a_damaged_record_is_one_sentence(archive, tmp_path, text):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "upstream.json").write_text(text)
+    with pytest.raises(AnsibleActionFail, match=r"upstream\.json: found no record of an earlier run; remove it"):
+        fetch(tmp_path, archive)
+
+
 def test_another_file_than_the_pinned_one_is_refused(archive, tmp_path):
     other = write_archive(tmp_path / "other.tar.gz", {**CONTENTS, "recipes/models/org/tiny.yaml": b"evil\n"})
     with pytest.raises(AnsibleActionFail, match=r"fetch_source: .*other\.tar\.gz"):

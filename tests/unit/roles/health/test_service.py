@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.health.program import library
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
 
 from tests.fakes.gateways import until
 
 TOP = Path(__file__).resolve().parents[4]
+SERVICE = "plugins/module_utils/health/service_host.py"
 CHIPS = ("0000:1b:00.0", "0000:5d:00.0")
 REPORT = """<?xml version="1.0" ?><nvidia_smi_log>{gpus}</nvidia_smi_log>"""
 GPU = """<gpu id="0000{chip}"><remapped_rows><remapped_row_failure>{bad}</remapped_row_failure></remapped_rows>
@@ -64,7 +65,7 @@ def program(tmp_path_factory):
     """The program with its library, where nothing else of the collection is."""
     top = tmp_path_factory.mktemp("lib")
     shutil.copy(TOP / "roles/health/files/vllm-health.py", top)
-    for entry in library(str(top / "vllm-health")):
+    for entry in library(str(top / "vllm-health"), SERVICE):
         if entry.get("state") == "directory":
             Path(entry["path"]).mkdir(parents=True)
         else:

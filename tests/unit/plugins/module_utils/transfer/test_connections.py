@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import socket
 import ssl
 import struct
@@ -222,6 +223,29 @@ def test_text_of_a_server_is_escaped_and_cut(answering):
         with pytest.raises((FetchError, TransferError)) as error:
             ask(url)
         assert str(error.value).isprintable() and len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("answer", "headers", "hint"),
+    [
+        ("401 No", {}, "HTTP 401 No; it needs a token, and none was given"),
+        ("401 No", {"Authorization": "Bearer x"}, "HTTP 401 No; is the token right, and not expired?"),
+        ("401 No\r\nX-Error-Code: GatedRepo", {}, "the model is gated and no token was given"),
+        (
+            "403 No\r\nX-Error-Code: GatedRepo",
+            {"Authorization": "Bearer x"},
+            "the model is gated and the token's account has no access",
+        ),
+        # The address of a store, whose signature is over.
+        ("403 No", {}, "HTTP 403 No; is the token right, and not expired?"),
+    ],
+)
+def test_a_refusal_says_what_to_do(answering, answer, headers, hint):
+    url, _accepted = answering(f"HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n")
+    connections = RangeConnections(HttpSettings(ssl.create_default_context, 20, headers, RateFloor(0)))
+    with pytest.raises(FetchError, match=re.escape(hint)):
+        connections.request_range(url, 0, None, url)
+    connections.close()
 
 
 def test_server_that_refuses_head_is_asked_for_the_first_byte(answering):

@@ -8,10 +8,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     declared_accelerator,
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table, releases
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import (
-    tool_parser_of,
+    FEATURES,
+    REASONING,
+    TOOL_CALLING,
     with_family_features,
 )
 
@@ -33,7 +36,36 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.famil
     ],
 )
 def test_the_parser_of_a_family(model, parser):
-    assert tool_parser_of(model) == parser
+    assert TOOL_CALLING.parser_of(model) == parser
+
+
+@pytest.mark.parametrize(
+    ("model", "parser"),
+    [
+        ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed_oss"),
+        ("ByteDance-Seed/Seed-OSS-36B-Base", None),
+        ("baidu/ERNIE-4.5-VL-28B-A3B-PT", "ernie45"),
+        ("baidu/ERNIE-4.5-21B-A3B-Thinking", "ernie45"),
+        ("baidu/ERNIE-4.5-21B-A3B-PT", None),
+        ("ibm-granite/granite-3.2-2b-instruct", "granite"),
+        ("tencent/Hunyuan-A13B-Instruct", "hunyuan_a13b"),
+        ("meta-llama/Llama-3.3-70B-Instruct", None),
+    ],
+)
+def test_the_reasoning_parser_of_a_family(model, parser):
+    assert REASONING.parser_of(model) == parser
+
+
+def test_every_parser_is_one_of_the_newest_release():
+    flags = load_table(releases()[-1]).flags
+    for feature in FEATURES:
+        known = flags[feature.flag.removeprefix("--")]["known"]
+        assert {parser for _pattern, parser in feature.parsers} <= set(known)
+
+
+def test_one_family_may_have_both():
+    recipe = {"model": {"model_id": "tencent/Hunyuan-A13B-Instruct"}}
+    assert with_family_features(recipe)["opt_in_features"] == ["tool_calling", "reasoning"]
 
 
 @pytest.mark.parametrize(

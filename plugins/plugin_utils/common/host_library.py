@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the files of the collection that the health service runs from on a host: its module and all that it imports."""
+"""Find the files of the collection that a program of a host runs from: its module and all that it imports."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from typing import Iterator
 
 COLLECTION = "ansible_collections.baremetal.inference."
 TOP = Path(__file__).resolve().parents[3]
-SERVICE = "plugins/module_utils/health/service_host.py"
 
 
-def library(directory: str) -> list[dict[str, str]]:
-    """Return directories and files below ``directory`` on the host, as entries of host_files, laid out as here."""
+def library(directory: str, module: str) -> list[dict[str, str]]:
+    """Return directories and files below ``directory`` on the host, as entries of host_files, laid out as here.
+
+    ``module`` is the file that the program imports, below the top of the collection.
+    """
     top = f"{directory}/{COLLECTION.replace('.', '/')}"
-    files = [{"path": f"{top}{name}", "src": str(TOP / name), "mode": "0644"} for name in modules()]
+    files = [{"path": f"{top}{name}", "src": str(TOP / name), "mode": "0644"} for name in modules(module)]
     directories = sorted({entry["path"].rsplit("/", 1)[0] for entry in files})
     return [*({"path": path, "state": "directory", "mode": "0755"} for path in directories), *files]
 
 
 @functools.lru_cache(maxsize=None)
-def modules() -> tuple[str, ...]:
-    """Return the paths of all modules that the service needs, below the top of the collection."""
+def modules(module: str) -> tuple[str, ...]:
+    """Return the paths of a module and of all that it imports, below the top of the collection."""
     found: set[str] = set()
-    waiting = [SERVICE]
+    waiting = [module]
     while waiting:
         name = waiting.pop()
         if name not in found:

@@ -1,0 +1,19 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
+
+PROGRAM = "plugins/module_utils/host_tuning/program_host.py"
+
+
+class FilterModule:
+    """Filter of the files of the program host-tuning."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"host_tuning_library": functools.partial(library, module=PROGRAM)}

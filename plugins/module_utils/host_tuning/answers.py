@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what nvidia-smi says about persistence and the power limit of each chip."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import (
+    PERSISTENCE,
+    POWER_CAP,
+    Knob,
+    number,
+)
+
+QUERY = "pci.bus_id,persistence_mode,power.limit,power.min_limit,power.max_limit"
+
+
+def nvidia_knobs(text: str) -> Iterator[Knob]:
+    """Yield the settings of each chip from the answer to QUERY in CSV without units; leave out all other fields."""
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split(",")]
+        if len(fields) != len(QUERY.split(",")):
+            continue
+        chip, persistence, *watts = fields
+        if persistence in ("Enabled", "Disabled"):
+            yield Knob(PERSISTENCE, chip, persistence, ("Enabled", "Disabled"))
+        limit, least, most = (read_finite(each) for each in watts)
+        if limit is not None and least is not None and most is not None:
+            yield Knob(POWER_CAP, chip, number(limit), (), least, most)

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find Access Control Services in the configuration space of a PCI function."""
+
+from __future__ import annotations
+
+import struct
+
+# From the PCI Express Base Specification: the standard capability of PCI Express, and the extended one of ACS.
+EXPRESS, ACS = 0x10, 0x000D
+# Ports of a switch: upstream and downstream.
+SWITCH_PORTS = (5, 6)
+FIRST_EXTENDED = 0x100
+
+
+def acs_control(config: bytes) -> int | None:
+    """Return the offset of the ACS control register of a switch's port, None for every other function."""
+    if port_type(config) not in SWITCH_PORTS:
+        return None
+    offset, seen = FIRST_EXTENDED, set()
+    while FIRST_EXTENDED <= offset <= len(config) - 8 and offset not in seen:
+        seen.add(offset)
+        header = struct.unpack_from("<I", config, offset)[0]
+        if header & 0xFFFF == ACS:
+            return offset + 6
+        offset = header >> 20 & 0xFFC
+    return None
+
+
+def port_type(config: bytes) -> int | None:
+    """Return the type of port of a PCI Express function, None for a function of conventional PCI."""
+    if len(config) < 64:
+        return None
+    offset, seen = config[0x34] & 0xFC, set()
+    while 0x40 <= offset <= min(len(config), 256) - 4 and offset not in seen:
+        seen.add(offset)
+        if config[offset] == EXPRESS:
+            return config[offset + 2] >> 4
+        offset = config[offset + 1] & 0xFC
+    return None

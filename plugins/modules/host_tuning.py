@@ -1,0 +1,213 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_tuning
+short_description: Set kernel, PCI and chip settings of a host, and return to the former ones
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.host_tuning#role).
+  - Reads each requested setting, sets it, and reads it again. A value that does not take effect is an error.
+  - Keeps the values from before the first change in C(/var/lib/host-tuning/before.json). A setting that is no longer
+    requested returns to them.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  governor:
+    description: Frequency governor of every processor, such as V(performance); empty for no change.
+    type: str
+    default: ""
+  persistence:
+    description: Keep NVIDIA's driver loaded while no process uses a chip.
+    type: bool
+    default: false
+  numa_balancing_off:
+    description: Stop the kernel from moving memory between NUMA nodes.
+    type: bool
+    default: false
+  transparent_huge_pages:
+    description: When the kernel uses huge pages for a program's memory; empty for no change.
+    type: str
+    choices: ["", always, madvise, never]
+    default: ""
+  iommu_pt:
+    description: Put the IOMMU into pass-through mode with kernel arguments.
+    type: bool
+    default: false
+  acs_off:
+    description: Switch off Access Control Services on the ports of PCIe switches.
+    type: bool
+    default: false
+  limits:
+    description: Limits of logins and units, by name; C(memlock) and C(stack) in KiB.
+    type: dict
+    default: {}
+  power_cap:
+    description: Power limit of every chip in watts; V(0) for no change.
+    type: int
+    default: 0
+  reboot_allowed:
+    description: Whether the host may be rebooted for kernel arguments.
+    type: bool
+    default: false
+  controllers_boot:
+    description: The boot_id of the controller's kernel. A host with the same one is never rebooted.
+    type: str
+    default: ""
+  sysfs_root:
+    description: Where sysfs is mounted; labs and tests use another tree.
+    type: path
+    default: /sys
+  proc_root:
+    description: Where procfs is mounted; labs and tests use another tree.
+    type: path
+    default: /proc
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Let the processors run at full clock
+  baremetal.inference.host_tuning:
+    governor: performance
+    numa_balancing_off: true
+  become: true
+"""
+
+RETURN = r"""
+settings:
+  description: Every value of the requested settings, with C(setting), C(place), C(before) and C(after).
+  returned: success
+  type: list
+  elements: dict
+lines:
+  description: The same for people, with a line for all places that share a value.
+  returned: success
+  type: list
+  elements: str
+notes:
+  description: Requested settings that this host does not have.
+  returned: success
+  type: list
+  elements: str
+plan:
+  description: In C(reboot), why the host needs a reboot.
+  returned: success
+  type: dict
+no_reboot:
+  description: Why the host must not be rebooted, if it needs a reboot.
+  returned: success
+  type: str
+mark:
+  description: The C(path) and C(content) of the file that records a reboot.
+  returned: success
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.host import REBOOT_MARK, HostSettings
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.plan import (
+    Plan,
+    decide,
+    describe,
+    reboot_reasons,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import TuningError, wanted_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "governor": {"type": "str", "default": ""},
+            "persistence": {"type": "bool", "default": False},
+            "numa_balancing_off": {"type": "bool", "default": False},
+            "transparent_huge_pages": {
+                "type": "str",
+                "choices": ["", "always", "madvise", "never"],
+                "default": "",
+            },
+            "iommu_pt": {"type": "bool", "default": False},
+            "acs_off": {"type": "bool", "default": False},
+            "limits": {"type": "dict", "default": {}},
+            "power_cap": {"type": "int", "default": 0},
+            "reboot_allowed": {"type": "bool", "default": False},
+            "controllers_boot": {"type": "str", "default": ""},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+            "proc_root": {"type": "path", "default": "/proc"},
+        },
+        supports_check_mode=True,
+    )
+    host = HostSettings(module.params["sysfs_root"], module.params["proc_root"])
+    try:
+        saved = host.saved()
+        words = host.iommu_words()
+        wanted = wanted_of(module.params, words, host.grubby)
+        plan = decide(wanted, host.read({*wanted, *saved}), saved)
+        reasons = reboot_reasons(plan, wanted, words, host.command_line())
+        refusal = refusal_of(module.params, host, reasons)
+        if refusal and not module.check_mode:
+            raise TuningError(refusal)
+        if not module.check_mode:
+            host.apply(plan)
+    except (TuningError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(
+        changed=bool(plan.changes) or plan.saved != saved,
+        settings=[step._asdict() for step in plan.steps],
+        lines=describe(plan.steps),
+        notes=list(plan.notes),
+        plan={"reboot": reasons},
+        no_reboot=refusal,
+        mark={"path": REBOOT_MARK, "content": boot_mark(boot_id(), reasons)},
+        **({"diff": diff_of(plan)} if module._diff and plan.changes else {}),
+    )
+
+
+def refusal_of(options: dict[str, Any], host: HostSettings, reasons: list[str]) -> str | None:
+    """Return why the host must not be rebooted for these reasons, None if it may be or need not."""
+    if not reasons:
+        return None
+    running = host.running_instances()
+    if running and options["reboot_allowed"]:
+        return (
+            f"a reboot is needed ({'; '.join(reasons)}), and {', '.join(running)} serves requests: drain the host with "
+            "drain.yml and stop the instances first"
+        )
+    return reboot_refusal(
+        reasons,
+        options["reboot_allowed"],
+        boot_id(),
+        options["controllers_boot"],
+        text_of(REBOOT_MARK),
+        "host_tuning",
+    )
+
+
+def diff_of(plan: Plan) -> dict[str, str]:
+    """Return the values before and after as Ansible shows them."""
+    before = [f"{step.setting} of {step.place}: {step.before.strip() or 'none'}\n" for step in plan.changes]
+    after = [f"{step.setting} of {step.place}: {step.after.strip() or 'none'}\n" for step in plan.changes]
+    return {
+        "before_header": "settings of the host",
+        "after_header": "settings of the host",
+        "before": "".join(before),
+        "after": "".join(after),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Set kernel, PCI and chip settings of this host.
+
+    host-tuning.py apply [CONFIG]       set what the configuration requests
+    host-tuning.py restore [CONFIG]     return to the values from before; the next boot sets the requested ones again
+    host-tuning.py status [CONFIG]      show every setting; the exit status is 1 if one is not as configured
+
+CONFIG defaults to the file that the role writes. The modules beside this file are those of the collection.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "host-tuning"))
+
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.program_host import apply, status
+from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import TuningError
+
+CONFIG = "/etc/host-tuning.json"
+
+
+def main() -> int:
+    """Run the command of the command line; return the exit status."""
+    command, *words = sys.argv[1:] or [""]
+    if command not in ("apply", "restore", "status") or len(words) > 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    path = (words or [CONFIG])[0]
+    try:
+        if command == "status":
+            differing, text = status(path)
+            print(text)
+            return min(differing, 1)
+        print(apply(path, back=command == "restore"))
+    except (TuningError, OSError) as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
