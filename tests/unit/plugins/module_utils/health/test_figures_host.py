@@ -22,6 +22,7 @@ LABELS = Labels("gpu-01", "nvidia", "h200", {})
 def there(tmp_path):
     """The files of the instance chat, with a kept good state."""
     made = FakeInstances(tmp_path / "root")
+    made.template("chat")
     slots = Slots(Host(str(made.root), lambda _engine, ref: f"sha256:{ref}"), "chat")
     with slots.locked():
         slots.keep(slots.host.state("chat"), {}, None, 2)
