@@ -39,6 +39,7 @@ class ActionModule(ControllerAction):
         "services": {"type": "raw", "default": {}},
         "models": {"type": "raw", "default": {}},
         "clients": {"type": "raw", "default": {}},
+        "teams": {"type": "raw", "default": {}},
         "paths": {"type": "raw", "default": []},
         "open": {"type": "bool", "default": False},
         "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)
@@ -48,6 +49,8 @@ class ActionModule(ControllerAction):
         "stats_port": {"type": "int", "default": 8404},
         "agent_port": {"type": "int", "default": 8405},
         "max_body": {"type": "int", "default": 64},
+        "tokens": {"type": "bool", "default": False},
+        "tokens_port": {"type": "int", "default": 8406},
         "error_limit": {"type": "int", "default": 5},
         "inspect_kib": {"type": "int", "default": 64},
         "address": {"type": "str", "default": ""},

@@ -64,6 +64,12 @@ options:
         type: int
         default: 0
         version_added: 0.7.0
+      team:
+        description:
+          - The team whose tokens its own count as.
+        type: str
+        default: ""
+        version_added: 0.7.0
   directory:
     description:
       - Directory of the maps.
@@ -126,6 +132,7 @@ CLIENT = {
     "concurrent": {"type": "int", "default": 0},
     "services": {"type": "list", "elements": "str", "default": ["*"]},
     "ends": {"type": "int", "default": 0},
+    "team": {"type": "str", "default": ""},
 }
 
 

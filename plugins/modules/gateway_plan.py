@@ -63,6 +63,12 @@ options:
       - A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
     type: raw
     default: {}
+  teams:
+    description:
+      - A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
+    type: raw
+    default: {}
+    version_added: 0.7.0
   paths:
     description:
       - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
@@ -105,6 +111,18 @@ options:
       - TCP port of the agent on the loopback address.
     type: int
     default: 8405
+  tokens:
+    description:
+      - Count the tokens of each client.
+    type: bool
+    default: false
+    version_added: 0.7.0
+  tokens_port:
+    description:
+      - TCP port of their counters on the loopback address.
+    type: int
+    default: 8406
+    version_added: 0.7.0
   max_body:
     description:
       - Largest body of a request in MiB, 0 for no limit.
@@ -154,6 +172,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+budgets:
+  description: The tokens by period that clients, and teams with C(@) in front, may use.
+  type: dict
+  returned: success
+  version_added: 0.7.0
+gateway:
+  description: Name of the gateway.
+  type: str
+  returned: success
+  version_added: 0.7.0
 services:
   description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.
   type: list

@@ -88,6 +88,11 @@ certificate:
   type: str
   returned: success
   version_added: 0.7.0
+counts_tokens:
+  description: Whether the gateway has the unit that stores the tokens of its clients.
+  type: bool
+  returned: success
+  version_added: 0.7.0
 shares_address:
   description: Whether keepalived has a configuration from this role.
   type: bool
@@ -108,7 +113,8 @@ KEEPALIVED = "/usr/sbin/keepalived"
 KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
-UNITS = ("haproxy.service", "gateway-agent.service")
+USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
+UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT))
 
 
 def main() -> None:
@@ -138,6 +144,7 @@ def main() -> None:
         unread=unread_files(module.params["socket"], module.params["files"]),
         certificate=first_certificate(module.params["certificate"] or ""),
         shares_address=is_ours(KEEPALIVED_CONFIG),
+        counts_tokens=os.path.exists(USAGE_UNIT),
     )
 
 

@@ -57,7 +57,7 @@ author:
 EXAMPLES = r"""
 - name: Fetch all recipes of the newest release
   baremetal.inference.upstream_recipes:
-    dest: "{{ inventory_dir }}/recipes"
+    dest: "{{ inventory_dir | dirname }}/recipes"
 """
 
 RETURN = r"""

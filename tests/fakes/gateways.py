@@ -77,7 +77,7 @@ def options(**more: Any) -> dict[str, Any]:
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
-        "address": "", "interface": "", **more,
+        "address": "", "interface": "", "tokens": False, "tokens_port": 8406, "teams": {}, **more,
     }  # fmt: skip
 
 
@@ -141,11 +141,12 @@ class RunningGateway:
         more = {"port": self.port, "stats_port": self.stats_port, "agent_port": self.agent_port}
         requested = options(**{**more, **self.more.get("options", {})})
         plans = self.more.get("plans") or {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)}
-        decided = decide("gw", [Backend("gw", "127.0.0.1", plans)], requested)
+        decided = decide(self.more.get("name", "gw"), [Backend("gw", "127.0.0.1", plans)], requested)
         variables = {
             "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
             "gateway_inspect_kib": requested["inspect_kib"],
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
+            "gateway_tokens": requested["tokens"], "gateway_tokens_port": requested["tokens_port"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),
         }  # fmt: skip
@@ -156,6 +157,7 @@ class RunningGateway:
         maps.mkdir(exist_ok=True)
         for name, entries in maps_of(self.clients).items():
             (maps / name).write_text(map_text(entries))
+        (maps / "over.map").touch()
         self.decided = decided
 
     def check(self) -> str:

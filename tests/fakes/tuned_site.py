@@ -25,7 +25,7 @@ GOOD = "0123456789ab"
 
 # Every module answers from the files of the host; `log` is what the tests read.
 MODULE = """#!/usr/bin/python
-import json, os, sys
+import json, os, sys, time
 from ansible.module_utils.basic import AnsibleModule
 HOST = {host!r}
 def args_of():
@@ -65,14 +65,26 @@ BODIES = {
     asked = module.params["measurement"]
     seqs = args_of().get("max-num-seqs")
     note("bench", seqs, asked["requests"], asked["seed"])
-    if seqs and seqs == settings().get("dies"):
+    count = open(HOST + "/log").read().count("bench")
+    if count == settings().get("waits_at"):
+        open(HOST + "/waiting", "w").close()
+        time.sleep(600)
+    if count == settings().get("fills_at"):
+        with open(HOST + "/../results/ballast", "wb", 0) as ballast:
+            try:
+                while ballast.write(bytes(1024)):
+                    pass
+            except OSError:
+                pass
+    if (seqs or "current") == settings().get("dies"):
         module.fail_json(msg="instance chat did not survive the measurement: no memory", died=True)
-    if open(HOST + "/log").read().count("bench") == settings().get("breaks_at"):
+    if count == settings().get("breaks_at"):
         module.fail_json(msg="instance chat answered 5 requests of others during the measurement.")
     speed = settings()["speeds"].get(str(seqs), 100.0) + asked["seed"] % 3
     result = {"completed": asked["requests"], "duration": 1.0, "output_throughput": speed, "total_output_tokens": 512,
               "median_ttft_ms": 20.0, "median_tpot_ms": 4.0, "p99_itl_ms": 9.0}
-    module.exit_json(result=result, power={}, other_requests=0)
+    slowed = ["0000:1b:00.0 (hw_therm_slowdown)"] if seqs and seqs == settings().get("slowed") else []
+    module.exit_json(result=result, power={}, other_requests=0, slowed=slowed)
 """,
 }
 OPTIONS = (
@@ -147,6 +159,15 @@ class TunedSite:
 
     def tune(self, *words: str, **variables: Any) -> subprocess.CompletedProcess[str]:
         """Run the playbook over the host and return what it said."""
+        process = self.begin(*words, **variables)
+        try:
+            output, errors = process.communicate(timeout=900)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def begin(self, *words: str, **variables: Any) -> subprocess.Popen[str]:
+        """Start the playbook over the host, in a session of processes that can be killed together."""
         (self.host / "settings.json").write_text(json.dumps(self.settings))
         (self.top / "ansible.cfg").write_text("[defaults]\n")
         here = {
@@ -171,13 +192,13 @@ class TunedSite:
             **variables,
         }
         command = [sys.executable, "-m", "ansible", "playbook", str(self.collection / "playbooks/tune.yml")]
-        return subprocess.run(
+        return subprocess.Popen(
             [*command, "-i", str(self.top / "hosts.json"), "-e", json.dumps(given), *words],
             cwd=self.top,
-            check=False,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=900,
+            start_new_session=True,
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": str(self.top),

@@ -9,6 +9,7 @@ import json
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
@@ -90,8 +91,8 @@ def value_at(data: Any, *path: Any, kind: type = object, at: str = "") -> Any:
         if not there:
             raise BadAnswerError(f"{here} is missing; {inside} is {describe_value(data)}")
         data = data[step]
-    # In Python a bool is an int, but it is not a number of tokens.
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+    # In Python a bool is an int, but it is not a number of tokens; nor is a number that no float can hold.
+    if not isinstance(data, kind) or (kind is int and read_count(data) is None):
         raise BadAnswerError(f"{here} is {describe_value(data)}, expected {_KINDS[kind]}")
     return data
 

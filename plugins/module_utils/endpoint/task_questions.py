@@ -202,6 +202,8 @@ def _judge_classify(data: Mapping[str, Any], _trained: bool) -> Judged:
 def _judge_pooling(data: Mapping[str, Any], _trained: bool) -> Judged:
     values = value_at(data, "data", 0, "data", kind=list)
     rows = values if values and isinstance(values[0], list) else [values]
+    if not all(isinstance(row, list) for row in rows):
+        raise BadAnswerError("data[0].data has lists beside other values, expected only numbers or only lists of them")
     numbers = [_number(value, "data[0].data") for row in rows for value in row]
     if not numbers:
         raise BadAnswerError("data[0].data is empty, expected numbers")

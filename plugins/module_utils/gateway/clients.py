@@ -15,7 +15,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
-OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256")
+# Limits of tokens, of clients and teams.
+BUDGETS = ("tokens_per_minute", "tokens_per_day", "tokens_per_month")
+OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256", "team", *BUDGETS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
@@ -23,7 +25,8 @@ _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
 
-CLIENTS, RATES, CONCURRENT, RIGHTS, ENDS = "clients.map", "rates.map", "concurrent.map", "rights.map", "ends.map"
+CLIENTS, RATES, CONCURRENT, RIGHTS = "clients.map", "rates.map", "concurrent.map", "rights.map"
+ENDS, TEAMS = "ends.map", "teams.map"
 # Seconds before the end of a client's keys from which on a run warns.
 WARN_BEFORE = 14 * 86400
 # In place of a service's name: all of them.
@@ -39,7 +42,7 @@ class Client:
     """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit).
 
     ``services`` are those that it may use, ANY for all. Its keys are valid until ``ends``, in seconds since 1970;
-    0 for always.
+    0 for always. Its tokens count as those of ``team``, empty for none.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Client:
     concurrent: int = 0
     services: tuple[str, ...] = (ANY,)
     ends: int = 0
+    team: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the client as plain data."""
@@ -80,6 +84,9 @@ def _problems(name: str, entry: Any) -> list[str]:
         found.append(
             f"{where}.models: found {show_value(models)}, expected a list of model names; leave it out for all models"
         )
+    team = entry.get("team")
+    if team is not None and not (isinstance(team, str) and NAME.match(team)):
+        found.append(f"{where}.team: found {show_value(team)}, expected a name, as for clients")
     return [*found, *_key_problems(where, entry), *_last_day_problems(where, entry)]
 
 
@@ -193,6 +200,7 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
         RATES: {client.name: str(client.rate) for client in clients if client.rate},
         CONCURRENT: {client.name: str(client.concurrent) for client in clients if client.concurrent},
         ENDS: {client.name: str(client.ends) for client in clients if client.ends},
+        TEAMS: {client.name: client.team for client in clients if client.team},
         # A client's name has no colon.
         RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
@@ -233,7 +241,7 @@ def _clients(maps: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Any, ...]
     keys: dict[str, list[str]] = {}
     for digest, name in maps.get(CLIENTS, {}).items():
         keys.setdefault(name, []).append(digest)
-    limits = [maps.get(name, {}) for name in (RATES, CONCURRENT, ENDS)]
+    limits = [maps.get(name, {}) for name in (RATES, CONCURRENT, ENDS, TEAMS)]
     rights = rights_of(maps)
     return {
         name: (sorted(found), rights.get(name, [ANY]), *(limit.get(name) for limit in limits))

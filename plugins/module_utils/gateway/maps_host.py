@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     CONCURRENT,
     ENDS,
     RATES,
+    TEAMS,
     Client,
     commands,
     differences,
@@ -74,6 +75,7 @@ def _lines(maps: Maps) -> list[str]:
         f"concurrent {maps[CONCURRENT].get(name, 'any')}, "
         f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}, "
         f"last day {end_in_words(maps.get(ENDS, {}).get(name))}"
+        + (f", team {maps[TEAMS][name]}" if name in maps.get(TEAMS, {}) else "")
         for name in sorted(set(names))
     ]
 

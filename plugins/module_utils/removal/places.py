@@ -134,6 +134,10 @@ HOST = (
     Place("/etc/haproxy/gateway-agent.json", "the configuration of the agent", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-tool.py", "saves the states of the servers", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-agent.py", "the program of the agent", "gateway", EVERYTHING),
+    Place("/etc/systemd/system/gateway-usage.service", "counts the tokens of clients", "gateway", EVERYTHING),
+    Place("/etc/haproxy/gateway-usage.json", "the configuration of this service", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-usage.py", "its program", "gateway", EVERYTHING),
+    Place("/var/lib/gateway-usage/", "the tokens of each client, team, model and hour", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
@@ -232,7 +236,9 @@ SERVICES = (
     Service("host_tuning", "/etc/systemd/system/host-tuning.service", ("host-tuning.service",)),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
-        "gateway", "/etc/haproxy/gateway-agent.json", ("keepalived.service", "haproxy.service", "gateway-agent.service")
+        "gateway",
+        "/etc/haproxy/gateway-agent.json",
+        ("keepalived.service", "haproxy.service", "gateway-agent.service", "gateway-usage.service"),
     ),
     Service(
         "mirror", "/etc/systemd/system/nginx.service.d/50-mirror.conf", ("docker-registry.service",), ("nginx.service",)

@@ -40,6 +40,8 @@ RANGES: Mapping[str, Range] = {
     "gateway_slowstart": FROM_0,
     "gateway_stats_port": PORT,
     "gateway_stuck_after": FROM_1,
+    "gateway_tokens_months": Range(1, 1200),
+    "gateway_tokens_port": PORT,
     "gateway_timeout": FROM_1,
     "health_poll": FROM_1,
     "health_stall": FROM_0,

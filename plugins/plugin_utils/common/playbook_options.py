@@ -27,8 +27,8 @@ PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_status", "import", "lock", "monitoring", "pin", "remove", "render", "site", "status", "tune",
-    "undrain", "verify",
+    "fleet", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin", "remove", "render",
+    "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {

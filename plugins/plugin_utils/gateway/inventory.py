@@ -157,7 +157,9 @@ def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
             continue
         ends = end_of(entry.get("last_day"))
         limits = (entry.get("rate") or 0, entry.get("concurrent") or 0)
-        clients.append(Client(str(name), tuple(dict.fromkeys(hashes)), *limits, ends=ends))
+        clients.append(
+            Client(str(name), tuple(dict.fromkeys(hashes)), *limits, ends=ends, team=entry.get("team") or "")
+        )
     return clients, [*problems, *shared_keys(clients)]
 
 

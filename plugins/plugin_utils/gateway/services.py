@@ -13,8 +13,9 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER, PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import budgets_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
     path_problems,
     paths_of,
@@ -85,12 +86,14 @@ class GatewayService:
 
 
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``services``, ``listeners``, ``models``, ``bind``, ``agent``, ``ports`` and ``warnings`` of a gateway.
+    """Return what a gateway serves: ``services``, ``listeners``, ``agent`` and so on, with ``warnings``.
 
-    ``models`` maps each model name to the services that a key needs for it. Raises GatewayError with all problems.
+    ``budgets`` are the tokens that clients and teams may use. ``models`` maps each model name to the
+    services that a key needs for it. Raises GatewayError with all problems.
     ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
-    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
-    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
+    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``teams``, ``paths``,
+    ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``,
+    ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
     unusable = _assign_ports(services, options)
@@ -100,8 +103,9 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     if not unusable:
         listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
         problems += wrong
+    budgets, over = budgets_of(options["clients"], options["teams"], options["tokens"])
     problems += [
-        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
+        *over, *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
         *_inspected(options), *_without_clients(services, options),
     ]  # fmt: skip
     if problems:
@@ -109,6 +113,8 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     for service in services.values():
         service.paths = paths_of(service.tasks, options["paths"])
     return {
+        "gateway": gateway,
+        "budgets": budgets,
         "services": [service.as_dict() for service in services.values()],
         "listeners": [{**each.as_dict(), "paths": _paths_at(each, services)} for each in listeners],
         "models": services_by_model(services, listeners),
@@ -139,8 +145,8 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
     problems: dict[str, list[str]] = {}
     for backend in backends:
         for name, plan in backend.plans.items():
-            # Of an instance that spans several hosts, only the first one accepts requests.
-            if plan.get("group", {}).get("role") == "worker":
+            # Of an instance that spans several hosts, some accept no requests of clients.
+            if plan.get("group", {}).get("role") in INNER:
                 continue
             problem, server = _server(gateway, backend, name, plan)
             service = services.setdefault(plan["replica_of"], GatewayService(plan["replica_of"]))
@@ -234,6 +240,10 @@ def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str
     agent, stats = options["agent_port"], options["stats_port"]
     used = [(agent, "gateway_agent_port")] if agent == stats else []
     taken.setdefault(agent, "gateway_agent_port")
+    if options["tokens"]:
+        port = options["tokens_port"]
+        used += [(port, "gateway_tokens_port")] if port in taken else []
+        taken.setdefault(port, "gateway_tokens_port")
     used += [(each.port, f"the service {each.name}") for each in services.values() if each.port in taken]
     return [
         f"port {port} is used by {taken[port]} and by {owner}; give one of them another port" for port, owner in used
@@ -249,6 +259,7 @@ def _paths_at(listener: Listener, services: Mapping[str, GatewayService]) -> lis
 def _ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> dict[int, str]:
     """Return the TCP ports of the gateway with the option that sets each."""
     own = {options["stats_port"]: "gateway_stats_port", options["agent_port"]: "gateway_agent_port"}
+    own.update({options["tokens_port"]: "gateway_tokens_port"} if options["tokens"] else {})
     found: dict[int, str] = {}
     for each in services.values():
         found[each.port] = f"{found.get(each.port, 'gateway_port')} or gateway_services.{each.name}"

@@ -30,6 +30,10 @@ TRY_IT = (
 
 # Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
 ONLY_BLACKWELL = ("nvfp4", "fp4")
+# Upstream lists many models for the processors only on which somebody tried them. Where a variant has plain weights and
+# nothing of its own, nothing in it depends on the hardware, and these stacks run what vLLM runs.
+PLAIN_FORMATS = ("bf16", "fp16")
+COMMON_STACKS = ("cuda", "rocm")
 
 
 def choose_variant(
@@ -57,11 +61,21 @@ def choose_variant(
 
 
 def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerator, where: str) -> list[str]:
-    """Return a warning where the recipe does not list this hardware for its variant, which a lenient site permits."""
-    problem = _unlisted(recipe, (recipe.get("variants") or {}).get(name) or {}, accelerator)
+    """Return a warning where the recipe does not list this hardware for its variant.
+
+    That is permitted for plain weights on common hardware, and for everything on a lenient site.
+    """
+    variant = (recipe.get("variants") or {}).get(name) or {}
+    model = recipe["model"]["model_id"]
+    problem, supported = _unlisted(recipe, variant, accelerator), variant.get("supported_hardware")
+    if problem is None and supported and not accelerator.is_listed(supported):
+        listed = ", ".join(str(hardware) for hardware in supported)
+        return [
+            f"{where}.variant: recipe {model} lists {name!r} for {listed}, not for {accelerator.model}; its weights "
+            "are plain, so it is served all the same"
+        ]
     if problem is None:
         return []
-    model = recipe["model"]["model_id"]
     return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
 
 
@@ -138,9 +152,15 @@ def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator
     if (recipe.get("meta") or {}).get("hardware", {}) and accelerator.pick(recipe["meta"]["hardware"]) == "unsupported":
         return "the recipe says that the model does not run there"
     supported = variant.get("supported_hardware")
-    if supported and not accelerator.is_listed(supported):
+    if supported and not accelerator.is_listed(supported) and not _is_plain(variant, accelerator):
         return f"it is for {', '.join(str(name) for name in supported)}"
     return None
+
+
+def _is_plain(variant: Mapping[str, Any], accelerator: Accelerator) -> bool:
+    """Return whether a variant has plain weights and no flags of its own, on a stack that runs what vLLM runs."""
+    own = variant.get("extra_args") or variant.get("extra_env") or variant.get("model_id")
+    return accelerator.stack in COMMON_STACKS and variant.get("precision") in PLAIN_FORMATS and not own
 
 
 def _listed(value: Any) -> list[Any]:

@@ -27,6 +27,7 @@ DECLARED = {"accelerator", "accelerator_count"}
 KEYS_OF_NAMES = {
     ("vllm", "vllm_instances"): INSTANCE_KEYS,
     ("gateway", "gateway_clients"): clients.OPTIONS,
+    ("gateway", "gateway_teams"): clients.BUDGETS,
     ("gateway", "gateway_services"): services.SERVICE_OPTIONS,
     ("gateway", "gateway_models"): routing.MODEL_OPTIONS,
 }

@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
@@ -114,3 +119,108 @@ def test_check_mode_plans_and_takes_nothing(site):
     assert "instance chat is installed with files that were never verified; run playbooks/site.yml first" in done.stdout
     assert site.log == [] and not (site.top / "results").exists()
     assert done.returncode == 2
+
+
+def text_of(done):
+    """Return the output of a playbook in one line, without the breaks of its messages."""
+    return " ".join((done.stdout + done.stderr).split())
+
+
+MORE = {"more": {"args": {"max-num-seqs": 64}}}
+
+
+@pytest.mark.long
+def test_an_instance_that_dies_drops_its_variant_and_is_restored(site):
+    site.settings["dies"] = 64
+    done = site.tune(tune_variants=MORE)
+    assert done.returncode == 0, done.stdout[-3000:]
+    died = "round 1: instance chat did not survive the measurement: no memory"
+    result = json.loads((site.top / "results/here/chat/result.json").read_text())
+    assert {row["variant"]: row["outcome"] for row in result["variants"]}["more"] == died
+    assert (result["winner"], result["proposed"]) == ("current", False)
+    assert events(site).count("start 64") == 1
+    assert site.log[-1] == RESTORED and not (site.host / "tune.json").exists()
+
+    site.settings["dies"] = "current"
+    done = site.tune(tune_variants=MORE, tune_fresh="true")
+    assert done.returncode == 2 and "here: instance chat did not survive the measurement: no memory" in text_of(done)
+    assert site.log[-1] == RESTORED and not (site.host / "tune.json").exists()
+
+
+@pytest.mark.long
+def test_a_chip_that_is_slowed_down_is_a_warning_and_a_note_of_the_evidence(site):
+    site.settings["slowed"] = 64
+    done = site.tune(tune_variants=MORE)
+    assert done.returncode == 0, done.stdout[-3000:]
+    slowed = "more: chat, 2 at a time, run 1: slowed down: 0000:1b:00.0 (hw_therm_slowdown); the figures are too low"
+    assert f"[WARNING]: here chat: {slowed}" in text_of(done)
+    notes = {path.stem: path.read_text() for path in (site.top / "results").rglob("evidence/**/*.yml")}
+    assert {name.endswith("-more") for name, text in notes.items() if "slowed down" in text} == {True}
+    assert site.log[-1] == RESTORED
+
+
+@pytest.fixture
+def small_disk(site):
+    """A file system of 128 KiB at the directory of results."""
+    (site.top / "results").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(site.top / "results")]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs root and the right to mount")
+    yield site.top / "results"
+    subprocess.run(["umount", "--lazy", str(site.top / "results")], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_ends_the_tune_with_one_message_and_the_next_run_goes_on(site, small_disk):
+    # The second measurement of four is taken, and cannot be kept.
+    site.settings["fills_at"] = 4
+    done = site.tune(tune_variants=MORE)
+    said = text_of(done)
+    assert done.returncode == 2 and said.count("FAILED!") == 1 and "cannot be written: No space left on device" in said
+    assert "What was measured before is kept; make room and run the playbook again" in said
+    assert site.log[-1] == RESTORED and not (site.host / "tune.json").exists()
+    (small_disk / "ballast").unlink()
+    site.settings["fills_at"] = None
+    before = len(site.log)
+    done = site.tune(tune_variants=MORE)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert [line for line in site.log[before:] if line.startswith("start")] == ["start 64", "start none", "start 64"]
+    assert site.log[-1] == RESTORED
+
+
+def descendants(pid):
+    """Return the processes that a process has started, directly or not."""
+    children = [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+    return [each for child in children for each in (*descendants(child), child)]
+
+
+@pytest.mark.long
+def test_two_tunes_at_once_and_one_that_is_killed(site):
+    site.settings["waits_at"] = 3
+    first = site.begin(tune_variants=MORE)
+    try:
+        deadline = time.monotonic() + 120
+        while not (site.host / "waiting").exists():
+            assert time.monotonic() < deadline and first.poll() is None
+            time.sleep(0.1)
+        before = list(site.log)
+        same = site.tune(tune_variants=MORE)
+        assert f"process {first.pid} tunes this instance; wait until it has ended" in text_of(same)
+        other = site.tune(tune_variants=MORE, tune_dir=str(site.top / "elsewhere"))
+        assert "results/here/chat has been working on this host since" in text_of(other)
+        assert {same.returncode, other.returncode} == {2} and site.log == before
+    finally:
+        # Ansible's workers and modules are in separate sessions.
+        for pid in [*descendants(first.pid), first.pid]:
+            os.kill(pid, signal.SIGKILL)
+        first.communicate()
+    assert (site.host / "tune.json").exists()
+    # The host serves the variant now, and the lock names the state to restore.
+    site.settings.update(waits_at=None, digest="of the variant")
+    done = site.tune(tune_variants=MORE)
+    assert done.returncode == 0, done.stdout[-3000:]
+    starts = [line for line in site.log[len(before) :] if line.startswith("start")]
+    assert starts == ["start 64", "start none", "start 64"]
+    assert site.log[-1] == RESTORED and not (site.host / "tune.json").exists()

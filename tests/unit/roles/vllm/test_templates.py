@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,58 @@ def test_the_unit_of_environments_starts_and_stops_as_those_of_containers():
         return sorted(line for line in text.splitlines() if line.startswith(names))
 
     assert kept("vllm@.service.j2") == kept("instance.service.j2") == kept("instance.container.j2")
+
+
+def environment_unit():
+    """Return the directives of the unit of environments: every value of each name."""
+    text = (Path(__file__).resolve().parents[4] / "roles/vllm/templates/vllm@.service.j2").read_text()
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.isalnum():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+# The classes of character devices in /proc/devices that vLLM opens, as the vendors' drivers name them.
+CLASSES = {
+    "cuda": ("nvidia", "nvidia-uvm", "nvidia-caps", "nvidia-nvswitch"),
+    "cuda before 525": ("nvidia-frontend",),
+    "rocm": ("kfd", "drm"),
+    "cann": ("davinci0", "davinci15", "davinci_manager", "devmm_svm", "hisi_hdc"),
+    "several hosts": ("infiniband_verbs",),
+}
+
+
+@pytest.mark.parametrize("stack", CLASSES)
+def test_the_unit_opens_the_devices_of_every_vendor(stack):
+    allowed = [value.split() for value in environment_unit()["DeviceAllow"]]
+    for name in CLASSES[stack]:
+        assert [mode for pattern, mode in allowed if fnmatch(f"char-{name}", pattern)] == ["rw"], name
+
+
+def test_the_unit_opens_no_other_device():
+    found = environment_unit()
+    known = [f"char-{name}" for names in CLASSES.values() for name in names]
+    assert found["DevicePolicy"] == ["closed"]
+    for value in found["DeviceAllow"]:
+        assert [name for name in known if fnmatch(name, value.split()[0])], value
+    others = ("block-sd", "char-mem", "char-vfio", "char-nvidia-modeset", "char-kvm", "char-input", "char-tty")
+    patterns = [value.split()[0] for value in found["DeviceAllow"]]
+    assert [name for name in others if any(fnmatch(name, pattern) for pattern in patterns)] == []
+
+
+def test_the_hardening_that_was_tried_with_a_gpu_is_there():
+    found = environment_unit()
+    expected = {
+        "ProtectSystem": "strict", "ProtectProc": "invisible", "NoNewPrivileges": "true", "CapabilityBoundingSet": "",
+        "PrivateTmp": "true", "ProtectHome": "true", "RestrictNamespaces": "true", "SystemCallErrorNumber": "EPERM",
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == {name: [value] for name, value in expected.items()}
+    assert found["SystemCallFilter"][:2] == ["@system-service", "~@privileged"]
+    # Each of these would stop CUDA, NCCL or a compiler of kernels.
+    assert not {"PrivateDevices", "PrivateUsers", "PrivateIPC", "MemoryDenyWriteExecute", "ProcSubset"} & set(found)
+    assert found["LimitMEMLOCK"] == ["infinity"] and "AF_NETLINK" in found["RestrictAddressFamilies"][0]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")

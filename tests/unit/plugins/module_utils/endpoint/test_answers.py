@@ -12,3 +12,5 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answe
 def test_a_bool_is_no_number():
     with pytest.raises(BadAnswerError, match=r"^n is true, expected a number$"):
         value_at({"n": True}, "n", kind=int)
+    with pytest.raises(BadAnswerError, match=r"n is 1000.*, expected a number"):
+        value_at({"n": 10**400}, "n", kind=int)

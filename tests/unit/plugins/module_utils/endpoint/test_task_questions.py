@@ -51,6 +51,7 @@ BAD = [
     ("rerank", {"results": []}, "results is about the documents [], expected 0 and 1"),
     ("classify", pooled_body(probs=[]), "data[0].probs is a list of 0, expected a number for each label"),
     ("pooling", pooled_body(data=[]), "data[0].data is empty, expected numbers"),
+    ("pooling", pooled_body(data=[[0.1], 0.2]), "data[0].data has lists beside other values, expected only numbers or"),
     ("transcription", {"text": None}, "text is null, expected text"),
 ]
 

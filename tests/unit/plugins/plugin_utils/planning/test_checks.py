@@ -61,6 +61,8 @@ BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
         # Upstream's lists name what somebody tried, of its own systems: a chip outside of them counts with its kind.
         (recipe({"default": {"supported_hardware": ["h100", "b200"]}}), A100, None, "default"),
         (recipe(hardware={"h200": "verified", "b200": "unsupported"}), H200, None, "default"),
+        # Plain weights that somebody tried on a processor only.
+        (recipe({"default": {"precision": "bf16", "supported_hardware": ["xeon6"]}}), MI300X, None, "default"),
     ],
 )
 def test_which_variant_is_served(a_recipe, accelerator, requested, name):
@@ -118,6 +120,18 @@ def test_which_variant_is_served(a_recipe, accelerator, requested, name):
             "'default' of recipe org/model is not for mi300x: it is for h100; no variant of this recipe runs on it",
         ),
         (
+            recipe({"default": {"precision": "bf16", "supported_hardware": ["xeon6"]}}),
+            A2,
+            None,
+            "'default' of recipe org/model is not for ascend_a2: it is for xeon6; no variant of this recipe runs on it",
+        ),
+        (
+            recipe({"default": {"precision": "bf16", "supported_hardware": ["xeon6"], "extra_args": ["--x"]}}),
+            H200,
+            None,
+            "'default' of recipe org/model is not for h200: it is for xeon6; no variant of this recipe runs on it",
+        ),
+        (
             recipe(hardware={"h200": "unsupported"}),
             H200,
             None,
@@ -148,6 +162,16 @@ def test_a_lenient_site_may_try_what_the_recipe_does_not_list(entry, meta, reaso
     assert variant_doubts(a_recipe, "default", H200, "vllm_instances.chat") == [
         f"vllm_instances.chat.variant: 'default' of recipe org/model is not for h200: {reason}"
     ]
+
+
+def test_plain_weights_that_were_tried_elsewhere_come_with_a_warning():
+    a_recipe = recipe({"default": {"precision": "fp16", "supported_hardware": ["xeon6"]}})
+    assert variant_doubts(a_recipe, "default", H200, "vllm_instances.chat") == [
+        "vllm_instances.chat.variant: recipe org/model lists 'default' for xeon6, not for h200; its weights are plain, "
+        "so it is served all the same"
+    ]
+    listed = recipe({"default": {"precision": "fp16", "supported_hardware": ["hopper"]}})
+    assert variant_doubts(listed, "default", H200, "vllm_instances.chat") == []
 
 
 def test_a_lenient_site_cannot_try_a_format_that_the_chip_lacks():

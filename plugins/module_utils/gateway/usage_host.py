@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The database of a gateway with the tokens of its clients; gateway-usage.py writes it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from typing import Any
+from urllib.parse import quote
+
+ROWS = "hour, gateway, client, team, model, requests, aborted, uncounted, prompt, cached, completion"
+
+
+class UsageError(Exception):
+    """The database cannot be read; the message names it and the reason."""
+
+
+def read_usage(path: str, since: int, until: int) -> dict[str, Any]:
+    """Return ``rows`` and ``gaps`` of the hours from ``since`` to ``until`` (seconds since 1970). Raises UsageError."""
+    if not os.path.exists(path):
+        raise UsageError(f"{path} does not exist: this gateway counts no tokens; set gateway_tokens: true")
+    try:
+        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=10)
+        try:
+            connection.row_factory = sqlite3.Row
+            # The hour in which the time begins is whole.
+            hours = since // 3600 * 3600, until
+            rows = connection.execute(
+                f"SELECT {ROWS} FROM usage WHERE hour >= ? AND hour < ? ORDER BY {ROWS}",  # noqa: S608  (fixed names)
+                hours,
+            ).fetchall()
+            gaps = connection.execute(
+                "SELECT hour, server, missing FROM gaps WHERE hour >= ? AND hour < ? ORDER BY hour, server", hours
+            ).fetchall()
+        finally:
+            connection.close()
+    except sqlite3.Error as exc:
+        raise UsageError(f"{path}: cannot be read: {exc}; see journalctl -u gateway-usage") from exc
+    return {"rows": [dict(row) for row in rows], "gaps": [dict(gap) for gap in gaps]}

@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: chip_identity
+short_description: Read serial numbers and firmware of a host's accelerators
+version_added: 0.7.0
+description:
+  - Internal to the playbook C(baremetal.inference.netbox).
+  - Asks C(nvidia-smi) and C(npu-smi), and reads what amdgpu shows in sysfs. Changes nothing.
+  - A chip without an answer is missing in the result. That is no error, because a host may have no driver yet.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  sysfs_root:
+    description:
+      - Where sysfs is mounted.
+    type: path
+    default: /sys
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Read serial numbers and firmware
+  baremetal.inference.chip_identity:
+  register: identity
+"""
+
+RETURN = r"""
+chips:
+  description: The chips by PCI address; a value that nobody knows is empty.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - {address: "0000:1b:00.0", serial: "1654523001234", firmware: 96.00.A5.00.1A}
+problems:
+  description: A line for each tool that gave no answer.
+  type: list
+  elements: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_identity.read_host import read_identities
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"sysfs_root": {"type": "path", "default": "/sys"}}, supports_check_mode=True)
+    try:
+        found = read_identities(module.params["sysfs_root"])
+    except PciError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, chips=[chip._asdict() for chip in found.chips], problems=found.problems)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gateway_usage_info
+short_description: Read the tokens that a gateway has counted
+version_added: 0.7.0
+description:
+  - Reads the database of the role P(baremetal.inference.gateway#role) on a gateway, in which each gateway stores what
+    all of them served.
+  - Changes nothing. F(playbooks/gateway_usage.yml) shows the rows of several gateways together.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  since:
+    description:
+      - The first hour, from a day such as V(2026-11-25), a month such as V(2026-11), or a time before now such as
+        V(7d) or V(24h). Days and months begin in UTC.
+    type: str
+    default: 30d
+  end:
+    description:
+      - The end, in the same form; when empty, now.
+    type: str
+    default: ""
+  database:
+    description:
+      - The database.
+    type: path
+    default: /var/lib/gateway-usage/usage.sqlite
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Read the tokens of November
+  baremetal.inference.gateway_usage_info:
+    since: 2026-11
+    end: 2026-12
+  become: true
+  register: usage
+"""
+
+RETURN = r"""
+rows:
+  description:
+    - For each hour, gateway, client, team and model the C(requests), those of them that were C(aborted) or
+      C(uncounted), and the tokens C(prompt), C(cached) and C(completion). C(hour) is in seconds since 1970.
+  type: list
+  elements: dict
+  returned: success
+gaps:
+  description: For each hour and server how many records are C(missing).
+  type: list
+  elements: dict
+  returned: success
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import UsageError, read_usage
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_period import PeriodError, time_of
+
+# As users of the playbook know them.
+OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "since": {"type": "str", "default": "30d"},
+            "end": {"type": "str", "default": ""},
+            "database": {"type": "path", "default": "/var/lib/gateway-usage/usage.sqlite"},
+        },
+        supports_check_mode=True,
+    )
+    now, times = int(time.time()), {"since": 0, "end": 0}
+    for name in times:
+        text = module.params[name]
+        try:
+            times[name] = time_of(text, now) if text else now + 3600
+        except PeriodError as exc:
+            module.fail_json(msg=f"{OPTIONS[name]}: {exc}")
+    try:
+        found = read_usage(module.params["database"], times["since"], times["end"])
+    except UsageError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Budgets of tokens: those of clients and of teams, as the gateway's service reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS, NAME
+
+# In front of the name of a team, which no client's name begins with.
+TEAM = "@"
+
+
+def budgets_of(clients: Any, teams: Any, counts: bool) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """Return the tokens by period of each client, and of each team as TEAM and its name; and the problems.
+
+    ``clients`` and ``teams`` are those of the role, ``counts`` whether the gateway counts tokens.
+    """
+    if not isinstance(teams, Mapping):
+        return {}, [f"gateway_teams: found {show_value(teams)}, expected a mapping of names to {{tokens_per_day: ...}}"]
+    # The keys of clients are checked with the rest of them.
+    entries = clients.items() if isinstance(clients, Mapping) else ()
+    own = {str(name): entry for name, entry in entries if isinstance(entry, Mapping)}
+    problems = [text for name, entry in teams.items() for text in _team_problems(str(name), entry)]
+    problems += [text for name, entry in own.items() for text in _limit_problems(f"gateway_clients.{name}", entry)]
+    problems += [
+        f"gateway_clients.{name}.team: gateway_teams has no {show_value(entry['team'])}; "
+        f"{nearest(str(entry['team']), [str(team) for team in teams])}"
+        for name, entry in own.items()
+        if teams and entry.get("team") is not None and entry["team"] not in teams
+    ]
+    if problems:
+        return {}, problems
+    found = {
+        **{name: _limits(entry) for name, entry in own.items()},
+        **{f"{TEAM}{name}": _limits(entry) for name, entry in teams.items()},
+    }
+    found = {owner: limits for owner, limits in found.items() if limits}
+    if found and not counts:
+        owner = next(iter(found)).lstrip(TEAM)
+        return {}, [f"gateway_tokens is false, and {owner} has a budget of tokens; set gateway_tokens: true"]
+    return found, []
+
+
+def _team_problems(name: str, entry: Any) -> list[str]:
+    where = f"gateway_teams.{name}"
+    if not NAME.match(name):
+        return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
+    if not isinstance(entry, Mapping):
+        return [f"{where}: found {show_value(entry)}, expected a mapping such as {{tokens_per_day: 1000000}}"]
+    unknown = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), BUDGETS)}" for key in entry if key not in BUDGETS
+    ]
+    return [*unknown, *_limit_problems(where, entry)]
+
+
+def _limit_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{where}.{key}: {not_a_number(entry[key], 'a whole number from 1')}; leave {key} out for no limit"
+        for key in BUDGETS
+        if entry.get(key) is not None
+        and (isinstance(entry[key], bool) or not isinstance(entry[key], int) or entry[key] < 1)
+    ]
+
+
+def _limits(entry: Mapping[str, Any]) -> dict[str, int]:
+    """Return the tokens for ``minute``, ``day`` and ``month``."""
+    return {key.rpartition("_")[2]: int(entry[key]) for key in BUDGETS if entry.get(key)}

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What strangers look for: each task has one command or none, and a heading in the words that they search for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[3]
+PAGE = (TOP / "docs/operate/common-tasks.md").read_text()
+SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
+COMMAND = re.compile(r"^\$ (.*)$", re.M)
+# The words that a person types into the search of the site; tests/integration/test_site_search.py types them.
+SEARCHES = (
+    "add a gpu host", "serve another model", "new team with a key", "chip died", "upgrade on friday",
+    "what changed since yesterday", "take everything off a host",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_a_task_has_a_heading_in_these_words_and_one_command(words):
+    (heading,) = [name for name in SECTIONS if words in name.lower()]
+    found = COMMAND.findall(SECTIONS[heading])
+    assert len(found) == 1 and found[0].startswith("ansible-playbook -i inventories/SITE ")
+    assert "\\" not in found[0]
+    # The page with everything else.
+    assert re.search(r"\]\([a-z-]+\.md", SECTIONS[heading])
+
+
+def test_the_page_has_these_tasks_and_the_index_begins_with_it():
+    assert len(SECTIONS) == len(SEARCHES)
+    index = (TOP / "docs/README.md").read_text()
+    assert index.index("operate/common-tasks.md") < index.index("operate/when-something-is-wrong.md")
