@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
     Changes,
@@ -66,8 +67,8 @@ class ActionModule(ControllerAction):
         groups = spanning(options["plans"], slots)
         measured, unkept = measurable(slots, bool(turn))
         instances = list(options["plans"] or slots)
-        # Of an instance that spans several hosts, the workers answer nobody.
-        servers = [name for name in instances if groups.get(name, {}).get("role") != "worker"]
+        # Of an instance that spans several hosts, some accept no requests of clients.
+        servers = [name for name in instances if groups.get(name, {}).get("role") not in INNER]
         return {
             "changes": changes,
             "words": words,

@@ -36,7 +36,7 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     grouped = any("group" in plan for plan in plans.values())
     inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
-    programs = [*_files.PROGRAMS, *([_files.GROUP_PROGRAM] if grouped else [])]
+    programs = [*_files.PROGRAMS, *(_files.GROUP_PROGRAMS if grouped else [])]
     return [*found, *programs, *files]
 
 

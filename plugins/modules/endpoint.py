@@ -92,6 +92,13 @@ options:
       - An answer that is still thinking at the limit is good, unless O(expect) is set.
     type: int
     default: 256
+  remote_prefill:
+    description:
+      - Whether an instance with prefill hosts has to have its prompts computed there. While none of them answers, the
+        host that is asked computes the prompt itself, and the answer is right too.
+    type: bool
+    default: false
+    version_added: 0.7.0
   api_key:
     description: API key of the server. It goes into the header of the requests and nowhere else.
     type: str
@@ -240,6 +247,7 @@ journal:
 
 import re
 import ssl
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -293,6 +301,7 @@ ARGUMENTS = {
     "expect": {"type": "str"},
     # Tokens are units of text here, not secrets.
     "max_tokens": {"type": "int", "default": 256, "no_log": False},
+    "remote_prefill": {"type": "bool", "default": False},
     "api_key": {"type": "str", "no_log": True},
     # The path is not a secret. Masking it would hide it in the errors about it.
     "api_key_file": {"type": "path", "no_log": False},
@@ -310,6 +319,7 @@ ARGUMENTS = {
 }
 
 LINES_IN_MESSAGE = 5
+LOCAL_PREFILL = "this host computed the prompt itself, because no prefill host did; see the journals of both sides"
 # The checks that send the prompt.
 TALKS = ("chat", "chat_stream", "responses")
 
@@ -414,11 +424,14 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
     if wait.problem or client is None:
         return wait, []
     question, timeout = endpoint.question(), endpoint.params["request_timeout"]
-    findings = [
-        judge(name, question, endpoint.client.request(*request_of(name, question), timeout))
-        for name in CHECKS
-        if name in endpoint.checks
-    ]
+    findings = []
+    for name in CHECKS:
+        if name in endpoint.checks:
+            reply = endpoint.client.request(*request_of(name, question), timeout)
+            finding = judge(name, question, reply)
+            if finding.ok and reply.prefill == "local" and endpoint.params["remote_prefill"]:
+                finding = replace(finding, ok=False, detail=f"{request_of(name, question)[1]}: {LOCAL_PREFILL}")
+            findings.append(finding)
     return Wait(watch.check() if watch else "", wait.seconds), findings
 
 

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
 from tests.parity import seeds
@@ -52,3 +53,19 @@ def test_every_strategy_and_rank_is_read_as_command_and_as_file(release, strateg
     assert found.get("headless", False) is (plan["group"]["role"] == "worker")
     meeting = "master_port" if "nnodes" in plan["args"] else "data_parallel_rpc_port"
     assert found[meeting] == plan["group"]["port"] == 29600
+
+
+@pytest.mark.parametrize(("host", "role"), [("host", "kv_consumer"), ("other", "kv_producer")])
+@pytest.mark.parametrize("release", EVERY_STACK)
+def test_both_sides_of_prefill_and_decode_are_read_as_command_and_as_file(release, host, role, recipes, real_parsers):
+    instance = {"recipe": RECIPE, "decode": ["host"], "prefill": ["other"], "host": "10.0.0.1"}
+    settings = {**seeds.SITE, "release_path": [str(seeds.RELEASES)], "recipe_path": [str(recipes)]}
+    given = {**settings, "instances": expand({"big": instance}, {"all": NODES}), "release": release}
+    plan = plan_host(host, declared_accelerator(load_catalogue(), "h200", 8), given)["big"]
+    parser = real_parsers[plan["vllm_version"]]
+    as_command, as_file = parser.read(plan["argv"]), parser.read(["vllm", "serve"], seeds.plan_config(plan))
+    for found in (as_command, as_file):
+        # vLLM makes one up for each process.
+        assert found["kv_transfer_config"].pop("engine_id")
+    assert as_command == as_file
+    assert as_file["kv_transfer_config"]["kv_role"] == role

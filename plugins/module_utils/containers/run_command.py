@@ -9,7 +9,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY, MIDDLEWARE, RUN_DIR
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY, RUN_DIR, middleware_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 # Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
@@ -66,7 +66,7 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         *(["--mount", _mount(mount)] for mount in mounts_of(plan)),
         *(["--env", word] for word in env_words(plan)),
         *(["--entrypoint", word] for word in container["command"][:1]),
-        [reference(container["image"]), *container["command"][1:], *MIDDLEWARE],
+        [reference(container["image"]), *container["command"][1:], *middleware_of(plan)[0]],
     ]
 
 
@@ -78,10 +78,11 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     """
     container = plan["container"] or {}
     user, _colon, group = user_of(container, settings).partition(":")
+    words = [*container["command"][1:], *middleware_of(plan)[0]]
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
         ("Image", reference(container["image"])),
-        ("Exec", _quoted([*container["command"][1:], *MIDDLEWARE, "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
+        ("Exec", _quoted([*words, "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
         ("Network", "host"),
         ("User", user),
         *([("Group", group)] if group else []),
@@ -146,7 +147,7 @@ def env_words(plan: PlanDocument) -> list[str]:
     # shell that makes it at the start (Ascend's), or names it in the instance's env.
     path = ":".join([LIBRARY, *filter(None, [env.pop("PYTHONPATH", "")])])
     plain = [f"{name}={value}" if _STEERING.match(name) else name for name, value in sorted(env.items())]
-    own = [f"PYTHONPATH={path}", f"AVAILABILITY_DIRECTORY={RUN_DIR}/{plan['instance']}"]
+    own = [f"PYTHONPATH={path}", *(f"{name}={value}" for name, value in middleware_of(plan)[1].items())]
     return [*plain, *sorted(secret), *own]
 
 

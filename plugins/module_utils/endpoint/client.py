@@ -35,13 +35,15 @@ class Reply:
 
     status: the HTTP status, 0 without an answer. lines: the body's lines without their line ends, each with the
     seconds from before the connection until it was complete. seconds: until the last byte or the failure. failure: why
-    the answer is missing or incomplete, as a clause; empty for a complete answer.
+    the answer is missing or incomplete, as a clause; empty for a complete answer. prefill: the header of this name, in
+    which a decode host names who computed the prompt.
     """
 
     status: int
     lines: tuple[tuple[float, bytes], ...]
     seconds: float
     failure: str = ""
+    prefill: str = ""
 
     @property
     def body(self) -> bytes:
@@ -163,6 +165,7 @@ class _Recorder:
         self.timeout = timeout
         self.sock: socket.socket | None = None
         self.status = 0
+        self.prefill = ""
         self.size = 0
         self.lines: list[tuple[float, bytes]] = []
         self.rest = b""
@@ -186,6 +189,7 @@ class _Recorder:
 
     def record(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
+        self.prefill = response.headers.get("prefill", "")
         while not response.isclosed():
             self.limit()
             data = response.read1(65536)
@@ -203,4 +207,4 @@ class _Recorder:
     def reply(self) -> Reply:
         seconds = self.elapsed()
         last = [(seconds, self.rest)] if self.rest else []
-        return Reply(self.status, tuple(self.lines + last), seconds, self.failure)
+        return Reply(self.status, tuple(self.lines + last), seconds, self.failure, self.prefill)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanOutline
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PlanOutline
 
 CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
@@ -22,6 +22,8 @@ RUN_DIR = "/run/vllm"
 # The directory of the module that vLLM imports.
 LIBRARY = "/usr/local/lib/vllm"
 MIDDLEWARE = ("--middleware", "availability.Availability")
+# Of an instance whose prompts other hosts compute. vLLM calls the last one first.
+REMOTE_PREFILL = ("--middleware", "remote_prefill.RemotePrefill")
 
 # They wait in the unit until vLLM answers, and take an instance out of service before a stop. All instances share them,
 # and a change does not affect a running one.
@@ -42,9 +44,19 @@ TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
 # Beside the programs of every instance; only where one spans hosts.
-GROUP_PROGRAM = {
-    "path": "/usr/local/lib/vllm-group.py", "src": "vllm-group.py", "mode": "0644", "unit": False, "restarts": ()
-}  # fmt: skip
+GROUP_PROGRAMS = tuple(
+    {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
+    for path in ("/usr/local/lib/vllm-group.py", f"{LIBRARY}/remote_prefill.py")
+)
+
+
+def middleware_of(plan: PlanOutline) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the arguments of vLLM for this collection's middleware, and the variables that it reads."""
+    name, group = plan["instance"], plan.get("group")
+    env = {"AVAILABILITY_DIRECTORY": f"{RUN_DIR}/{name}"}
+    if group is None or group["role"] != DECODE:
+        return MIDDLEWARE, env
+    return (*REMOTE_PREFILL, *MIDDLEWARE), {**env, "PREFILL_HOSTS": " ".join(group["prefill"])}
 
 
 def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+# Roles of hosts whose instance computes prompts, or answers, for the other side.
+PREFILL, DECODE = "prefill", "decode"
+# Roles of hosts that accept no requests of clients.
+INNER = ("worker", PREFILL)
+
 
 class GroupDocument(TypedDict):
     """The hosts of an instance that spans several, as one of them sees it.
 
-    ``role`` is ``head``, ``worker`` (accepts no requests) or ``peer`` (each host has an API server). ``peers`` are the
-    addresses of the others by host; with the ``watched`` ones this host has connections as long as the instance lives.
-    ``port`` is the TCP port of the first host at which all meet.
+    ``role`` is ``head``, ``worker`` (accepts no requests) or ``peer`` (each host has an API server); or ``prefill`` or
+    ``decode``, where each host runs a whole vLLM. ``peers`` are the addresses of the others by host; with the
+    ``watched`` ones this host has connections as long as the instance lives. ``port`` is the TCP port of the first host
+    at which all meet, or that of the connector on each host. Only the hosts of the group may reach the TCP ports
+    ``guarded``, single ones and ranges. ``prefill`` are the addresses with ports of the hosts that compute prompts.
     """
 
     name: str
@@ -26,6 +33,8 @@ class GroupDocument(TypedDict):
     peers: dict[str, str]
     watched: list[str]
     port: int
+    guarded: list[str]
+    prefill: list[str]
 
 
 class Grouped(TypedDict, total=False):

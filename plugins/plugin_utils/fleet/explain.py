@@ -9,6 +9,7 @@ import json
 from typing import Any, Dict, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import (
     by_name,
     hosts_in_words,
@@ -117,6 +118,12 @@ def _describe_group(entry: Group, base: Group | None, width: int) -> str:
     return "\n".join(parts)
 
 
+def _role(group: Mapping[str, Any]) -> str:
+    """Return what a host does in its group."""
+    sides = {PREFILL: "this host computes prompts", DECODE: "this host computes answers"}
+    return sides.get(group["role"], f"this is its {group['role']}")
+
+
 def _headlines(entry: Group, base: Group | None) -> list[str]:
     """Return the lines with the choices of a plan."""
     listen = entry.get("listen") or {}
@@ -140,7 +147,7 @@ def _headlines(entry: Group, base: Group | None) -> list[str]:
         f"vLLM {entry.get('vllm_version')}",
         f"{entry.get('runtime')} {image}" if image else str(entry.get("runtime")),
     ]
-    together = [f"one instance over {hosts_in_words(group['hosts'])}; this is its {group['role']}"] if group else []
+    together = [f"one instance over {hosts_in_words(group['hosts'])}; {_role(group)}"] if group else []
     return [", ".join(part for part in line if part) for line in (chosen, [*hardware, *where], together) if line]
 
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator, Mapping, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    PREFILL,
+    GroupDocument,
+    PlanDocument,
+)
 
 # What must be the same on every host of a group, in the order in which it is reported.
 EQUAL = (
@@ -16,10 +20,10 @@ EQUAL = (
     "variant", "preset", "features", "model", "revision", "served_model_names",
 )  # fmt: skip
 # Arguments that say which host it is.
-RANKED = ("node-rank", "data-parallel-start-rank", "headless", "api-server-count")
+RANKED = ("node-rank", "data-parallel-start-rank", "headless", "api-server-count", "kv-transfer-config.engine_id")
 # Variables that differ between the hosts of a group.
 OWN_ENV = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "HCCL_IF_IP",
-           "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")  # fmt: skip
+           "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "VLLM_NIXL_SIDE_CHANNEL_HOST", "UCX_NET_DEVICES")  # fmt: skip
 
 Plans = Mapping[str, Mapping[str, PlanDocument]]
 
@@ -58,6 +62,22 @@ def _problems_of(host: str, name: str, plan: PlanDocument, plans: Plans) -> Iter
             f"{where}: {key} is {show_value(ours)}, and {show_value(theirs)} on its head {head}; all hosts of a group "
             "need the same"
         )
+    if group["role"] == PREFILL:
+        yield from _problems_of_side(name, plan, group, plans)
+
+
+def _problems_of_side(name: str, plan: PlanDocument, group: GroupDocument, plans: Plans) -> Iterator[str]:
+    """Yield what differs between a prefill host and the first one: those of one side need the same arguments."""
+    number = len(group["hosts"]) - len(group["prefill"])
+    first = group["hosts"][number]
+    reference = plans.get(first, {}).get(name)
+    if reference is None:
+        return
+    for key, ours, theirs in _word_differences(plan, reference):
+        yield (
+            f"vllm_instances.{name}: {key} is {show_value(ours)}, and {show_value(theirs)} on {first}; all prefill "
+            "hosts need the same"
+        )
 
 
 def _differences(plan: PlanDocument, head: PlanDocument) -> Iterator[tuple[str, Any, Any]]:
@@ -69,8 +89,18 @@ def _differences(plan: PlanDocument, head: PlanDocument) -> Iterator[tuple[str, 
         if ours != theirs:
             yield key, ours, theirs
             return
-    yield from _unequal("args", plan["args"], head["args"], RANKED)
-    yield from _unequal("env", plan["env"], head["env"], OWN_ENV)
+    mine, other = plan["group"], head["group"]
+    for key in ("prefill", "port"):
+        if mine[key] != other[key]:  # type: ignore[literal-required]
+            yield key, mine[key], other[key]  # type: ignore[literal-required]
+            return
+    if mine["role"] != PREFILL:
+        yield from _word_differences(plan, head)
+
+
+def _word_differences(plan: PlanDocument, other: PlanDocument) -> Iterator[tuple[str, Any, Any]]:
+    yield from _unequal("args", plan["args"], other["args"], RANKED)
+    yield from _unequal("env", plan["env"], other["env"], OWN_ENV)
 
 
 def _unequal(

@@ -26,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import (
+    HOST_KEYS,
     PLACE_VARIABLES,
     UnknownPlaceError,
     expand,
@@ -130,7 +131,8 @@ class HostReader:
     ) -> list[tuple[str, str]]:
         """Return pairs with the hosts of instances that span several, and those hosts' places in the network."""
         texts = dict(pairs)
-        instances = json.loads(texts["vllm_instances"]) if '"nodes"' in texts["vllm_instances"] else {}
+        text = texts["vllm_instances"]
+        instances = json.loads(text) if any(f'"{key}"' in text for key in HOST_KEYS) else {}
         if not spans(instances):
             return pairs
         try:

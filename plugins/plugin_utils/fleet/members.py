@@ -10,8 +10,15 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    SIDES,
+    check_distinct,
+    check_sides,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
+# The keys of an instance that name hosts.
+HOST_KEYS = ("nodes", *SIDES)
 NETWORK, ADDRESS, INTERFACE = "vllm_cluster_network", "vllm_cluster_address", "vllm_cluster_interface"
 # What decides on a host's place, besides its facts.
 PLACE_VARIABLES = (NETWORK, ADDRESS, INTERFACE, "ansible_host")
@@ -24,24 +31,35 @@ class UnknownPlaceError(PlanError):
 
 
 def spans(instances: Any) -> bool:
-    """Return whether any instance has nodes; ``instances`` may be malformed."""
+    """Return whether any instance names hosts; ``instances`` may be malformed."""
     entries = instances.values() if isinstance(instances, Mapping) else ()
-    return any(isinstance(entry, Mapping) and entry.get("nodes") for entry in entries)
+    return any(isinstance(entry, Mapping) and any(entry.get(key) for key in HOST_KEYS) for entry in entries)
 
 
 def expand(instances: Mapping[str, Any], groups: Groups) -> dict[str, Any]:
     """Return the instances with lists of hosts in ``nodes``: the name of an Ansible group stands for its hosts.
 
-    Raises PlanError for a name that is neither a group nor a host of the inventory.
+    ``nodes`` of an instance with ``decode`` and ``prefill`` are the hosts of both, in this order. Raises PlanError for
+    a name that is neither a group nor a host of the inventory.
     """
     return {name: _expanded(name, requested, groups) for name, requested in instances.items()}
 
 
 def _expanded(name: str, requested: Any, groups: Groups) -> Any:
-    nodes = requested.get("nodes") if isinstance(requested, Mapping) else None
-    if not nodes:
+    if not isinstance(requested, Mapping):
         return requested
-    where = f"vllm_instances.{name}.nodes"
+    where = f"vllm_instances.{name}"
+    check_sides(requested, where)
+    if requested.get(SIDES[0]):
+        sides = {side: _hosts(requested[side], f"{where}.{side}", groups) for side in SIDES}
+        check_distinct(list(sides.values()), where)
+        return {**requested, **sides, "nodes": [host for hosts in sides.values() for host in hosts]}
+    nodes = requested.get("nodes")
+    return {**requested, "nodes": _hosts(nodes, f"{where}.nodes", groups)} if nodes else requested
+
+
+def _hosts(nodes: Any, where: str, groups: Groups) -> Any:
+    """Return the hosts that a list or a group's name stands for; anything else unchanged."""
     if isinstance(nodes, str):
         if nodes not in groups:
             known = [group for group in groups if group not in ("all", "ungrouped")]
@@ -51,7 +69,7 @@ def _expanded(name: str, requested: Any, groups: Groups) -> Any:
     for node in nodes if isinstance(nodes, list) else ():
         if isinstance(node, str) and node not in hosts:
             raise PlanError(f"{where}: the inventory has no host {node!r}; {nearest(node, hosts)}")
-    return {**requested, "nodes": nodes}
+    return nodes
 
 
 def members_of(instances: Mapping[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand, spans
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS, expand, spans
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCES = "vllm_instances"
@@ -40,7 +40,11 @@ def _of_host(host: str, hostvars: Any, loader: Any, groups: Mapping[str, Sequenc
             instances = templar.template(instances)
         if not spans(instances):
             return {}
-        nodes = {name: {"nodes": entry["nodes"]} for name, entry in instances.items() if spans({name: entry})}
+        nodes = {
+            name: {key: entry[key] for key in HOST_KEYS if key in entry}
+            for name, entry in instances.items()
+            if spans({name: entry})
+        }
         found = expand(templar.template(nodes), groups)
     except (AnsibleError, PlanError):
         return {}

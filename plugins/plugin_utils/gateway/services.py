@@ -13,7 +13,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER, PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import budgets_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
@@ -145,8 +145,8 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
     problems: dict[str, list[str]] = {}
     for backend in backends:
         for name, plan in backend.plans.items():
-            # Of an instance that spans several hosts, only the first one accepts requests.
-            if plan.get("group", {}).get("role") == "worker":
+            # Of an instance that spans several hosts, some accept no requests of clients.
+            if plan.get("group", {}).get("role") in INNER:
                 continue
             problem, server = _server(gateway, backend, name, plan)
             service = services.setdefault(plan["replica_of"], GatewayService(plan["replica_of"]))

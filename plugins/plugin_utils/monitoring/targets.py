@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import (
     EVERYWHERE,
@@ -63,7 +64,8 @@ def decide(
         own = {"cluster": clusters.get(backend.host, ""), "host": backend.host}
         found.add("node", backend.address, node_port, {**own, "instance": backend.host})
         for name, plan in backend.plans.items():
-            if plan.get("group", {}).get("role") == "worker":
+            # A worker has no metrics, and the firewall of a group hides those of a prefill host.
+            if plan.get("group", {}).get("role") in INNER:
                 continue
             _add_instance(found, backend, name, plan, own)
     for gateway in gateways:

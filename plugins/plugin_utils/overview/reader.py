@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
     constants,
     defaults,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import VARIABLES, Host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageFile, read_parts
 
@@ -99,6 +100,8 @@ def _recipe(entry: Any) -> str:
 
 def _nodes(entry: Any, groups: Mapping[str, Any]) -> list[str]:
     """Return the hosts that serve an instance together; empty for one host, and where they are a template."""
-    nodes = entry.get("nodes") if isinstance(entry, Mapping) else None
-    named = groups.get(nodes) if isinstance(nodes, str) else nodes
-    return [str(host) for host in named] if isinstance(named, (list, tuple)) else []
+    found: list[str] = []
+    for key in HOST_KEYS if isinstance(entry, Mapping) else ():
+        named = groups.get(entry[key]) if isinstance(entry.get(key), str) else entry.get(key)
+        found += [str(host) for host in named] if isinstance(named, (list, tuple)) else []
+    return found

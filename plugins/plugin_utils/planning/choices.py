@@ -19,6 +19,17 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import Demand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.class_presets import with_class_presets
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    check_release as check_disaggregation,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    check_software,
+    inner_strategy,
+    side_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    port_of as connector_port,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import with_family_features
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
     Group,
@@ -115,13 +126,20 @@ def choose(
         stack = {**stack, "entrypoint": list(software.command)}
     preset = _preset(recipe, requested.get("preset"), where)
     table = library.table(version, site.strict)
-    count = len(requested.get("nodes") or [host])
     _check_member(host, requested, where)
-    strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), count, where)
-    if count > 1:
+    side = side_of(host, requested)
+    count = 1 if side else len(requested.get("nodes") or [host])
+    wanted = inner_strategy(recipe, side, requested.get("strategy"), where) if side else requested.get("strategy")
+    strategy = choose_strategy(recipe, accelerator, wanted, count, where)
+    if side:
+        check_disaggregation(table, library.others(version), release_name, where)
+        check_software(stack, runtime, release_name, where)
+    elif count > 1:
         check_spanning(strategy, table, library.others(version), release_name, where)
     group = group_of(host, name, requested, strategy, site.members)
-    nodes = _nodes(requested, strategy, group)
+    if group and side:
+        group = _with_sides(group, side, requested, accelerator)
+    nodes = Nodes() if side else _nodes(requested, strategy, group)
     found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, where)
     features = features_on(
         recipe,
@@ -144,7 +162,7 @@ def choose(
         variant=entry,
         table=table,
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
-        demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
+        demand=Demand(name, found.chips, 1 if group else requested.get("replicas"), chips),
         software=software,
         group=group,
     )
@@ -193,6 +211,20 @@ def _check_member(host: str, requested: Mapping[str, Any], where: str) -> None:
     names = list(requested.get("nodes") or [host])
     if host not in names:
         raise PlanError(f"{where}.nodes: {host} is not among the nodes {', '.join(names)}")
+
+
+def _with_sides(group: Group, side: str, requested: Mapping[str, Any], accelerator: Accelerator) -> Group:
+    """Return the group of an instance some of whose hosts compute prompts for the others."""
+    port = connector_port(accelerator.stack, requested)
+    # Each data-parallel rank of a host has a port, and there are at most as many as chips.
+    return replace(
+        group,
+        role=side,
+        port=port,
+        ports=max(1, accelerator.count),
+        prefill=tuple(requested["prefill"]),
+        serves=int(requested.get("port", 8000)),
+    )
 
 
 def _nodes(requested: Mapping[str, Any], strategy: str, group: Group | None) -> Nodes:

@@ -13,7 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import GroupDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    DECODE,
+    PREFILL,
+    GroupDocument,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -34,7 +38,11 @@ FABRIC_KEYS = ("hca", "gid_index")
 
 @dataclass(frozen=True)
 class Group:
-    """The group of one instance as one of its hosts sees it; ``members`` are addresses by host, in rank order."""
+    """The group of one instance as one of its hosts sees it; ``members`` are addresses by host, in rank order.
+
+    ``port`` is the first of ``ports`` TCP ports. Where some hosts compute prompts for others, ``prefill`` are those
+    hosts, and ``serves`` is the TCP port of each vLLM.
+    """
 
     name: str
     members: Mapping[str, str]
@@ -42,10 +50,30 @@ class Group:
     role: str
     interface: str
     port: int
+    ports: int = 1
+    prefill: tuple[str, ...] = ()
+    serves: int = 0
 
     @property
     def address(self) -> str:
         return list(self.members.values())[self.rank]
+
+    @property
+    def disaggregated(self) -> bool:
+        """Whether each host runs a whole vLLM, and some compute prompts for the others."""
+        return bool(self.prefill)
+
+    def _guarded(self) -> list[str]:
+        own = [f"{self.port}-{self.port + self.ports - 1}" if self.ports > 1 else str(self.port)]
+        return [*own, str(self.serves)] if self.role == PREFILL else own
+
+    def _watched(self) -> list[str]:
+        """Return the addresses whose loss ends this side too."""
+        if self.disaggregated:
+            return []
+        # Rank 0 has connections with all others. Those between two others come and go with the strategy.
+        addresses = list(self.members.values())
+        return addresses[1:] if self.rank == 0 else addresses[:1]
 
     def as_dict(self) -> GroupDocument:
         """Return the part of the plan that units, watchdog and firewall read."""
@@ -59,9 +87,10 @@ class Group:
             "interface": self.interface,
             "head_address": addresses[0],
             "peers": {host: addr for host, addr in self.members.items() if addr != self.address},
-            # Rank 0 has connections with all others. Those between two others come and go with the strategy.
-            "watched": addresses[1:] if self.rank == 0 else addresses[:1],
+            "watched": self._watched(),
             "port": self.port,
+            "guarded": self._guarded(),
+            "prefill": [f"{bracketed(self.members[host])}:{self.serves}" for host in self.prefill],
         }
 
 
@@ -76,6 +105,11 @@ def port_of(strategy: str, requested: Mapping[str, Any]) -> int:
     """Return the TCP port of the first host at which the others meet it."""
     default = MASTER_PORT if NEEDED_FLAGS.get(strategy) == "nnodes" else RPC_PORT
     return int(requested.get("group_port", default))
+
+
+def bracketed(address: str) -> str:
+    """Return an address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address
 
 
 def group_of(
@@ -154,9 +188,12 @@ def check_group_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, s
     """Raise PlanError where the port of a group collides on its first host; ``taken`` are the ports of instances."""
     used = dict(taken)
     for name, group in groups.items():
-        other = used.setdefault(group["port"], name)
-        if group["rank"] == 0 and other != name:
-            raise PlanError(
-                f"vllm_instances.{name}.group_port: {group['port']}, at which its hosts meet, is a port of "
-                f"vllm_instances.{other} too; set another group_port on all hosts of vllm_instances.{name}"
-            )
+        # The first of them; the others are the ports after it.
+        first, _dash, last = group["guarded"][0].partition("-")
+        for port in range(int(first), int(last or first) + 1):
+            other = used.setdefault(port, name)
+            if (group["rank"] == 0 or group["role"] in (PREFILL, DECODE)) and other != name:
+                raise PlanError(
+                    f"vllm_instances.{name}.group_port: {port}, at which its hosts meet, is a port of "
+                    f"vllm_instances.{other} too; set another group_port on all hosts of vllm_instances.{name}"
+                )

@@ -16,9 +16,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.quest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
-    "args", "checks", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes",
-    "port", "preset", "recipe", "release", "replicas", "revision", "runtime", "served_model_names", "strategy",
-    "variant",
+    "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",
+    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "revision", "runtime", "served_model_names",
+    "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    INNER,
+    PREFILL,
     GroupDocument,
     PlanDocument,
 )
@@ -45,6 +47,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
     Layer,
     compose,
     layers_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    check_requested,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
+    layers as disaggregated,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.environment import (
     base_env,
@@ -220,7 +228,9 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_local_paths(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
-    if entry.group is not None:
+    if entry.group is not None and entry.group.disaggregated:
+        check_requested(composed.args, entry.where)
+    elif entry.group is not None:
         check_executor(composed.args, entry.where)
     return composed
 
@@ -229,8 +239,14 @@ def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -
     """Return the variables of an instance that spans hosts."""
     if entry.group is None:
         return []
-    env = environment(entry.group, accelerator.stack, site.fabric)
-    return [Layer("group", {}, env, "hosts of a group talk in their own network")]
+    group, sizes = entry.group, entry.choice.sizes
+    env = environment(group, accelerator.stack, site.fabric)
+    own = [Layer("group", {}, env, "hosts of a group talk in their own network")]
+    if group.disaggregated:
+        place = {"address": group.address, "interface": group.interface, "port": group.port, "rank": group.rank}
+        place |= {"tensor": sizes.tensor, "data": sizes.chips // sizes.tensor}
+        own += disaggregated(entry.recipe, group.role, accelerator, place, site.fabric)
+    return own
 
 
 def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Kernels:
@@ -302,13 +318,13 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     weights = _weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
     group = entry.group.as_dict() if entry.group else None
-    # A worker accepts no requests.
-    worker = group is not None and group["role"] == "worker"
+    role = group["role"] if group else ""
+    # A worker accepts no requests, and a prefill host only those of the decode hosts.
     listen = (
         {}
-        if worker
+        if role == "worker"
         else {
-            "host": entry.requested.get("host", "127.0.0.1"),
+            "host": group["address"] if group and role == PREFILL else entry.requested.get("host", "127.0.0.1"),
             "port": entry.requested.get("port", 8000) + number - 1,
         }
     )
@@ -322,7 +338,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
-    exposed = [] if worker else exposure(entry.where, entry.name, listen["host"], secrets)
+    exposed = [] if role in INNER else exposure(entry.where, entry.name, listen["host"], secrets)
     warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
     return ServePlan(
         host=shared.host,

@@ -29,8 +29,9 @@ SINGLE_NODE: dict[str, tuple[list[str], str]] = {
     "single_node_dpa_tp": ([TENSOR, "1"], DATA),
 }
 MULTI_NODE = ("multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp", "multi_node_tp_dp")
-NOT_COMPOSED = {"pd_cluster": "prefill and decode pools behind their own router"}
-STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, *NOT_COMPOSED)
+# Not one of these: planning/disaggregation.py.
+DISAGGREGATED = "pd_cluster"
+STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, DISAGGREGATED)
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def choose_strategy(
     offered = compatible(recipe, accelerator)
     model = recipe["model"]["model_id"]
     if requested is not None:
-        if requested not in offered:
+        if requested not in (*offered, DISAGGREGATED):
             hint = nearest(requested, offered) if offered else "it lists none for this hardware"
             raise PlanError(
                 f"{where}.strategy: recipe {model} does not list {requested!r} for {accelerator.model}; {hint}"
@@ -106,10 +107,10 @@ def _preferred(recipe: Mapping[str, Any], offered: Sequence[str], nodes: int) ->
 
 
 def _check_nodes(strategy: str, nodes: int, where: str) -> None:
-    if strategy in NOT_COMPOSED:
+    if strategy == DISAGGREGATED:
         raise PlanError(
-            f"{where}.strategy: {strategy} needs {NOT_COMPOSED[strategy]}, which this collection does not set up; "
-            f"choose one of {', '.join((*SINGLE_NODE, *MULTI_NODE))}"
+            f"{where}.strategy: {strategy} needs the hosts of both sides; expected prefill and decode, two lists of "
+            "hosts of the inventory"
         )
     if strategy in MULTI_NODE and nodes < 2:
         raise PlanError(f"{where}.nodes: {strategy} spans hosts; expected a list of two or more hosts of the inventory")

@@ -12,6 +12,7 @@ from typing import Any, Collection, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
@@ -97,7 +98,7 @@ def serving_of(
         Serving(
             backend.host,
             hosts[backend.host],
-            [plan["replica_of"] for plan in backend.plans.values() if plan.get("group", {}).get("role") != "worker"],
+            [plan["replica_of"] for plan in backend.plans.values() if plan.get("group", {}).get("role") not in INNER],
         )
         for backend in backends
     ]

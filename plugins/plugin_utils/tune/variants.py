@@ -13,6 +13,7 @@ from typing import Any, Dict, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS
 
 # The unchanged instance, with which every other variant is compared.
 CURRENT = "current"
@@ -128,10 +129,10 @@ def check_instance(instances: Any, name: str) -> None:
         raise TuneError("tune_instance is missing: name the instance to tune, for example -e tune_instance=chat")
     if not isinstance(instances, Mapping) or name not in instances:
         raise TuneError(f"tune_instance: vllm_instances has no {name!r}; {nearest(name, instances or {})}")
-    if instances[name].get("nodes"):
-        raise TuneError(
-            f"tune_instance: {name} spans the hosts {', '.join(instances[name]['nodes'])}; only one host can be tuned"
-        )
+    named = [instances[name][key] for key in HOST_KEYS if instances[name].get(key)]
+    hosts = [host for names in named for host in ([names] if isinstance(names, str) else names)]
+    if hosts:
+        raise TuneError(f"tune_instance: {name} spans the hosts {', '.join(hosts)}; only one host can be tuned")
 
 
 def check_plans(plans: Mapping[str, PlanDocument]) -> None:

@@ -287,7 +287,7 @@ def main() -> None:
     name = sys.argv[1]
     group = json.loads((CONFIG / f"{name}.group.json").read_text(encoding="utf-8"))
     host, watch = Host(name, group), Watch(group["watched"], group["stall"])
-    print(f"Watching {', '.join(group['watched'])} as {group['role']} of {name}", flush=True)
+    print(f"Watching {', '.join(group['watched']) or 'no other host'} as {group['role']} of {name}", flush=True)
     complete = False
     while True:
         why = check(host, watch)

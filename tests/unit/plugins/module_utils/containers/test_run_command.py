@@ -65,6 +65,22 @@ def option(found, name):
     return [found[index + 1] for index, word in enumerate(found) if word == name]
 
 
+def test_a_decode_host_asks_its_prefill_hosts_first():
+    group = {"role": "decode", "prefill": ["10.0.0.3:8000", "10.0.0.4:8000"]}
+    for found in (
+        [word for part in run_words({**plan(), "group": group}, SETTINGS) for word in part],
+        shlex.split(" ".join(quadlet_lines({**plan(), "group": group}, SETTINGS))),
+    ):
+        # vLLM calls the last one first.
+        text = " ".join(found)
+        assert "--middleware remote_prefill.RemotePrefill --middleware availability.Availability" in text
+        assert "PREFILL_HOSTS=10.0.0.3:8000 10.0.0.4:8000" in text
+    prefill = {**plan(), "group": {**group, "role": "prefill"}}
+    assert "PREFILL" not in str(run_words(prefill, SETTINGS)) and "remote_prefill" not in str(
+        run_words(prefill, SETTINGS)
+    )
+
+
 def test_no_secret_and_no_plain_value_is_among_the_words():
     assert option(words(), "--env") == [
         "HOME=/var/cache/vllm/chat", "LD_PRELOAD=libx.so", "VLLM_CACHE_ROOT", "http_proxy", "HF_TOKEN",

@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups i
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 
 HOSTS = ["a", "b"]
@@ -126,3 +127,37 @@ def test_a_large_fleet_of_groups_is_planned_in_seconds():
     assert sum(len(group.hosts) for group in fleet.groups) == 512
     # Less than a second in fact.
     assert time.process_time() - began < 10
+
+
+@pytest.fixture
+def sides():
+    """Two decode hosts and two prefill hosts."""
+    hosts = {"decode": ["a", "b"], "prefill": ["c", "d"]}
+    members = {host: {"address": f"10.0.0.{rank}", "interface": "eth1"} for rank, host in enumerate("abcd", 1)}
+    instances = expand({"big": {"recipe": "openai/gpt-oss-120b", **hosts}}, {"all": list("abcd")})
+    accelerator = declared_accelerator(load_catalogue(), "h200", 8)
+    settings = {**SITE, "members": members, "instances": instances, "release": "0.33.0"}
+    return {host: copy.deepcopy(plan_host(host, accelerator, settings)) for host in "abcd"}
+
+
+def test_the_two_sides_may_differ_and_the_hosts_of_one_may_not(sides):
+    assert group_problems(sides) == {}
+    for host in "cd":
+        sides[host]["big"]["args"]["max-num-seqs"] = 8
+    assert group_problems(sides) == {}
+    sides["d"]["big"]["args"]["max-num-seqs"] = 9
+    sides["b"]["big"]["env"]["VLLM_X"] = "1"
+    assert group_problems(sides) == {
+        "vllm_instances.big: env.VLLM_X is '1', and nothing on its head a; all hosts of a group need the same": ["b"],
+        "vllm_instances.big: args.max-num-seqs is 9, and 8 on c; all prefill hosts need the same": ["d"],
+    }
+
+
+def test_all_hosts_of_both_sides_need_the_same_weights_and_ports(sides):
+    sides["c"]["big"]["revision"] = "f" * 40
+    sides["b"]["big"]["group"]["port"] = 5700
+    found = group_problems(sides)
+    assert [text.split(",")[0] for text in found] == [
+        "vllm_instances.big: port is 5700",
+        f"vllm_instances.big: revision is '{'f' * 40}'",
+    ]

@@ -96,6 +96,13 @@ class TestServices:
         found = decided(backend("a"), backend("b", chat=plan(8000, group={"role": "worker"}, listen={})))
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
 
+    def test_prefill_hosts_are_no_servers_and_each_decode_host_is_one(self):
+        sides = {"a": "decode", "b": "decode", "c": "prefill"}
+        found = decided(*(backend(name, chat=plan(8000, group={"role": role})) for name, role in sides.items()))
+        assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat", "b--chat"]
+        # One that is lost does not take the other one out of service.
+        assert {each.get("group") for each in found["agent"].values()} == {None}
+
     def test_the_agent_knows_which_servers_serve_together(self):
         found = decided(
             *(backend(name, chat=plan(8000, group={"role": "peer", "hosts": ["a", "b"]})) for name in ("a", "b")),

@@ -108,9 +108,8 @@ def test_a_request_goes_before_the_recipe_s_preference():
             ["pd_cluster"],
             None,
             1,
-            "strategy: pd_cluster needs prefill and decode pools behind their own router, which this collection "
-            "does not set up; choose one of single_node_tp, single_node_tep, single_node_dep, single_node_dpa_tp, "
-            "multi_node_tp, multi_node_tep, multi_node_dep, multi_node_tp_pp, multi_node_tp_dp",
+            "strategy: pd_cluster needs the hosts of both sides; expected prefill and decode, two lists of hosts of "
+            "the inventory",
         ),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
@@ -64,6 +65,21 @@ def test_a_failure_belongs_to_its_plan(store):
     assert store.taken(["current", "marlin"], step, 3).failures == {"marlin": "no memory"}
     store.keep_plan("marlin", {**MARLIN, "env": {}})
     assert store.taken(["current", "marlin"], step, 3).failures == {}
+
+
+def test_the_tune_continues_from_a_copy_of_its_directory(store, tmp_path):
+    keep(store, "current", 1)
+    keep(store, "marlin", 1)
+    store.keep_failure("marlin", "round 2: no memory")
+    shutil.copytree(tmp_path, tmp_path.with_name("later"))
+    later = Store(str(tmp_path.with_name("later")), "gpu/1", "chat")
+    later.check_free()
+    later.begin({"current": {}, "marlin": {"args": {}}, "new": {"args": {}}}, GOAL, Rules(4, 0.1), CHAT, Amount())
+    later.keep_plan("new", {**PLAN, "env": {"A": "1"}})
+    names, step = ["current", "marlin", "new"], step_of(later.settings())
+    found = later.taken(names, step, 4)
+    assert {name: set(rounds) for name, rounds in found.rounds.items()} == {"current": {1}, "marlin": {1}, "new": set()}
+    assert found.failures == {"marlin": "round 2: no memory"}
 
 
 def test_forgotten_measurements_are_taken_again(store):
