@@ -15,7 +15,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     backends_of,
     clusters_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import (
+    InventoryVariables,
+    KeptHostVariables,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import GATEWAYS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import NODE_PORT, Gateway, decide
 from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.tree import entries
@@ -36,7 +39,7 @@ class ActionModule(ControllerAction):
                 f"monitoring_dir: found {show_value(options['directory'])}, expected an absolute path; set it with "
                 "-e monitoring_dir=/srv/monitoring"
             )
-        groups, hostvars = variables["groups"], variables["hostvars"]
+        groups, hostvars = variables["groups"], KeptHostVariables(variables["hostvars"])
         hosts = list(groups.get(INFERENCE, []))
         inventory = InventoryVariables(hostvars, self._loader)
         gateways = [

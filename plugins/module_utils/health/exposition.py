@@ -40,6 +40,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "vllm_unit_start_seconds": (GAUGE, "How long the last start took, with the warm-up."),
     "vllm_unit_warmup_seconds": (GAUGE, "How long the warm-up of the last start took."),
     "vllm_unit_restarts_total": (COUNTER, "Starts by systemd without a request, since the unit was loaded."),
+    "vllm_instance_drift": (GAUGE, "1 if files of the instance differ from its last good state."),
     "health_kernel_lines_total": (COUNTER, "Lines of the kernel's log that were read."),
     "health_kernel_lines_lost_total": (COUNTER, "How often the kernel overwrote lines before they were read."),
     "health_state_damaged": (GAUGE, "1 if the saved state was damaged when the service began."),

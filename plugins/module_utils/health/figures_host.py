@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Mapping, Sequence
+from typing import Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import (
@@ -20,6 +20,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.faults 
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
 from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger
 from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 
 
 def free_shares(directories: Sequence[str]) -> dict[str, float]:
@@ -68,6 +70,26 @@ def instance_figures(labels: Labels, instances: Instances, name: str, unit: Unit
     for mark in marks:
         more = {"fault": mark.fault, "chip": mark.chip, "action": mark.action}
         found.append(Sample("vllm_instance_fault", {**own, **more}, 1.0))
+    return found
+
+
+def drift_figures(labels: Labels, names: Iterable[str], root: str = "") -> list[Sample]:
+    """Return whether the files of each instance, or its link to the weights, differ from its last good state.
+
+    An instance without a kept state has no figure. Images are not compared: that would start the container engine.
+    """
+    found = []
+    host = Host(root, lambda _engine, _ref: "")
+    for name in names:
+        slots = Slots(host, name)
+        if not slots.good:
+            continue
+        try:
+            good, installed = slots.read(slots.good).state, host.state(name)
+        except (SlotError, OSError):
+            continue
+        differs = (good.files, good.model) != (installed.files, installed.model)
+        found.append(Sample("vllm_instance_drift", labels.of_instance(name), float(differs)))
     return found
 
 

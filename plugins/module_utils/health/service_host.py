@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.exposit
 from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import CHIP, Event, FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.health.figures_host import (
     disk_figures,
+    drift_figures,
     fault_figures,
     free_shares,
     instance_figures,
@@ -219,6 +220,7 @@ class Service:
         found = tool_figures(labels, self.answer) + fault_figures(labels, self.ledger, self.book)
         for name, unit in self.units.items():
             found += instance_figures(labels, self.instances, name, unit, self.ledger)
+        found += drift_figures(labels, self.units)
         found.append(Sample("health_kernel_lines_total", host, self.log.lines))
         found.append(Sample("health_kernel_lines_lost_total", host, self.log.lost))
         found.append(Sample("health_state_damaged", host, float(bool(self.state.damage))))

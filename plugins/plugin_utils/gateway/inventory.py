@@ -31,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.cluster
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
 INFERENCE = "inference"
@@ -98,7 +99,8 @@ def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backen
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
     fleet.check("the gateway stays unchanged")
     plans = {host: (group.plans, _tasks(group)) for group in fleet.groups for host in group.hosts}
-    return [Backend(host, address_of(host, hostvars), *plans.get(host, ({}, {}))) for host in hosts]
+    variables = InventoryVariables(hostvars, loader)
+    return [Backend(host, address_of(host, variables), *plans.get(host, ({}, {}))) for host in hosts]
 
 
 def _tasks(group: Alike) -> dict[str, Sequence[str]]:
@@ -108,7 +110,7 @@ def _tasks(group: Alike) -> dict[str, Sequence[str]]:
     return {name: (recipe.get("meta") or {}).get("tasks") or () for name, recipe in recipes.items()}
 
 
-def address_of(host: str, hostvars: HostVariables) -> str:
+def address_of(host: str, hostvars: HostVariables | InventoryVariables) -> str:
     """Return the address of a host as seen from gateways."""
     variables = hostvars[host]
     return str(variables.get("gateway_host_address") or variables.get("ansible_host") or host)

@@ -1,17 +1,42 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the variables of hosts that decide which gateways send requests to them."""
+"""Read the variables of hosts that decide which gateways send requests to them, and where."""
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 
-VARIABLES = ("cluster", "gateway_cluster", "gateway_backends", "group_names")
+VARIABLES = (
+    "cluster", "gateway_cluster", "gateway_backends", "group_names", "gateway_host_address", "ansible_host",
+)  # fmt: skip
+
+
+class KeptHostVariables(Mapping[str, Any]):
+    """Ansible's hostvars, which puts the variables of each host together once in place of at every question."""
+
+    def __init__(self, hostvars: Any) -> None:
+        self._hostvars = hostvars
+        self._raw: dict[str, Any] = {}
+
+    def raw_get(self, host: str) -> Any:
+        """Return the variables of a host with their templates."""
+        if host not in self._raw:
+            self._raw[host] = self._hostvars.raw_get(host)
+        return self._raw[host]
+
+    def __getitem__(self, host: str) -> Any:
+        return self._hostvars[host]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hostvars)
+
+    def __len__(self) -> int:
+        return len(self._hostvars)
 
 
 class InventoryVariables:

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 
 SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
 # What playbooks/files/monitoring has, by directory.
-PARTS = ("rules", "dashboards")
+PARTS = ("rules", "exporters", "dashboards")
 # The labels of the health service go before those of the target.
 HONOR = "    honor_labels: true\n"
 JOBS = {"vllm": "", "haproxy": "", "node": HONOR}
@@ -20,7 +20,7 @@ def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return directories and files below ``directory`` as host_files takes them; ``targets`` are texts by name."""
     found: list[dict[str, Any]] = [
         {"path": f"{directory}{part}", "state": "directory", "mode": "0755"}
-        for part in ("", "/targets", "/rules", "/dashboards")
+        for part in ("", "/targets", *(f"/{part}" for part in PARTS))
     ]
     found += [_file(f"{directory}/targets/{name}", content=text) for name, text in targets.items()]
     found += [

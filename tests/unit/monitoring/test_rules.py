@@ -68,6 +68,7 @@ CASES = {
     "UnitRestartsOften": (
         {f"vllm_unit_restarts_total{{{U}}}": "0+1x70"}, {f"vllm_unit_restarts_total{{{U}}}": "0x30 1x40"}, 65),
     "StartSlow": ({f"vllm_unit_start_seconds{{{U}}}": "1500x9"}, {f"vllm_unit_start_seconds{{{U}}}": "300x9"}, 5),
+    "InstanceDrifted": ({f"vllm_instance_drift{{{U}}}": "1x90"}, {f"vllm_instance_drift{{{U}}}": "1x50 0x40"}, 80),
     "InstanceSick": (
         {f'vllm_instance_fault{{{U},fault="xid 79",chip="0000:5d:00.0",action="isolate_host"}}': "1x9"},
         {f"vllm_instance_healthy{{{U}}}": "1x9"}, 5),
@@ -103,6 +104,9 @@ CASES = {
         {'health_weights_damaged_files{host="gpu-01"}': "1x9"},
         {'health_weights_damaged_files{host="gpu-01"}': "0x9"}, 5),
     "GatewayDown": ({'up{job="haproxy",gateway="gw1"}': "0x9"}, {'up{job="haproxy",gateway="gw1"}': "1x9"}, 5),
+    "CertificateEnds": (
+        {'probe_ssl_earliest_cert_expiry{job="tls",gateway="gw1"}': f"{29 * 86400}x30"},
+        {'probe_ssl_earliest_cert_expiry{job="tls",gateway="gw1"}': f"{31 * 86400}x30"}, 20),
     "GatewayErrors": (
         {f'haproxy_frontend_http_responses_total{{{G},code="5xx"}}': "0+1x30",
          f'haproxy_frontend_http_responses_total{{{G},code="2xx"}}': "0+9x30"},
@@ -147,9 +151,13 @@ NODE = {
     "node_timex_offset_seconds", "node_timex_sync_status", "node_memory_MemAvailable_bytes",
     "node_memory_MemTotal_bytes", "node_filesystem_readonly",
 }  # fmt: skip
+# Of the blackbox exporter, where a site has it.
+BLACKBOX = {"probe_ssl_earliest_cert_expiry"}
 HAPROXY = set((TOP / "tests/fixtures/haproxy/metrics-2.6.12.txt").read_text().split())
 SUFFIXES = {"gauge": ("",), "counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
-NAME = re.compile(r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|service:|proxy:|host:|up\b)[\w:]*")
+NAME = re.compile(
+    r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|probe_|service:|proxy:|host:|up\b)[\w:]*"
+)
 
 
 def rules():
@@ -241,7 +249,7 @@ def test_every_alert_has_a_section_that_says_what_to_do():
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_every_expression_lives_in_every_release_of_vllm(path):
-    known = of_release(path) | set(SERIES) | HAPROXY | NODE | set(RECORDED) | {"up"}
+    known = of_release(path) | set(SERIES) | HAPROXY | NODE | BLACKBOX | set(RECORDED) | {"up"}
     dead = {where: sorted(names) for where, text in expressions() if (names := series_of(text) - known)}
     assert dead == {}
 

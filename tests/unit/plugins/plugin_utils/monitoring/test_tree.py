@@ -11,11 +11,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.tre
 
 def test_the_directory_has_everything_and_directories_come_first():
     found = entries("/srv/monitoring", {"vllm.json": "[]\n"})
-    assert [entry["path"] for entry in found[:4]] == [
-        "/srv/monitoring", "/srv/monitoring/targets", "/srv/monitoring/rules", "/srv/monitoring/dashboards",
+    assert [entry["path"] for entry in found[:5]] == [
+        "/srv/monitoring", "/srv/monitoring/targets", "/srv/monitoring/rules", "/srv/monitoring/exporters",
+        "/srv/monitoring/dashboards",
     ]  # fmt: skip
-    paths = {entry["path"].removeprefix("/srv/monitoring/") for entry in found[4:]}
-    assert paths >= {"targets/vllm.json", "rules/inference.yml", "scrape.yml", "prometheus.yml"}
+    paths = {entry["path"].removeprefix("/srv/monitoring/") for entry in found[5:]}
+    assert paths >= {"targets/vllm.json", "rules/inference.yml", "exporters/dcgm.yml", "scrape.yml", "prometheus.yml"}
     assert len([path for path in paths if path.startswith("dashboards/")]) == 4
     assert all(Path(entry["src"]).is_file() for entry in found if "src" in entry)
 
