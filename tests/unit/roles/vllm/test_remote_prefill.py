@@ -69,13 +69,13 @@ class Engine:
     """vLLM on the decode host: keeps what it is asked."""
 
     def __init__(self):
-        self.bodies, self.lengths = [], []
+        self.bodies, self.lengths, self.status = [], [], 200
 
     async def __call__(self, scope, receive, send):
         message = await receive()
         self.bodies.append(message["body"])
         self.lengths.append(int(dict(scope["headers"]).get(b"content-length", -1)))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
 
@@ -185,6 +185,20 @@ def test_requests_that_warm_this_host_up_are_computed_here(monkeypatch, ready):
         assert await ask(middleware, CHAT) == "remote"
 
     run(monkeypatch, [Prefill()], scenario)
+
+
+def test_after_a_failed_transfer_prompts_are_computed_here_until_the_engine_is_another(monkeypatch):
+    prefill = Prefill()
+
+    async def scenario(middleware, engine):
+        engine.status = 500
+        assert await ask(middleware, CHAT) == "remote"
+        engine.status = 200
+        assert await ask(middleware, CHAT) == "local"
+        prefill.answer = {"kv_transfer_params": {**PLACE, "remote_engine_id": "f"}}
+        assert await ask(middleware, CHAT) == "remote"
+
+    run(monkeypatch, [prefill], scenario)
 
 
 def test_other_paths_are_left_alone(monkeypatch):
