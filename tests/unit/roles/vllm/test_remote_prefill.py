@@ -221,7 +221,9 @@ def test_a_client_does_not_say_from_where_this_host_fetches(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "prefill", [Prefill(status=500), Prefill(status=400), Prefill(answer={}), Prefill(answer=[])], ids=str
+    "prefill",
+    [Prefill(status=500), Prefill(status=400), Prefill(answer={}), Prefill(answer=[])],
+    ids=["500", "400", "empty object", "list"],
 )
 def test_a_prefill_host_that_fails(monkeypatch, prefill):
     async def scenario(middleware, engine):
