@@ -95,7 +95,7 @@ def request(number, tokens):
 
 def test_the_sum_of_each_client_is_what_the_engines_count(tmp_path):
     with site(tmp_path, ("gw1", "gw2")) as (gateways, engines):
-        first, second = gateways.values()
+        first, second = gateways["gw1"], gateways["gw2"]
         until(lambda: all(each.state(f"gw--chat-{n}") == "UP" for each in gateways.values() for n in (1, 2)))
         sent = {KEY: 0, OTHER: 0}
         lock = threading.Lock()
@@ -231,7 +231,7 @@ def until_refused(found, key, tokens, most):
 
 def test_a_team_over_its_budget_is_refused_within_one_request(tmp_path):
     with site(tmp_path, ("gw1", "gw2"), teams={"research": {"tokens_per_day": 100}}) as (gateways, engines):
-        first, second = gateways.values()
+        first, second = gateways["gw1"], gateways["gw2"]
         for each in engines:
             # A request takes a tenth of a second.
             each.pause = 0.005
