@@ -160,7 +160,7 @@ def read_request(body: bytes) -> dict[str, Any] | None:
     """Return the request in a body; None where it is none."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -157,6 +157,7 @@ def test_each_kind_of_request_has_the_limit_that_it_knows(monkeypatch):
     "body",
     [
         b"not json",
+        b"[" * 100_000,
         b"[1]",
         {**CHAT, "n": 2},
         {"prompt": ["a", "b"]},
@@ -164,6 +165,7 @@ def test_each_kind_of_request_has_the_limit_that_it_knows(monkeypatch):
         {"prompt": "a", "echo": True},
         {**CHAT, "prompt_logprobs": 1},
     ],
+    ids=["no JSON", "too deep", "a list", "several answers", "several prompts", "lists of tokens", "echo", "logprobs"],
 )
 def test_requests_whose_prompt_is_computed_here(monkeypatch, body):
     prefill = Prefill()
