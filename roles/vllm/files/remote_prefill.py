@@ -71,6 +71,8 @@ class PrefillHost:
         self.address = address
         self.host, _colon, self.port = address.rpartition(":")
         self.up = False
+        # The id of its engine, as its last answer has it; another one after a restart.
+        self.engine: Any = None
         self.busy = 0
         self.silent = 0
         self.lost = asyncio.Event()
@@ -105,6 +107,7 @@ class PrefillHost:
             print(f"Prefill host {self.address} {words}", file=sys.stderr, flush=True)
         self.up = up
         if gone:
+            self.engine = None
             self.lost.set()
             self.lost = asyncio.Event()
 
@@ -238,11 +241,15 @@ class RemotePrefill:
         """Return where the KV cache of the prompt is, None where no prefill host has computed it."""
         headers = [(name, value) for name, value in scope["headers"] if name in PASSED]
         short = shortened(scope["path"], asked)
-        for host in sorted((each for each in self.hosts if each.up), key=lambda each: each.busy):
+        usable = (each for each in self.hosts if each.up and each.engine not in self.broken)
+        for host in sorted(usable, key=lambda each: each.busy):
             status, answer = await host.compute(scope["path"], headers, short)
             if status == http.client.OK:
                 found = place_in(answer)
-                return found if found and found.get("remote_engine_id") not in self.broken else None
+                host.engine = found.get("remote_engine_id") if found else None
+                if host.engine not in self.broken:
+                    return found
+                continue
             if http.client.BAD_REQUEST <= status < http.client.INTERNAL_SERVER_ERROR:
                 # The request itself is wrong. vLLM on this host explains that to the client.
                 return None

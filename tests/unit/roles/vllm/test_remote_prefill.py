@@ -197,10 +197,27 @@ def test_after_a_failed_transfer_prompts_are_computed_here_until_the_engine_is_a
         assert await ask(middleware, CHAT) == "remote"
         engine.status = 200
         assert await ask(middleware, CHAT) == "local"
+        # It computes no prompts that nobody fetches.
+        assert len(prefill.asked) == 1
         prefill.answer = {"kv_transfer_params": {**PLACE, "remote_engine_id": "f"}}
+        middleware.hosts[0].mark(False, gone=True)
+        middleware.hosts[0].mark(True)
         assert await ask(middleware, CHAT) == "remote"
 
     run(monkeypatch, [prefill], scenario)
+
+
+def test_after_a_failed_transfer_another_prefill_host_takes_over(monkeypatch):
+    hosts = [Prefill(), Prefill(answer={"kv_transfer_params": {**PLACE, "remote_engine_id": "f"}})]
+
+    async def scenario(middleware, engine):
+        engine.status = 500
+        assert await ask(middleware, CHAT) == "remote"
+        engine.status = 200
+        assert [await ask(middleware, CHAT) for _request in range(3)] == ["remote"] * 3
+        assert sorted(len(each.asked) for each in hosts) == [1, 3]
+
+    run(monkeypatch, hosts, scenario)
 
 
 def test_other_paths_are_left_alone(monkeypatch):
