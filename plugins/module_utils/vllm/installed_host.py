@@ -41,6 +41,19 @@ def is_worker_in(config_dir: str, instance: str) -> bool:
     return is_worker(read_text(os.path.join(config_dir, f"{instance}.yaml")) or "")
 
 
+def router_in(config_dir: str, instance: str) -> str:
+    """Return the URL of the router of an instance whose prompts other hosts compute, empty without one.
+
+    Raises InstalledError.
+    """
+    path = os.path.join(config_dir, f"{instance}.group.json")
+    try:
+        router = json.loads(read_text(path) or "{}").get("router")
+        return f"http://{reached_at(str(router['host']))}:{router['port']}" if router else ""
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise InstalledError(f"{path}: is not what the role vllm writes ({exc!r})") from exc
+
+
 def secrets_in(config_dir: str, instance: str) -> dict[str, str]:
     """Return names and values of an instance's secrets, none where it has none. Raises InstalledError."""
     return read_secrets(read_text(os.path.join(config_dir, f"{instance}.secrets")) or "")
