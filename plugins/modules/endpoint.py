@@ -94,8 +94,8 @@ options:
     default: 256
   remote_prefill:
     description:
-      - Whether an instance with prefill hosts has to have its prompts computed there. While none of them answers, the
-        host that is asked computes the prompt itself, and the answer is right too.
+      - Whether an instance with prefill hosts has to have its prompts computed there. Chats and completions are then
+        asked of its router, which answers none while no prefill host does.
     type: bool
     default: false
     version_added: 0.7.0
@@ -274,6 +274,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed
     endpoint_in,
     is_worker_in,
     read_text,
+    router_in,
     secrets_in,
     worth_masking,
 )
@@ -319,7 +320,11 @@ ARGUMENTS = {
 }
 
 LINES_IN_MESSAGE = 5
-LOCAL_PREFILL = "this host computed the prompt itself, because no prefill host did; see the journals of both sides"
+SERVER_ERROR = 500
+LOCAL_PREFILL = "this host computed the prompt itself, and no prefill host did; see the journals of both sides"
+NO_PREFILL = "no prefill host computed the prompt; see the journals of both sides and of vllm-router"
+# What the router has a prefill host compute, and what routed.py removes: the router changes requests that it knows.
+ROUTED, ROUTED_PREFIX = ("/v1/chat/completions", "/v1/completions"), "/routed"
 # The checks that send the prompt.
 TALKS = ("chat", "chat_stream", "responses")
 
@@ -349,8 +354,28 @@ class Endpoint:
         module.no_log_values.update(self.secrets)
         try:
             self.client = TimedClient(self.url, key, self._tls() if self.url.startswith("https:") else None)
+            self.router = TimedClient(self._router(), key, None) if self._router() else None
         except AddressError as exc:
             raise OptionError(str(exc)) from exc
+
+    def ask(self, name: str, question: Question) -> Finding:
+        """Run a check; where prompts are computed elsewhere, at the router."""
+        request, timeout = request_of(name, question), self.params["request_timeout"]
+        path = request[1]
+        if self.router is None or path not in ROUTED:
+            return judge(name, question, self.client.request(*request, timeout))
+        reply = self.router.request(request[0], f"{ROUTED_PREFIX}{path}", *request[2:], timeout)
+        finding = judge(name, question, reply)
+        if not finding.ok:
+            return (
+                replace(finding, detail=f"{finding.detail}: {NO_PREFILL}") if reply.status >= SERVER_ERROR else finding
+            )
+        return finding if reply.prefill == "remote" else replace(finding, ok=False, detail=f"{path}: {LOCAL_PREFILL}")
+
+    def _router(self) -> str:
+        instance = self.params["instance"]
+        asked = self.params["remote_prefill"] and instance and not self.params["url"]
+        return router_in(self.params["config_dir"], instance) if asked else ""
 
     def question(self) -> Question:
         params = self.params
@@ -423,15 +448,8 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
     wait = wait_until_ready(client, watch, endpoint.params["ready_timeout"])
     if wait.problem or client is None:
         return wait, []
-    question, timeout = endpoint.question(), endpoint.params["request_timeout"]
-    findings = []
-    for name in CHECKS:
-        if name in endpoint.checks:
-            reply = endpoint.client.request(*request_of(name, question), timeout)
-            finding = judge(name, question, reply)
-            if finding.ok and reply.prefill == "local" and endpoint.params["remote_prefill"]:
-                finding = replace(finding, ok=False, detail=f"{request_of(name, question)[1]}: {LOCAL_PREFILL}")
-            findings.append(finding)
+    question = endpoint.question()
+    findings = [endpoint.ask(name, question) for name in CHECKS if name in endpoint.checks]
     return Wait(watch.check() if watch else "", wait.seconds), findings
 
 

@@ -169,9 +169,7 @@ def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServe
     return found
 
 
-def _server(
-    row: Mapping[str, str], stat: Mapping[str, str], beside: Sequence[Mapping[str, str]] = ()
-) -> HaproxyServer:
+def _server(row: Mapping[str, str], stat: Mapping[str, str], beside: Sequence[Mapping[str, str]] = ()) -> HaproxyServer:
     """Return a server; the requests to its router are its own, those that vLLM got in place of the router too."""
     all_of_it = [stat, *(each for each in beside if each)]
     invalid = [row[name] for name in ("srv_name", "be_name", "srv_addr") if not _WORD.fullmatch(row[name])]

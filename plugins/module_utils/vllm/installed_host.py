@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
@@ -13,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_fi
     endpoint_of,
     is_worker,
     read_secrets,
+    url_of,
 )
 
 
@@ -49,7 +51,7 @@ def router_in(config_dir: str, instance: str) -> str:
     path = os.path.join(config_dir, f"{instance}.group.json")
     try:
         router = json.loads(read_text(path) or "{}").get("router")
-        return f"http://{reached_at(str(router['host']))}:{router['port']}" if router else ""
+        return url_of(str(router["host"]), str(router["port"])) if router else ""
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise InstalledError(f"{path}: is not what the role vllm writes ({exc!r})") from exc
 
