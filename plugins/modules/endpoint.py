@@ -367,9 +367,8 @@ class Endpoint:
         reply = self.router.request(request[0], f"{ROUTED_PREFIX}{path}", *request[2:], timeout)
         finding = judge(name, question, reply)
         if not finding.ok:
-            return (
-                replace(finding, detail=f"{finding.detail}: {NO_PREFILL}") if reply.status >= SERVER_ERROR else finding
-            )
+            why = f": {NO_PREFILL}" if reply.status >= SERVER_ERROR else ""
+            return replace(finding, detail=f"{finding.detail}{why}")
         return finding if reply.prefill == "remote" else replace(finding, ok=False, detail=f"{path}: {LOCAL_PREFILL}")
 
     def _router(self) -> str:
