@@ -83,7 +83,7 @@ def state(found, server):
 
 def answer(found, path=CHAT, method="POST", **headers):
     status, told, body = found.ask(method, path, KEY, **headers)
-    return status, json.loads(body), told.get("Retry-After")
+    return status, json.loads(body), {name.lower(): value for name, value in told.items()}.get("retry-after")
 
 
 def test_the_router_gets_what_a_prefill_host_can_compute_and_vllm_the_rest(tmp_path):

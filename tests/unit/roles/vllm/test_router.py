@@ -15,7 +15,7 @@ GROUP = {
     "prefill": ["10.0.0.3:8000", "[fd00::4]:8000"],
     "router": {"host": "0.0.0.0", "port": 8300, "metrics": 8301, "decode": "http://10.0.0.1:8000", "venv": ""},
 }
-ROUTER = '''
+ROUTER = """
 import json, sys
 
 class Router:
@@ -25,8 +25,8 @@ class Router:
 
     def start(self):
         print(json.dumps(sys.argv[1:]))
-'''
-ARGUMENTS = '''
+"""
+ARGUMENTS = """
 class RouterArgs:
     @staticmethod
     def add_cli_args(parser, use_router_prefix):
@@ -36,7 +36,7 @@ class RouterArgs:
     @staticmethod
     def from_cli_args(given, use_router_prefix):
         return given
-'''
+"""
 
 
 def test_it_starts_the_router_of_its_environment_with_the_hosts_of_the_instance(tmp_path):

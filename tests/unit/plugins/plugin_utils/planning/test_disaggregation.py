@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import directory_name, parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -67,6 +69,41 @@ def test_each_host_runs_a_whole_vllm_and_knows_its_side():
     # No host ends because another one is lost.
     assert first["group"]["watched"] == prefill["group"]["watched"] == []
     assert first["group"]["prefill"] == ["10.0.0.3:8000"]
+
+
+def test_each_decode_host_has_a_router_for_its_own_vllm():
+    first, prefill = plan("d2"), plan("p1")
+    router = first["group"]["router"]
+    assert "router" not in prefill["group"]
+    assert (router["host"], router["port"], router["metrics"]) == ("0.0.0.0", 8300, 8301)
+    # Where it listens on every address, the router asks it in the network of the hosts.
+    assert router["decode"] == "http://10.0.0.2:8000"
+    assert plan("d1", host="127.0.0.1")["group"]["router"]["decode"] == "http://127.0.0.1:8000"
+    venv = router["venv"]
+    text = Path(venv["requirements"]).read_text()
+    assert venv["path"] == f"/opt/vllm/{directory_name(venv['name'], text)}" and venv["locks"] == [venv["requirements"]]
+    lock = parse_lock(text)
+    # One lock for every host: no target, and the wheels of both machines.
+    assert lock.target is None and {name: len(pin.hashes) for name, pin in lock.pins.items()} == {
+        "vllm-router": 2,
+        "uv": 2,
+    }
+
+
+def test_a_router_s_ports_are_its_own():
+    assert plan("d1", router_port=9100)["group"]["router"]["port"] == 9100
+    for port, owner in (
+        (8000, "vllm_instances.big"),
+        (7999, "vllm_instances.big"),
+        (5603, "vllm_instances.big.group_port"),
+    ):
+        taken = max(port, 8000) if port > 7000 else port
+        assert refused(router_port=port).endswith(
+            f"vllm_instances.big.router_port: the router needs this port and the next one, and {taken} is a port of "
+            f"{owner} too; set another router_port"
+        )
+    assert "65536 is beyond 65535; set another router_port" in refused(router_port=65535)
+    assert "vllm_instances.big.router_port: found 0" in refused(router_port=0)
 
 
 def test_only_decode_hosts_listen_for_clients():
