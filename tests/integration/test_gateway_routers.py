@@ -39,6 +39,8 @@ class Stub:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 stub.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 self.reply(stub.status)
+                # A router finds out itself, some seconds later.
+                stub.healthy = stub.status if stub.status >= 500 else stub.healthy
 
             def reply(self, status):
                 text = json.dumps({"by": stub.name}).encode()
