@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import router_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 HOSTS = ["d1", "d2", "p1"]
@@ -78,7 +79,8 @@ def test_each_decode_host_has_a_router_for_its_own_vllm():
     assert (router["host"], router["port"], router["metrics"]) == ("0.0.0.0", 8300, 8301)
     # Where it listens on every address, the router asks it in the network of the hosts.
     assert router["decode"] == "http://10.0.0.2:8000"
-    assert plan("d1", host="127.0.0.1")["group"]["router"]["decode"] == "http://127.0.0.1:8000"
+    alone = router_of("10.0.0.2", {"host": "127.0.0.1", "port": 8000}, {}, "/opt/vllm")
+    assert (alone["host"], alone["decode"]) == ("127.0.0.1", "http://127.0.0.1:8000")
     venv = router["venv"]
     text = Path(venv["requirements"]).read_text()
     assert venv["path"] == f"/opt/vllm/{directory_name(venv['name'], text)}" and venv["locks"] == [venv["requirements"]]
