@@ -20,7 +20,7 @@ VIEW_COMMANDS = "show info;show servers state;show stat"
 READY, DRAIN, MAINT = "ready", "drain", "maint"
 # Prefix of the gateway's own proxies; a service is named after an instance, whose name has no colon.
 OWN = "gateway:"
-# The routers of a service are servers of a backend of their own, each beside its vLLM (haproxy.cfg.j2).
+# The routers of a service are servers of a separate backend, each beside its vLLM (haproxy.cfg.j2).
 ROUTERS, ROUTER, ENGINE = f"{OWN}router:", "router:", "engine:"
 # Bits of srv_admin_state: set by the configuration, by inheritance, by a resolver or by hand.
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
