@@ -41,6 +41,7 @@ NIXL_PORT = 5600
 # Ports of the router: requests, and its own metrics on loopback after it.
 ROUTER_PORT = 8300
 ROUTER_VERSION = "0.1.17"
+ROUTER_MACHINES = ("x86_64", "aarch64")
 ROUTER_BYTES = 128 << 20
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 _NIXL = re.compile(r"(?m)^nixl[=~ @-]")
@@ -126,14 +127,17 @@ def router_of(address: str, listen: Mapping[str, Any], requested: Mapping[str, A
 
 
 def _router_venv(root: str) -> dict[str, Any]:
-    """Return what the router's virtual environment is made from: one lock for every Python and machine."""
+    """Return what the router's virtual environment is made from: one lock for every Python and machine.
+
+    A mirror fetches the wheels of one machine at a time.
+    """
     lock = CATALOG / "router" / f"vllm-router-{ROUTER_VERSION}.txt"
     name = f"vllm-router-{ROUTER_VERSION}"
     return {
         "name": name,
         "path": f"{root}/{name}-{_digest(str(lock))[:12]}",
         "requirements": str(lock),
-        "locks": [str(lock)],
+        "locks": [str(lock.with_name(f"{name}-{machine}.txt")) for machine in ROUTER_MACHINES],
         "python": DEFAULT_PYTHON,
         "size_bytes": ROUTER_BYTES,
     }
