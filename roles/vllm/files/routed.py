@@ -36,6 +36,8 @@ FROM = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
 # something about the prompt.
 LOCAL = ("prompt_logprobs", "echo", "use_beam_search")
 USAGE, BAGGAGE, BAGGAGE_KEY = b"x-gateway-usage", b"baggage", b"gateway-usage="
+# The router names both hosts in its ids, and vLLM answers clients with them.
+REQUEST_ID, ROUTERS_ID = b"x-request-id", b"___prefill_addr_"
 # Says on each answer of a decode host who computed the prompt: another host, or this one.
 HEADER, REMOTE, HERE = b"prefill", b"remote", b"local"
 
@@ -104,11 +106,14 @@ def is_own(scope: Scope) -> bool:
 
 
 def without_prefix(scope: Scope) -> Scope:
-    """Return the scope with the path that the client requested."""
+    """Return the scope with the path that the client requested, and without the router's own id."""
     path = str(scope.get("path", ""))
     if not path.startswith(f"{PREFIX}/"):
         return scope
-    return {**scope, "path": path[len(PREFIX) :], "raw_path": path[len(PREFIX) :].encode()}
+    headers = [
+        (name, value) for name, value in scope["headers"] if name != REQUEST_ID or not value.startswith(ROUTERS_ID)
+    ]
+    return {**scope, "headers": headers, "path": path[len(PREFIX) :], "raw_path": path[len(PREFIX) :].encode()}
 
 
 def with_usage(scope: Scope) -> Scope:

@@ -55,6 +55,14 @@ def ask(body, monkeypatch, client=DECODE, side="decode", path="/v1/chat/completi
     return got, dict(sent[0]["headers"]).get(b"prefill", b"").decode()
 
 
+def test_no_answer_names_the_hosts(monkeypatch):
+    headers = [(b"x-request-id", b"___prefill_addr_10.0.0.3:8000___decode_addr_10.0.0.1:8000_1")]
+    got, _who = ask(CHAT, monkeypatch, path="/routed/v1/completions", headers=headers)
+    assert b"x-request-id" not in got["headers"]
+    got, _who = ask(CHAT, monkeypatch, path="/routed/v1/completions", headers=[(b"x-request-id", b"mine")])
+    assert got["headers"][b"x-request-id"] == b"mine"
+
+
 def test_a_decode_host_believes_its_own_router(monkeypatch):
     got, who = ask({**CHAT, "kv_transfer_params": PLACE}, monkeypatch, path="/routed/v1/chat/completions")
     assert json.loads(got["body"])["kv_transfer_params"] == PLACE and who == "remote"
