@@ -20,12 +20,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     Client,
     commands,
     differences,
-    end_in_words,
     map_text,
     maps_of,
     parse_map,
     rights_of,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words
 
 Maps = Mapping[str, Mapping[str, str]]
 
@@ -74,7 +74,7 @@ def _lines(maps: Maps) -> list[str]:
         f"{name}: keys {names.count(name)}, rate {maps[RATES].get(name, 'any')}, "
         f"concurrent {maps[CONCURRENT].get(name, 'any')}, "
         f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}, "
-        f"last day {end_in_words(maps.get(ENDS, {}).get(name))}"
+        f"expires {end_in_words(maps.get(ENDS, {}).get(name))}"
         + (f", team {maps[TEAMS][name]}" if name in maps.get(TEAMS, {}) else "")
         for name in sorted(set(names))
     ]
