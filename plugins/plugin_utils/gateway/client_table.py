@@ -31,7 +31,7 @@ def client_table(requests: Results, keys: Results, usage: Results, now: float, w
     rows = []
     for name in names:
         entry = next((_mapping(found[name]) for found in declared.values() if name in found), {})
-        known = next((found[name] for found in present.values() if name in found), {})
+        known: Mapping[str, Any] = next((found[name] for found in present.values() if name in found), {})
         numbers = [f"{number:,}" for number in sums.get(name, (0, 0))] if sums is not None else ["", ""]
         expires = known.get("expires") or _expires(entry)
         notes = _notes(name, declared, present)
