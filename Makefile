@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
-	vm-short bench site
+	vm-short bench site matrix
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -63,6 +63,9 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/parity -m long
 	MOLECULE_LONG=1 tests/molecule.sh
+
+matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
+	tests/matrix.sh
 
 rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure
 	$(BIN)/pytest -x tests/rollout
