@@ -18,6 +18,7 @@ declare -rA PACKAGES=(
   [curl]="tests of the gateway"
   [createrepo-c]="stand-ins of repositories for dnf"
   [e2fsprogs]="the virtual machine's disk"
+  [gnupg]="tests of signatures"
   [haproxy]="tests of the gateway"
   [openssl]="tests of the gateway's certificates"
   [git]="the list of files for ansible-test"

@@ -12,7 +12,7 @@ version_added: 0.7.0
 description:
   - Reads the database of the role P(baremetal.inference.gateway#role) on a gateway, in which each gateway stores what
     all of them served.
-  - Changes nothing. F(playbooks/gateway_usage.yml) shows the rows of several gateways together.
+  - Changes nothing. The playbook gateway_usage.yml shows the rows of several gateways together.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:

@@ -62,6 +62,19 @@ options:
       - Whether a directory without C(bundle.json) is an error with O(state=verified).
     type: bool
     default: true
+  collection_version:
+    description:
+      - The version of this collection, for the bill of materials with O(state=present).
+    type: str
+    default: ""
+    version_added: 0.7.0
+  keyring:
+    description:
+      - The public keys, encoded with Base64, of which one must have signed the directory with O(state=verified).
+        Without them, no signature is required.
+    type: str
+    default: ""
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -73,7 +73,7 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(tmp_path):
                 drain(found, "gw--chat-3"),
                 f"has no server gw--chat-3 (nearest: '{TWO}'); run playbooks/gateway.yml first",
             ),
-            (drain(found, ONE, owner="bob"), "owner: found 'bob', expected rollout:ID or admin:USER"),
+            (drain(found, ONE, owner="bob"), "owner: found 'bob', expected rollout:ID, admin:USER or event:NAME"),
             (drain(found, ONE, min_available=-1), "min_available: found -1, expected 0 or more"),
             (run(found, state="drained", owner="admin:al"), "servers: the list is empty"),
             (

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def request(number, tokens):
 
 def test_the_sum_of_each_client_is_what_the_engines_count(tmp_path):
     with site(tmp_path, ("gw1", "gw2")) as (gateways, engines):
-        first, second = gateways.values()
+        first, second = gateways["gw1"], gateways["gw2"]
         until(lambda: all(each.state(f"gw--chat-{n}") == "UP" for each in gateways.values() for n in (1, 2)))
         sent = {KEY: 0, OTHER: 0}
         lock = threading.Lock()
@@ -230,7 +231,7 @@ def until_refused(found, key, tokens, most):
 
 def test_a_team_over_its_budget_is_refused_within_one_request(tmp_path):
     with site(tmp_path, ("gw1", "gw2"), teams={"research": {"tokens_per_day": 100}}) as (gateways, engines):
-        first, second = gateways.values()
+        first, second = gateways["gw1"], gateways["gw2"]
         for each in engines:
             # A request takes a tenth of a second.
             each.pause = 0.005
@@ -264,3 +265,48 @@ def test_only_the_group_of_haproxy_may_change_what_keys_may_do(tmp_path):
         found = gateways["gw"]
         modes = {name: os.stat(found.paths[name]).st_mode & 0o777 for name in ("socket", "stats")}
         assert modes == {"socket": 0o600, "stats": 0o660}
+
+
+def test_odd_keys_and_bodies_let_nobody_in_and_stop_no_count(tmp_path):
+    with site(tmp_path, engines=1, teams={"research": {"tokens_per_day": 10**9}}) as (gateways, _engines):
+        found = gateways["gw"]
+
+        def raw(key, body):
+            lines = (f"POST {CHAT} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", f"Content-Length: {len(body)}")
+            with socket.create_connection(("127.0.0.1", found.port), timeout=20) as connection, contextlib.suppress(
+                OSError
+            ):
+                connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body)
+                # To the end: a stream that is broken off counts less.
+                return int(b"".join(iter(lambda: connection.recv(65536), b"")).split()[1])
+            return 400
+
+        fair = request(0, 1)[1]
+        for key in (f"{KEY}\0", f"\0{KEY}", "k" * 100_000, f"{KEY} {KEY}", "|", "@research", ""):
+            assert raw(key, fair) in (400, 401, 431), key[:50]
+        assert stored(tmp_path, "gw") == []
+        big = {"model": "m" * 1_000_000, "messages": "word", "max_tokens": 2}
+        for stream in (False, True):
+            assert raw(KEY, json.dumps({**big, "stream": stream}).encode()) == 200
+        for body in (b"\0" * 1000, b'{"stream": tru', b"[" * 100_000 + b'"stream"'):
+            raw(KEY, body)
+        assert raw(KEY, fair) == 200
+        until(lambda: total(stored(tmp_path, "gw"), "requests") == 3)
+        rows = stored(tmp_path, "gw")
+        assert total(rows, "completion") == 2 + 2 + 1 and max(len(row["model"]) for row in rows) <= 256
+
+
+def test_requests_go_on_while_the_database_is_locked_and_count_afterwards(tmp_path):
+    with site(tmp_path, engines=1) as (gateways, _engines):
+        found = gateways["gw"]
+        assert found.ask("POST", CHAT, KEY, request(0, 1)[1])[0] == 200
+        until(lambda: total(stored(tmp_path, "gw"), "requests") == 1)
+        other = sqlite3.connect(tmp_path / "gw.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        assert all(found.ask("POST", CHAT, KEY, request(0, 1)[1])[0] == 200 for _number in range(20))
+        # Longer than the service waits for the lock.
+        time.sleep(3)
+        assert total(stored(tmp_path, "gw"), "requests") == 1
+        other.execute("ROLLBACK")
+        other.close()
+        until(lambda: total(stored(tmp_path, "gw"), "requests") == 21)

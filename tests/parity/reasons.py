@@ -13,7 +13,7 @@ REASONS = {
     "release too old": r"needs vLLM \S+ or newer",
     "variant": r"is not for \S+: ",
     "feature": r"does not run on|does not support the strategy|has no mode for",
-    "strategy": r"does not list '\w+' for|spans hosts|does not set up",
+    "strategy": r"does not list '\w+' for|spans hosts|does not set up|needs the hosts of both sides",
     "software": r"served by vLLM-Omni|needs more than|needs sources beside|upstream has no \w+ for|its own build of",
     "image": r"names no image for",
     "memory": r"does not fit: |too little memory",

@@ -10,6 +10,7 @@ repository. Nothing is fetched. Every warning of Sphinx, such as a link that lea
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shutil
@@ -78,6 +79,7 @@ def run(*arguments: str) -> None:
         sys.exit(done.returncode)
 
 
+@functools.lru_cache(maxsize=1)
 def collection_settings() -> dict[str, object]:
     """Return what galaxy.yml holds."""
     settings = yaml.safe_load((TOP / "galaxy.yml").read_text(encoding="utf-8"))
@@ -144,6 +146,10 @@ def pages_of(top: Path, first: list[str]) -> set[str]:
 def linked(page: str, link: str) -> str | None:
     """Return the path, from the top, that a link of a page leads to; None for another site and for the page itself."""
     path = link.partition("#")[0]
+    # README.md is also shown on Galaxy, so its links have the repository's address.
+    own = re.fullmatch(rf"{re.escape(str(collection_settings()['repository']))}/(?:blob|tree|raw)/main/(.+)", path)
+    if own:
+        return os.path.normpath(own[1])
     if not path or re.match(r"[a-z]+:", link):
         return None
     return os.path.normpath(os.path.join(os.path.dirname(page), path))
@@ -160,8 +166,10 @@ def staged_text(top: Path, page: str, pages: set[str]) -> str:
 
     def right(match: re.Match[str]) -> str:
         target = linked(page, match[2])
-        if target is None or target.startswith("docs/images/"):
+        if target is None:
             return match[0]
+        if target.startswith("docs/images/"):
+            return f"{match[1]}{os.path.relpath(target, os.path.dirname(page) or '.')}{match[3]}"
         hash_ = match[2].partition("#")[1:]
         if target in pages:
             path = os.path.relpath(staged_name(target), os.path.dirname(page) or ".")

@@ -107,7 +107,7 @@ def well(serving, gateway):
 def states(gateway, column="status"):
     """Return the state of each server, or another column of HAProxy's counters."""
     program = (
-        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/haproxy/counters.sock'); "
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/haproxy/stats.sock'); "
         "s.sendall(b'show stat\\n'); print(b''.join(iter(lambda: s.recv(65536), b'')).decode())"
     )
     text = gateway.check_output("python3 -c %s", program)

@@ -60,7 +60,7 @@ def lock_instance(path: str) -> Iterator[None]:
         if not try_lock(descriptor):
             raise BusyError(
                 "another evaluation of this instance is running, perhaps that of an interrupted playbook; wait for its "
-                f"end, or end it on the host: pkill -u {USER} -f /var/tmp/evaluate-"
+                f"end, or end it on the host: pkill -u {USER} -f evaluate-"
             )
         yield
     finally:

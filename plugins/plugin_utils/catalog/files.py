@@ -109,7 +109,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
     if path is not None:
         return path
     known = known_names(kind, suffixes, directories)
-    way_out = {"weights": f"; {how_to_pin(name)}", "recipes": _from_upstream(name)}.get(kind, "")
+    way_out = {"weights": f"; {how_to_pin(name)}", "recipes": _from_upstream(name, known)}.get(kind, "")
     where = ", ".join(str(place) for place in _places(kind, directories))
     near = nearest(name, known)
     if kind == "releases" and near.startswith("nearest"):
@@ -132,12 +132,15 @@ def known_names(kind: str, suffixes: Sequence[str], directories: Sequence[str]) 
     )
 
 
-def _from_upstream(name: str) -> str:
-    """Return how to get a recipe that a release of vLLM carries, as the end of a message; empty for another one."""
+def _from_upstream(name: str, known: Sequence[str]) -> str:
+    """Return how to get a recipe that a release of vLLM carries, as the end of a message.
+
+    For a name that no release knows it is the nearest one, unless that is among the ``known``, which the message has.
+    """
     version = has_recipe(name)
     if version is None:
         near = nearest_recipe(name)
-        return f"; nearest of vLLM's own: {near!r}" if near else ""
+        return f"; nearest of vLLM's own: {near!r}" if near and near not in known else ""
     return (
         f"; vLLM {version} carries it: set vllm_recipe_path: [DIR], then ansible-playbook -i INVENTORY "
         "playbooks/import_models.yml"

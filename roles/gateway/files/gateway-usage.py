@@ -47,7 +47,9 @@ SYNC = 0.25
 AHEAD = 300
 # Seconds after which the place in a file is forgotten that no instance has had since.
 FORGET = 90 * DAY
-FAULTS = (OSError, ValueError, KeyError, TypeError, http.client.HTTPException)
+FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.HTTPException)
+# A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
+LARGEST = 10**12
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
     hour INTEGER, gateway TEXT, client TEXT, team TEXT, model TEXT,
@@ -107,7 +109,7 @@ def read_parts(text: str) -> list[Part]:
 
 
 def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
-    """Return what a record adds. Raises KeyError, ValueError and TypeError for anything else.
+    """Return what a record adds. Raises KeyError, ValueError, TypeError and OverflowError for anything else.
 
     A clock that is wrong must not hide tokens in a month that nobody looks at.
     """
@@ -115,8 +117,8 @@ def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
     if not oldest <= at <= now + AHEAD:
         at = now
     tokens = {name: int(record[name]) for name in ("prompt", "cached", "completion")}
-    if min(tokens.values()) < 0:
-        raise ValueError("negative")
+    if not all(0 <= count <= LARGEST for count in (*tokens.values(), int(record["number"]))):
+        raise ValueError("no count")
     names = {name: str(record[name])[:256] for name in ("gateway", "client", "team", "model")}
     # What the gateway writes where a client has no team.
     names["team"] = "" if names["team"] == "-" else names["team"]
@@ -184,7 +186,7 @@ class Store:
             query = "SELECT number FROM processes WHERE server = ? AND process = ?"
             before = (connection.execute(query, (server, part.process)).fetchone() or (None,))[0]
             for record in part.records:
-                with contextlib.suppress(KeyError, ValueError, TypeError):
+                with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
                     row, number = row_of(record, now, oldest), int(record["number"])
                     missing += max(0, number - before - 1) if before is not None else 0
                     before = number

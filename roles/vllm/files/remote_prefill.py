@@ -71,6 +71,8 @@ class PrefillHost:
         self.address = address
         self.host, _colon, self.port = address.rpartition(":")
         self.up = False
+        # The id of its engine, as its last answer has it; another one after a restart.
+        self.engine: Any = None
         self.busy = 0
         self.silent = 0
         self.lost = asyncio.Event()
@@ -105,6 +107,7 @@ class PrefillHost:
             print(f"Prefill host {self.address} {words}", file=sys.stderr, flush=True)
         self.up = up
         if gone:
+            self.engine = None
             self.lost.set()
             self.lost = asyncio.Event()
 
@@ -160,7 +163,7 @@ def read_request(body: bytes) -> dict[str, Any] | None:
     """Return the request in a body; None where it is none."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -191,6 +194,8 @@ class RemotePrefill:
         self.app = app
         self.hosts = [PrefillHost(address) for address in os.environ["PREFILL_HOSTS"].split()]
         self.watching: list[Any] = []
+        # Engines from which a transfer has failed. NIXL does not connect again with one, until it has another id.
+        self.broken: set[Any] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have the prompt of a request computed, and hand the request to vLLM."""
@@ -205,7 +210,14 @@ class RemotePrefill:
         if body is None:
             return
         who, body = await self._prefilled(scope, body)
-        await self.app(with_length(scope, body), replay(body, receive), telling(send, who))
+        engine = engine_in(body) if who == REMOTE else None
+
+        def failed() -> None:
+            if engine is not None:
+                self.broken.add(engine)
+                print(f"No transfer from engine {engine}: prompts are computed here", file=sys.stderr, flush=True)
+
+        await self.app(with_length(scope, body), replay(body, receive), telling(send, who, failed))
 
     async def _begin(self) -> None:
         """Start to watch the prefill hosts, with the first request: only then the event loop runs."""
@@ -229,10 +241,15 @@ class RemotePrefill:
         """Return where the KV cache of the prompt is, None where no prefill host has computed it."""
         headers = [(name, value) for name, value in scope["headers"] if name in PASSED]
         short = shortened(scope["path"], asked)
-        for host in sorted((each for each in self.hosts if each.up), key=lambda each: each.busy):
+        usable = (each for each in self.hosts if each.up and each.engine not in self.broken)
+        for host in sorted(usable, key=lambda each: each.busy):
             status, answer = await host.compute(scope["path"], headers, short)
             if status == http.client.OK:
-                return place_in(answer)
+                found = place_in(answer)
+                host.engine = found.get("remote_engine_id") if found else None
+                if host.engine not in self.broken:
+                    return found
+                continue
             if http.client.BAD_REQUEST <= status < http.client.INTERNAL_SERVER_ERROR:
                 # The request itself is wrong. vLLM on this host explains that to the client.
                 return None
@@ -276,11 +293,18 @@ def with_length(scope: Scope, body: bytes) -> Scope:
     return {**scope, "headers": [*headers, (b"content-length", b"%d" % len(body))]}
 
 
-def telling(send: Send, who: bytes) -> Send:
-    """Return ``send`` with a header that says who computed the prompt."""
+def engine_in(body: bytes) -> Any:
+    """Return the id of the engine from which the KV cache of a request comes."""
+    return json.loads(body)[PLACE].get("remote_engine_id")
+
+
+def telling(send: Send, who: bytes, failed: Callable[[], None]) -> Send:
+    """Return ``send`` with a header that says who computed the prompt; it calls ``failed`` where vLLM has failed."""
 
     async def told(message: Message) -> None:
         if message["type"] == "http.response.start":
+            if message["status"] >= http.client.INTERNAL_SERVER_ERROR:
+                failed()
             message = {**message, "headers": [*message.get("headers", ()), (HEADER, who)]}
         await send(message)
 

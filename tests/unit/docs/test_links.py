@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every relative link of the documentation leads to a file and an anchor, and every path that it names exists."""
+"""Every link within the repository leads to a file and an anchor, and every path that a page names exists."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ NAMING = ("CONTRIBUTING.md", "docs/**/*.md")  # pages whose paths in backquotes 
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OWN = re.compile(r"https://github\.com/baremetal-inference/baremetal\.inference/(blob|tree|raw)/main/(\S+)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 PATH = re.compile(r"(?:plugins|roles|tools|tests|catalog|playbooks|docs|molecule)/[\w./@-]*")
 PLACEHOLDER = re.compile(r"[<>*{}]|\.\.\.|(?:^|/)[A-Z]+(?:/|\.|$)")
@@ -40,12 +41,17 @@ def broken_links(top, patterns=LINKED):
 
 def reason_against(page, link):
     """Return why a link of a page leads nowhere, None where it is good or leads to another server."""
-    if re.match(r"[a-z]+:", link):
+    top, own = page.parent, OWN.fullmatch(link)
+    if own:
+        link, top = own[2], TOP
+    elif re.match(r"[a-z]+:", link):
         return None
     path, _hash, anchor = link.partition("#")
-    target = page.parent / unquote(path) if path else page
+    target = top / unquote(path) if path else page
     if not target.exists():
         return "leads to no file"
+    if own and (own[1] == "tree") != target.is_dir():
+        return "names a folder as a file, or a file as a folder"
     if anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8")):
         return "leads to no heading"
     return None

@@ -60,6 +60,14 @@ def test_a_gap_in_the_numbers_of_a_process_is_stored(store):
     assert read_usage(store.path, 0, NOW * 2)["gaps"] == [{"hour": NOW // 3600 * 3600, "server": "a", "missing": 3}]
 
 
+@pytest.mark.parametrize(
+    "damage", [{"prompt": 10**30}, {"completion": float("inf")}, {"number": 10**30}, {"at": 1e999}]
+)
+def test_a_number_that_no_database_holds_loses_its_own_record_only(store, damage):
+    found, _missing = store.add("a", [part(record(1), {**record(2), **damage}, record(3))], NOW)
+    assert [row["requests"] for row in rows(store)] == [2] and len(found) == 2
+
+
 @pytest.mark.parametrize("at", [0, -5, NOW + 86400, NOW - 500 * 86400])
 def test_an_instance_with_a_wrong_clock_counts_in_this_hour(store, at):
     store.add("a", [part(record(1, at))], NOW)

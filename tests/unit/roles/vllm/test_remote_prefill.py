@@ -69,13 +69,13 @@ class Engine:
     """vLLM on the decode host: keeps what it is asked."""
 
     def __init__(self):
-        self.bodies, self.lengths = [], []
+        self.bodies, self.lengths, self.status = [], [], 200
 
     async def __call__(self, scope, receive, send):
         message = await receive()
         self.bodies.append(message["body"])
         self.lengths.append(int(dict(scope["headers"]).get(b"content-length", -1)))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
 
@@ -157,6 +157,7 @@ def test_each_kind_of_request_has_the_limit_that_it_knows(monkeypatch):
     "body",
     [
         b"not json",
+        b"[" * 100_000,
         b"[1]",
         {**CHAT, "n": 2},
         {"prompt": ["a", "b"]},
@@ -164,6 +165,7 @@ def test_each_kind_of_request_has_the_limit_that_it_knows(monkeypatch):
         {"prompt": "a", "echo": True},
         {**CHAT, "prompt_logprobs": 1},
     ],
+    ids=["no JSON", "too deep", "a list", "several answers", "several prompts", "lists of tokens", "echo", "logprobs"],
 )
 def test_requests_whose_prompt_is_computed_here(monkeypatch, body):
     prefill = Prefill()
@@ -187,6 +189,37 @@ def test_requests_that_warm_this_host_up_are_computed_here(monkeypatch, ready):
     run(monkeypatch, [Prefill()], scenario)
 
 
+def test_after_a_failed_transfer_prompts_are_computed_here_until_the_engine_is_another(monkeypatch):
+    prefill = Prefill()
+
+    async def scenario(middleware, engine):
+        engine.status = 500
+        assert await ask(middleware, CHAT) == "remote"
+        engine.status = 200
+        assert await ask(middleware, CHAT) == "local"
+        # It computes no prompts that nobody fetches.
+        assert len(prefill.asked) == 1
+        prefill.answer = {"kv_transfer_params": {**PLACE, "remote_engine_id": "f"}}
+        middleware.hosts[0].mark(False, gone=True)
+        middleware.hosts[0].mark(True)
+        assert await ask(middleware, CHAT) == "remote"
+
+    run(monkeypatch, [prefill], scenario)
+
+
+def test_after_a_failed_transfer_another_prefill_host_takes_over(monkeypatch):
+    hosts = [Prefill(), Prefill(answer={"kv_transfer_params": {**PLACE, "remote_engine_id": "f"}})]
+
+    async def scenario(middleware, engine):
+        engine.status = 500
+        assert await ask(middleware, CHAT) == "remote"
+        engine.status = 200
+        assert [await ask(middleware, CHAT) for _request in range(3)] == ["remote"] * 3
+        assert sorted(len(each.asked) for each in hosts) == [1, 3]
+
+    run(monkeypatch, hosts, scenario)
+
+
 def test_other_paths_are_left_alone(monkeypatch):
     async def scenario(middleware, engine):
         assert await ask(middleware, {"input": "hi"}, "/v1/embeddings") == ""
@@ -207,7 +240,9 @@ def test_a_client_does_not_say_from_where_this_host_fetches(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "prefill", [Prefill(status=500), Prefill(status=400), Prefill(answer={}), Prefill(answer=[])], ids=str
+    "prefill",
+    [Prefill(status=500), Prefill(status=400), Prefill(answer={}), Prefill(answer=[])],
+    ids=["500", "400", "empty object", "list"],
 )
 def test_a_prefill_host_that_fails(monkeypatch, prefill):
     async def scenario(middleware, engine):

@@ -31,10 +31,10 @@ def engine(tmp_path):
         yield found
 
 
-def ask(engine, path, body, headers=NAMED, method="POST"):
+def ask(engine, path, body, headers=None, method="POST"):
     connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    connection.request(method, path, data, headers)
+    connection.request(method, path, data, NAMED if headers is None else headers)
     found = connection.getresponse()
     text = found.read()
     connection.close()

@@ -29,6 +29,7 @@ def checkout(tmp_path):
     )
     (top / "docs/start/a.md").write_text(
         "# A\n\n[start](../../README.md#name) [c](../../catalog/c.yml) [cs](../../catalog) [b](b.md#b)\n"
+        f"[own]({REPOSITORY}/blob/main/docs/start/b.md#b) ![way]({REPOSITORY}/raw/main/docs/images/way.svg)\n"
         "[out](https://example.com/x.md)\n\n```md\n[fenced](../../catalog/c.yml)\n```\n"
     )
     (top / "docs/start/b.md").write_text("# B\n")
@@ -50,6 +51,7 @@ def test_links_lead_to_pages_or_to_the_repository(checkout, tmp_path):
     text = (tmp_path / "source/docs/start/a.md").read_text()
     assert "[start](../../index.md#name)" in text
     assert f"[c]({REPOSITORY}/blob/main/catalog/c.yml) [cs]({REPOSITORY}/tree/main/catalog) [b](b.md#b)" in text
+    assert "[own](b.md#b) ![way](../images/way.svg)" in text
     assert "[out](https://example.com/x.md)" in text
     assert "[fenced](../../catalog/c.yml)" in text
     assert "![way](docs/images/way.svg)" in (tmp_path / "source/index.md").read_text()

@@ -37,7 +37,7 @@ READ = {
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.
-    "/run/containers/storage", "/run/haproxy/admin.sock", "/run/haproxy/counters.sock", "/var/run/cdi",
+    "/run/containers/storage", "/run/haproxy/admin.sock", "/run/haproxy/stats.sock", "/var/run/cdi",
     "/var/run/cdi/nvidia.yaml",
     # Huawei's installers write these logs.
     "/var/log/ascend-docker-runtime/installer.log", "/var/log/ascend_seclog/ascend_install.log",

@@ -50,5 +50,5 @@ def test_only_files_that_are_vllms_are_replaced(present, recorded, missing, kept
 
 def test_a_damaged_record_is_named(tmp_path):
     (tmp_path / "upstream.json").write_text("[]")
-    with pytest.raises(UpstreamError, match=r"fetch_dest: .* cannot be read"):
+    with pytest.raises(UpstreamError, match=r"fetch_dest: .*upstream.json: found no record of an earlier run"):
         read_directory(tmp_path, WANTED)

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Galaxy and an Automation Hub show and ship of the collection.
+
+galaxy-importer itself is run for a release (CONTRIBUTING.md); these are the rules that a change breaks unnoticed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+from pathlib import Path
+
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+README = (TOP / "README.md").read_text(encoding="utf-8")
+SETTINGS = yaml.safe_load((TOP / "galaxy.yml").read_text(encoding="utf-8"))
+# What a user of the collection runs or reads.
+SHIPPED = {
+    ".ansible-lint", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md",
+    "awx", "bindep.txt", "catalog", "changelogs", "docs", "extensions", "inventories", "meta", "playbooks", "plugins",
+    "requirements.txt", "roles", "site.yml", "tools",
+}  # fmt: skip
+TOOLS = {"tools/verify.py", "tools/vllm"}
+MOST_BYTES = 6_000_000
+
+
+def shipped():
+    """Return the tracked files that a build of the collection has, as Ansible applies build_ignore."""
+    patterns = [*SETTINGS["build_ignore"], "galaxy.yml", "galaxy.yaml", ".git", "*.pyc", "*.retry"]
+
+    def is_ignored(path):
+        parts = [path, *map(str, Path(path).parents)]
+        return any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in patterns)
+
+    return [path for path in tracked_files() if not is_ignored(path) and (TOP / path).is_file()]
+
+
+def test_only_what_users_run_is_shipped():
+    files = shipped()
+    assert {path.split("/")[0] for path in files} == SHIPPED
+    assert {"/".join(path.split("/")[:2]) for path in files if path.startswith("tools/")} == TOOLS
+    size = sum((TOP / path).stat().st_size for path in files)
+    assert 2_000_000 < size < MOST_BYTES, f"{size} bytes: ship only what users run (build_ignore in galaxy.yml)"
+
+
+def tracked_files():
+    found = subprocess.run(["git", "ls-files", "-z"], cwd=TOP, check=True, capture_output=True, text=True).stdout
+    return [path for path in found.split("\0") if path]
+
+
+def test_every_ignored_path_stands_for_something():
+    """A name that is neither in the checkout nor ignored by git is a misspelt one."""
+    tracked = tracked_files()
+    known = {part for path in tracked for part in [path, *map(str, Path(path).parents)]}
+    made = {".git", ".ansible", ".import_linter_cache", "*.tar.gz"}
+    made |= {line.strip("/") for line in (TOP / ".gitignore").read_text().splitlines()}
+    lost = [
+        pattern
+        for pattern in SETTINGS["build_ignore"]
+        if pattern not in made and not fnmatch.filter(known, pattern) and pattern != ".collections"
+    ]
+    assert lost == []
+
+
+def test_the_readme_has_the_sections_that_certification_requires():
+    sections = re.findall(r"^## (.+)$", README, re.MULTILINE)
+    required = {"Requirements", "Installation", "Use cases", "Testing", "Support", "Release notes", "License"}
+    assert required - set(sections) == set()
+    installation = README.partition("## Installation\n")[2].partition("\n## ")[0]
+    assert "ansible-galaxy collection install baremetal.inference" in installation and "pip install" not in installation
+
+
+def test_the_readme_is_read_outside_of_the_repository():
+    """Galaxy shows it on a page of its own, so a relative link leads nowhere."""
+    links = re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", README)
+    assert len(links) > 10 and [link for link in links if not re.match(r"https://", link)] == []
+
+
+def test_galaxy_finds_the_pages_of_the_project():
+    for key in ("documentation", "homepage", "issues", "repository"):
+        assert SETTINGS[key].startswith("https://github.com/baremetal-inference/baremetal.inference"), key
+    tags = set(SETTINGS["tags"])
+    assert not [tag for tag in tags if not re.fullmatch(r"[a-z0-9]{1,64}", tag)] and len(tags) <= 20
+    # An import without one of these is refused by Galaxy.
+    assert tags & {
+        "application", "cloud", "database", "eda", "infrastructure", "linux", "monitoring", "networking", "security",
+        "storage", "tools", "windows",
+    }  # fmt: skip
