@@ -56,12 +56,13 @@ parity: ready  ## Check plans with the real parsers of vLLM 0.32.0 and 0.33.0
 integration: ready  ## Run the tests that need root and create their own lab hosts
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
-long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, all tests of all scenarios
+long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, make matrix, all tests of all scenarios
 	FUZZ_SECONDS=60 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz -n auto
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/parity -m long
+	tests/matrix.sh
 	MOLECULE_LONG=1 tests/molecule.sh
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
