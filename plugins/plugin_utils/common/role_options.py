@@ -34,7 +34,7 @@ FACTS = (
     "accelerator_discovered_at", "accelerator_discovery_cache", "accelerator_driver_version",
     "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
     "accelerator_rocm_version", "accelerator_stale",
-    "cann_host", "container_runtime_host", "cuda_host", "rocm_host",
+    "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
     "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
@@ -46,7 +46,18 @@ RENAMED = {
 }
 REMOVED_IN = "0.9.0"
 # The roles that site.yml runs on a host that serves.
-SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "host_tuning", "encodings", "weights", "vllm")
+SERVING = (
+    "accelerator",
+    "cuda",
+    "rocm",
+    "cann",
+    "container_runtime",
+    "host_tuning",
+    "monitoring",
+    "encodings",
+    "weights",
+    "vllm",
+)
 
 
 class RoleOptionError(ValueError):
