@@ -178,6 +178,35 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
     }
 
 
+def maps_without(maps: Mapping[str, Mapping[str, str]], name: str) -> dict[str, dict[str, str]]:
+    """Return maps without a client."""
+    return {
+        file: {
+            key: value
+            for key, value in entries.items()
+            if name != (value if file == CLIENTS else key.partition(":")[0] if file == RIGHTS else key)
+        }
+        for file, entries in maps.items()
+    }
+
+
+def describe_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """Return what maps have of each client: the number of its ``keys``, limits, services, end and team."""
+    owners = list(maps.get(CLIENTS, {}).values())
+    rights = rights_of(maps)
+    return {
+        name: {
+            "keys": owners.count(name),
+            "rate": maps.get(RATES, {}).get(name, ""),
+            "concurrent": maps.get(CONCURRENT, {}).get(name, ""),
+            "services": rights.get(name, [ANY]),
+            "expires": end_in_words(maps.get(ENDS, {}).get(name)),
+            "team": maps.get(TEAMS, {}).get(name, ""),
+        }
+        for name in sorted(set(owners))
+    }
+
+
 def map_text(entries: Mapping[str, str]) -> str:
     """Return a map in the format of HAProxy's files."""
     return "".join(f"{key} {entries[key]}\n" for key in sorted(entries))

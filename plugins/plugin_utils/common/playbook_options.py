@@ -28,8 +28,8 @@ PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin", "remove", "render",
-    "site", "status", "tune", "undrain", "verify",
+    "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin",
+    "remove", "render", "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {
@@ -48,6 +48,8 @@ WHOLE_NUMBERS = {
     "evaluate_request_timeout": 1,
     "evaluate_samples": 0,
     "evaluate_timeout": 1,
+    "gateway_keys_concurrent": 1,
+    "gateway_keys_rate": 1,
     "tune_requests_min": 1,
     "tune_requests_per_stream": 1,
     "tune_rounds": 1,
