@@ -74,6 +74,7 @@ import os
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
 
 
@@ -106,7 +107,7 @@ def address_problem(address: str) -> str | None:
     try:
         family = socket.AF_INET if ipaddress.ip_address(address).version == 4 else socket.AF_INET6
     except ValueError:
-        return f"monitoring_node_listen: found {address!r}, expected an address such as 10.0.0.5, 0.0.0.0 or ::"
+        return f"monitoring_node_listen: found {show_value(address)}, expected an address such as 10.0.0.5, 0.0.0.0 or ::"
     try:
         with socket.socket(family) as probe:
             probe.bind((address, 0))
