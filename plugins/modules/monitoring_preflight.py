@@ -107,7 +107,7 @@ def address_problem(address: str) -> str | None:
     try:
         family = socket.AF_INET if ipaddress.ip_address(address).version == 4 else socket.AF_INET6
     except ValueError:
-        return f"monitoring_node_listen: found {show_value(address)}, expected an address such as 10.0.0.5, 0.0.0.0 or ::"
+        return f"monitoring_node_listen: found {show_value(address)}, expected an address such as 10.0.0.5 or 0.0.0.0"
     try:
         with socket.socket(family) as probe:
             probe.bind((address, 0))
