@@ -217,8 +217,8 @@ def test_requests_go_on_while_the_store_is_read_only_and_count_afterwards(ask, k
     # A restart, because an open file stays writable.
     gateway.check_output(f"chmod 0444 {DATABASE}* && systemctl restart gateway-usage")
     try:
-        until(lambda: counter(gateway, "inference_usage_store_up") == 0, 20)
         assert [generate(ask, keys["alice"], 7)[0] for _request in range(3)] == [200] * 3
+        until(lambda: counter(gateway, "inference_usage_store_up") == 0, 20)
         assert "; the records wait at the instances" in gateway.check_output(
             "journalctl -u gateway-usage --no-pager -n 20"
         )
