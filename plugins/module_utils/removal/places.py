@@ -125,6 +125,7 @@ HOST = (
         "host_tuning",
         NOTHING,
     ),
+    Place("/etc/systemd/system/prometheus-node-exporter.service", "the node exporter", "monitoring", EVERYTHING),
     Place("/etc/systemd/system/gateway-agent.service", "the agent of a gateway", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "a drop-in of HAProxy", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "the configuration of HAProxy", "gateway", EVERYTHING),
@@ -234,6 +235,10 @@ CONTROLLER = (
 SERVICES = (
     Service("weights", "/etc/systemd/system/weights-scrub.timer", ("weights-scrub.timer", "weights-scrub.service")),
     Service("host_tuning", "/etc/systemd/system/host-tuning.service", ("host-tuning.service",)),
+    # The package stays, and its own unit with it, disabled.
+    Service(
+        "monitoring", "/etc/systemd/system/prometheus-node-exporter.service", ("prometheus-node-exporter.service",)
+    ),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
         "gateway",

@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
@@ -122,8 +123,8 @@ def unknown_options(names: Iterable[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def known_options() -> frozenset[str]:
-    """Return the names with these beginnings in the playbooks, their task files and variables."""
-    return frozenset(_NAME.findall(_text()))
+    """Return the names with these beginnings in the playbooks, their task files and variables; one role shares one."""
+    return frozenset(_NAME.findall(_text())) | options_of("monitoring")
 
 
 @functools.lru_cache(maxsize=1)

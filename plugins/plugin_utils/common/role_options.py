@@ -36,7 +36,7 @@ FACTS = (
     "accelerator_rocm_version", "accelerator_stale",
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
-    "cann_host", "container_runtime_host", "cuda_host", "rocm_host",
+    "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
     "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
@@ -48,7 +48,18 @@ RENAMED = {
 }
 REMOVED_IN = "0.9.0"
 # The roles that site.yml runs on a host that serves.
-SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "host_tuning", "encodings", "weights", "vllm")
+SERVING = (
+    "accelerator",
+    "cuda",
+    "rocm",
+    "cann",
+    "container_runtime",
+    "host_tuning",
+    "monitoring",
+    "encodings",
+    "weights",
+    "vllm",
+)
 
 
 class RoleOptionError(ValueError):

@@ -25,6 +25,16 @@ def site(tmp_path):
     groups = {
         "inference": {"hosts": hosts},
         "cluster_a": {"hosts": {"cpu-1": {}}},
+        "mirrors": {
+            "hosts": {
+                "depot": {
+                    "site_monitoring": True,
+                    "monitoring_node_listen": "{{ ansible_host }}",
+                    "ansible_host": "10.0.0.8",
+                },
+                "other": {},
+            }
+        },
         "gateways": {"hosts": {"gw": {"ansible_host": "10.0.0.9", "gateway_stats_listen": "0.0.0.0"}}},
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
@@ -54,6 +64,10 @@ def test_the_files_are_written_once(site):
     assert (target / "rules/inference.yml").read_text() == (
         TOP / "playbooks/files/monitoring/rules/inference.yml"
     ).read_text()
+    nodes = {
+        entry["labels"]["host"]: entry["targets"] for entry in json.loads((target / "targets/node.json").read_text())
+    }
+    assert nodes == {"depot": ["10.0.0.8:9100"], "cpu-1": ["10.0.0.1:9100"], "cpu-2": ["10.0.0.2:9100"]}
     again = run(site, "-e", f"monitoring_dir={target}")
     assert "changed=0" in again.stdout
 

@@ -7,7 +7,7 @@ import json
 import time
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend
-from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Gateway, decide
+from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Exporter, Gateway, decide
 
 
 def plan(host="0.0.0.0", port=8000, **more):
@@ -47,6 +47,21 @@ def test_what_listens_on_a_loopback_address_is_named_and_left_out():
         and first.endswith("set vllm_instances.chat.host to an address of the host")
     )
     assert second.startswith("gw1: gateway_stats_listen is a loopback address")
+
+
+def test_the_exporters_of_the_role_have_their_own_addresses_and_ports():
+    hosts = [Backend(f"gpu-0{number}", f"10.0.0.{number}", {}) for number in (1, 2, 3, 4)]
+    exporters = {
+        "gpu-01": Exporter("::", 9200), "gpu-02": Exporter("fd00::2", 9100), "gpu-03": Exporter("127.0.0.1", 9100),
+        "depot": Exporter("10.0.0.9", 9101),
+    }  # fmt: skip
+    found = decide(hosts, [], {}, 9300, exporters, {"depot": "depot.example"})
+    assert {entry["labels"]["host"]: entry["targets"] for entry in found.jobs["node"]} == {
+        "depot": ["10.0.0.9:9101"], "gpu-01": ["10.0.0.1:9200"], "gpu-02": ["[fd00::2]:9100"],
+        "gpu-04": ["10.0.0.4:9300"],
+    }  # fmt: skip
+    (warning,) = found.warnings()
+    assert warning.startswith("gpu-03: monitoring_node_listen is a loopback address, so it is not scraped")
 
 
 def test_a_host_that_works_for_another_one_has_no_metrics_of_vllm():
