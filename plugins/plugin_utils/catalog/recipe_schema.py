@@ -354,5 +354,9 @@ FAMILIES = _object(
         "known_issues": _list(
             _object({**_ISSUE, **_FAMILY}, required=("models", "source", "symptom", "advice")), "a list of issues"
         ),
+        "packages": _list(
+            _object({"any_of": NAMES, "architectures": NAMES, "kinds": NAMES}, required=("any_of",)),
+            "a list of packages",
+        ),
     }
 )

@@ -66,7 +66,7 @@ def _look_up(name: str, found: Mapping[str, Any]) -> tuple[bool, Any]:
     if name in found:
         return True, found[name]
     value: Any = found
-    for key in name.split("."):
+    for key in str(name).split("."):
         if not isinstance(value, Mapping) or key not in value:
             return False, None
         value = value[key]
