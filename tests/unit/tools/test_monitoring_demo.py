@@ -12,7 +12,7 @@ from tools import monitoring_demo as demo
 
 def test_a_step_that_does_not_happen_fails_and_is_named(monkeypatch, capsys):
     monkeypatch.setattr(demo, "PATIENCE", 0.1)
-    with pytest.raises(SystemExit, match="The alert has ended: not within 0.1 s"):
+    with pytest.raises(SystemExit, match=r"The alert has ended: not within 0\.1 s"):
         demo.until("The alert has ended", lambda: False)
     assert "The alert has ended: FAILED" in capsys.readouterr().out
 
