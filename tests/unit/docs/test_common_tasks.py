@@ -14,7 +14,7 @@ TOP = Path(__file__).resolve().parents[3]
 PAGE = (TOP / "docs/operate/common-tasks.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
 COMMAND = re.compile(r"^\$ (.*)$", re.M)
-# The words that a person types into the search of the site; tests/integration/test_site_search.py types them.
+# The words that a person types into the search of the site; tests/integration/test_site.py types them.
 SEARCHES = (
     "add a gpu host", "serve another model", "new team with a key", "chip died", "upgrade on friday",
     "what changed since yesterday", "take everything off a host",
