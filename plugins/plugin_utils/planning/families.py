@@ -48,6 +48,7 @@ TOOL_CALLING = FamilyFeature(
         (r"hunyuan-a13b-instruct.*", "hunyuan_a13b"),
         (r"kimi-linear-.*instruct.*", "kimi_k2"),
         (r"lfm2\.5-.*instruct.*", "lfm2"),
+        (r"minicpm5-.*", "minicpm5"),
     ),
 )
 REASONING = FamilyFeature(

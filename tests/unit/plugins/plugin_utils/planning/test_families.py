@@ -29,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.famil
         ("Qwen/Qwen2.5-32B-Instruct", "hermes"),
         ("Qwen/Qwen3-VL-235B-A22B-Instruct", "hermes"),
         ("microsoft/Phi-4-mini-instruct", "phi4_mini_json"),
+        ("openbmb/MiniCPM5-1B", "minicpm5"),
         # Base models, and families with another form or none.
         ("meta-llama/Llama-3.1-8B", None),
         ("Qwen/Qwen2.5-32B", None),
