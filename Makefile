@@ -1,8 +1,8 @@
 # All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
-	vm-short bench site
+.PHONY: help demo demo-down monitoring test ready python fast lint types sanity molecule unit parity integration long rollout vm \
+	vm-short bench site matrix
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -16,6 +16,9 @@ demo:  ## Build a lab host with a real vLLM and get a chat answer from it
 
 demo-down:  ## Remove everything that make demo created
 	@python3 tools/demo.py down
+
+monitoring:  ## Show a fault of a chip in Debian's Prometheus and alertmanager, in a lab that is removed again
+	@python3 -m tools.monitoring_demo
 
 test: ready  ## Run everything that CI runs
 	@tests/all.sh
@@ -56,13 +59,17 @@ parity: ready  ## Check plans with the real parsers of vLLM 0.32.0 and 0.33.0
 integration: ready  ## Run the tests that need root and create their own lab hosts
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
-long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, all tests of all scenarios
+long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, make matrix, all tests of all scenarios
 	FUZZ_SECONDS=60 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz -n auto
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/parity -m long
+	tests/matrix.sh
 	MOLECULE_LONG=1 tests/molecule.sh
+
+matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
+	tests/matrix.sh
 
 rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure
 	$(BIN)/pytest -x tests/rollout

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     INFERENCE,
@@ -20,8 +21,28 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     KeptHostVariables,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import GATEWAYS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import NODE_PORT, Gateway, decide
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import (
+    NODE_PORT,
+    Exporter,
+    Gateway,
+    decide,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.tree import entries
+
+MIRRORS = "mirrors"
+EXPORTER_VARIABLES = ("site_monitoring", "monitoring_node_listen", "monitoring_node_port")
+
+
+def exporters_of(hosts: Iterable[str], variables: InventoryVariables) -> dict[str, Exporter]:
+    """Return the node exporters of the hosts that site.yml and gateway.yml give one. Raises BooleanError."""
+    found = {}
+    for host in hosts:
+        own = variables[host]
+        if own and read_boolean(f"{host}: site_monitoring", own.get("site_monitoring") or False):
+            listen = str(own.get("monitoring_node_listen") or "127.0.0.1")
+            found[host] = Exporter(listen, int(own.get("monitoring_node_port") or NODE_PORT))
+    return found
 
 
 class ActionModule(ControllerAction):
@@ -31,7 +52,7 @@ class ActionModule(ControllerAction):
         "directory": {"type": "str", "required": True},
         "node_port": {"type": "int", "default": NODE_PORT},
     }
-    ERRORS = (FleetError,)
+    ERRORS = (FleetError, GatewayError, BooleanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["directory"].startswith("/"):
@@ -41,6 +62,9 @@ class ActionModule(ControllerAction):
             )
         groups, hostvars = variables["groups"], KeptHostVariables(variables["hostvars"])
         hosts = list(groups.get(INFERENCE, []))
+        # Gateways and mirrors that do not serve.
+        apart = dict.fromkeys(name for group in (GATEWAYS, MIRRORS) for name in groups.get(group, []))
+        apart = {name: None for name in apart if name not in set(hosts)}
         inventory = InventoryVariables(hostvars, self._loader)
         gateways = [
             Gateway(
@@ -48,11 +72,14 @@ class ActionModule(ControllerAction):
                 address_of(name, hostvars),
                 str(hostvars[name].get("gateway_stats_listen") or "127.0.0.1"),
                 int(hostvars[name].get("gateway_stats_port") or 8404),
+                read_boolean(f"{name}: gateway_tokens", hostvars[name].get("gateway_tokens") or False),
             )
             for name in groups.get(GATEWAYS, [])
         ]
         backends = backends_of(hosts, hostvars, self._loader)
-        found = decide(backends, gateways, clusters_of(hosts, inventory), options["node_port"])
+        exporters = exporters_of([*hosts, *apart], InventoryVariables(hostvars, self._loader, EXPORTER_VARIABLES))
+        others = {host: address_of(host, inventory) for host in apart if host in exporters}
+        found = decide(backends, gateways, clusters_of(hosts, inventory), options["node_port"], exporters, others)
         return {
             "files": entries(options["directory"], found.files()),
             "counts": {job: len(entries) for job, entries in found.jobs.items()},

@@ -10,7 +10,7 @@ module: gateway_keys
 short_description: Set the keys, limits and rights of a gateway's clients
 version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.gateway#role).
+  - Internal to the role P(baremetal.inference.gateway#role) and the playbook gateway_keys.yml.
   - Writes the maps where HAProxy looks up keys, limits and rights, each in one step.
   - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
     aborting an answer.
@@ -25,10 +25,9 @@ attributes:
 options:
   clients:
     description:
-      - All clients; a client that is not listed loses its access.
+      - All clients; a client that is not listed loses its access. Without this option and O(remove), nothing changes.
     type: list
     elements: dict
-    required: true
     suboptions:
       name:
         description:
@@ -70,6 +69,11 @@ options:
         type: str
         default: ""
         version_added: 0.7.0
+  remove:
+    description:
+      - A client that loses its access, while all others keep theirs.
+    type: str
+    version_added: 0.7.0
   directory:
     description:
       - Directory of the maps.
@@ -97,6 +101,10 @@ EXAMPLES = r"""
         sha256: ["{{ lookup('ansible.builtin.file', 'reports.key') | hash('sha256') }}"]
         rate: 60
         concurrent: 8
+
+- name: End the keys of a client
+  baremetal.inference.gateway_keys:
+    remove: reports
 """
 
 RETURN = r"""
@@ -115,15 +123,29 @@ removed:
   type: list
   elements: str
   returned: success
+present:
+  description:
+    - What the running HAProxy, or without one its files, had of each client before, by name. For each the number of its
+      C(keys), C(rate) and C(concurrent) (empty for no limit), C(services), C(expires) and C(team).
+  type: dict
+  returned: success
+  version_added: 0.7.0
 running:
   description: Whether HAProxy runs with these maps.
   type: bool
   returned: success
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import MapsError, update_maps
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, maps_of, maps_without
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import (
+    MapsError,
+    client_lines,
+    read_maps,
+    update_maps,
+)
 
 CLIENT = {
     "name": {"type": "str", "required": True},
@@ -140,35 +162,46 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "clients": {"type": "list", "elements": "dict", "options": CLIENT, "required": True},
+            "clients": {"type": "list", "elements": "dict", "options": CLIENT},
+            "remove": {"type": "str"},
             "directory": {"type": "path", "default": "/etc/haproxy/maps"},
             "socket": {"type": "path", "default": "/run/haproxy/admin.sock"},
             "group": {"type": "str", "default": "haproxy"},
         },
+        mutually_exclusive=[("clients", "remove")],
         supports_check_mode=True,
     )
     options = module.params
-    clients = [
-        Client(**{**entry, "sha256": tuple(entry["sha256"]), "services": tuple(entry["services"])})
-        for entry in options["clients"]
-    ]
     try:
-        found = update_maps(clients, options["directory"], options["socket"], options["group"], module.check_mode)
+        requested = requested_maps(options)
+        only_read = options["clients"] is None and options["remove"] is None
+        found = update_maps(
+            requested, options["directory"], options["socket"], options["group"], module.check_mode or only_read
+        )
     except MapsError as exc:
         module.fail_json(msg=str(exc))
-    diff = {"before": _text(found.before), "after": _text(found.after)} if module._diff else {}
+    diff = {"before": client_lines(found.before), "after": client_lines(found.after)} if module._diff else {}
     module.exit_json(
-        changed=found.changed,
+        changed=found.changed and not only_read,
         added=found.differences["added"],
         changed_clients=found.differences["changed"],
         removed=found.differences["removed"],
+        present=found.present,
         running=found.running,
         **({"diff": diff} if diff else {}),
     )
 
 
-def _text(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def requested_maps(options: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the maps that the options request. Raises MapsError."""
+    if options["clients"] is None:
+        return maps_without(read_maps(options["directory"]), options["remove"] or "")
+    return maps_of(
+        [
+            Client(**{**entry, "sha256": tuple(entry["sha256"]), "services": tuple(entry["services"])})
+            for entry in options["clients"]
+        ]
+    )
 
 
 if __name__ == "__main__":

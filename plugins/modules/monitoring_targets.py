@@ -13,7 +13,9 @@ description:
   - Internal to the playbook C(baremetal.inference.monitoring).
   - Plans the instances of the group C(inference) and returns the files for C(file_sd) - the instances of vLLM, the node
     exporters of the hosts, and the gateways of the group C(gateways).
-  - Warns of instances and gateways that listen on a loopback address, where Prometheus cannot reach them.
+  - On hosts with C(site_monitoring), the node exporter is the one of P(baremetal.inference.monitoring#role). Gateways
+    and mirrors have one only then.
+  - Warns of exporters, instances and gateways that listen on a loopback address, where Prometheus cannot reach them.
   - Runs on the controller for all hosts at once and connects to no host, so use C(run_once).
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -57,5 +59,5 @@ counts:
   description: The number of targets of each job.
   type: dict
   returned: success
-  sample: {vllm: 16, node: 8, haproxy: 2}
+  sample: {vllm: 16, node: 8, haproxy: 2, usage: 2}
 """

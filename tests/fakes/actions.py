@@ -20,7 +20,8 @@ from unittest import mock
 
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import as_template
 
 from tests.fakes.wheelhouse import ROOT, run_module
 
@@ -74,7 +75,7 @@ def run_play(play: str, host: str, variables: Mapping[str, Any]) -> dict[str, An
 
     Returns the message of the task that failed as ``failure`` and what was registered as ``planned``, None for none.
     """
-    (loaded,) = DataLoader().load(trust_as_template(play))
+    (loaded,) = DataLoader().load(as_template(play))
     known = {"inventory_hostname": host, **variables}
     with mock.patch.dict(os.environ, Templar(DataLoader(), known).template(loaded["environment"])):
         for task in loaded["tasks"][0]["block"]:

@@ -16,14 +16,18 @@ from unittest import mock
 
 import yaml
 from ansible import constants
-from ansible._internal._datatag._tags import Origin
 from ansible.inventory.data import InventoryData
-from ansible.inventory.manager import _InventoryDataWrapper
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import fragment_loader
 from ansible.utils.display import Display
 from ansible.utils.plugin_docs import add_fragments
 from ansible_collections.baremetal.inference.plugins.inventory import accelerators
+
+try:
+    from ansible._internal._datatag._tags import Origin
+    from ansible.inventory.manager import _InventoryDataWrapper
+except ImportError:  # ansible-core 2.18 passes the inventory itself to plugins
+    Origin = _InventoryDataWrapper = None
 
 TOP = Path(__file__).resolve().parents[2]
 NAME = "baremetal.inference.accelerators"
@@ -88,9 +92,11 @@ def parse(source: Path, inventory: InventoryData | None = None, cache: bool = Fa
     made = plugin()
     # No cache of a discovery but that of the test, whoever runs it.
     environment = {"ACCELERATORS_DISCOVERY_CACHE": str(source.parent / "discovery.json")}
-    wrapper = _InventoryDataWrapper(inventory, target_plugin=made, origin=Origin(description="<test>"))
+    passed = inventory
+    if _InventoryDataWrapper:
+        passed = _InventoryDataWrapper(inventory, target_plugin=made, origin=Origin(description="<test>"))
     with mock.patch.dict(os.environ, environment), mock.patch.object(Display, "warning") as warning:
-        made.parse(wrapper, DataLoader(), str(source), cache)
+        made.parse(passed, DataLoader(), str(source), cache)
         if made.get_option("cache"):
             made.update_cache_if_changed()
         inventory.reconcile_inventory()

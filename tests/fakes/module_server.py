@@ -19,7 +19,7 @@ import tempfile
 import traceback
 from typing import Any, NoReturn
 
-from ansible.module_utils.testing import patch_module_args
+from tests.fakes.module_arguments import patch_module_args
 
 MODULES = "ansible_collections.baremetal.inference.plugins.modules"
 PARENT = os.getppid()

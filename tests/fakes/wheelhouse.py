@@ -74,7 +74,7 @@ def _module_server() -> str:
     """Start the server of modules, once; return its address. It ends with this process."""
     address = os.path.join(tempfile.mkdtemp(prefix="modules-"), "socket")
     words = [sys.executable, str(ROOT / "tests/fakes/module_server.py"), address]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / '.collections'}:{ROOT}"}
     server = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     atexit.register(_stop, server, address)
     assert server.stdout is not None

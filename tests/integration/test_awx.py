@@ -22,7 +22,13 @@ TOP = Path(__file__).resolve().parents[2]
 PATHS = os.environ.get("ANSIBLE_COLLECTIONS_PATH", str(Path.home() / ".ansible/collections")).split(":")
 FOUND = [Path(path) / "ansible_collections/awx/awx" for path in PATHS]
 INSTALLED = next((path for path in FOUND if path.is_dir()), None)
-pytestmark = [pytest.mark.long, pytest.mark.skipif(INSTALLED is None, reason="the collection awx.awx is not installed")]
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        INSTALLED is None,
+        reason="needs the collection awx.awx on ANSIBLE_COLLECTIONS_PATH; the Python package ansible has it",
+    ),
+]
 
 
 def apply(awx, *words):

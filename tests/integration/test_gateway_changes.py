@@ -63,9 +63,8 @@ def test_keys_change_without_a_reload_and_without_cutting_a_stream(tmp_path):
 def test_a_key_ends_by_itself_and_cuts_no_stream(tmp_path):
     with engine() as server, gateway(tmp_path, [server.server_port]) as found:
         server.tokens, server.pause = 30, 0.1
-        assert run_keys(found, [client(ends=int(time.time()) + 2), client("bob", WRONG)])["changed_clients"] == [
-            "alice"
-        ]
+        ends = int(time.time()) + 2
+        assert run_keys(found, [client(ends=ends), client("bob", WRONG)])["changed_clients"] == ["alice"]
         connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
         connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
         answer = connection.getresponse()
@@ -75,6 +74,8 @@ def test_a_key_ends_by_itself_and_cuts_no_stream(tmp_path):
             error = json.loads(body)["error"]
             assert (status, error["type"], error["code"]) == (401, form, "key_expired"), body
             assert headers["www-authenticate"] == "Bearer"
+            expected = time.strftime("The API key expired on %Y-%m-%d at %H:%M:%S UTC.", time.gmtime(ends))
+            assert error["message"] == expected
         assert found.ask("GET", "/v1/models", WRONG)[0] == 200
         assert answer.read().count(b"data:") == 30
         connection.close()

@@ -32,16 +32,17 @@ pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_
 
 
 @contextlib.contextmanager
-def service(directory, name, engines, port, **more):
-    """Run the program that stores tokens, as the unit does."""
+def service(directory, name, engines, port, output=None, **more):
+    """Run the program that stores tokens, as the unit does; ``output`` is a file for what it logs."""
     config = {
         "gateway": name, "servers": {f"127.0.0.1:{each.port}": f"gpu{n}--chat" for n, each in enumerate(engines)},
         "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port,
-        "budgets": {}, "map": str(directory / name / "maps/over.map"), "stats": str(directory / name / "stats"), **more,
+        "log": False, "budgets": {}, "map": str(directory / name / "maps/over.map"),
+        "stats": str(directory / name / "stats"), **more,
     }  # fmt: skip
     (directory / f"{name}.json").write_text(json.dumps(config))
     command = [sys.executable, ROLE / "files/gateway-usage.py", directory / f"{name}.json"]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, stdout=output)
     try:
         yield process
     finally:

@@ -13,28 +13,30 @@ from tests.parity import seeds
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "seeds.md"
 
+PARITY = "https://github.com/baremetal-inference/baremetal.inference/blob/main/tests/parity"
 HEAD = """\
 # The commands of the guides
 
 Each command of five published guides that starts a server, and the instance here that renders the same command.
 
 "The same" means: the release's parser reads both `argv` alike, and every variable that the release reads is equal.
-`tests/parity/test_seeds.py` tests it: in {real} with vLLM's real parsers, in older releases against
-`catalog/options/`. Where {real} are not named, they refuse the guide's command.
+[`tests/parity/test_seeds.py`]({parity}/test_seeds.py) tests it: in {real} with vLLM's real parsers, in older releases
+against `catalog/options/`. Where {real} are not named, they refuse the guide's command.
 
 The comparison ignores what a site has and a guide does not: the path of the model, its pinned revision, host, port and
 served names. The collection adds `--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are
 off (`vllm_drain_timeout: 0`, which is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes
 what a recipe sets because it is better today. A host has 8 chips where no number is given.
 
-This page is made from `tests/parity/seeds.yml` by
+In a checkout, this page is made from
+[`tests/parity/seeds.yml`]({parity}/seeds.yml) by
 `PYTHONPATH=.collections .venv/bin/python -m tests.parity.seeds_page`.
 """
 
 
 def page(documents, commands):
     """Return the text of the page."""
-    parts = [HEAD.format(real=" and ".join(seeds.real_releases()))]
+    parts = [HEAD.format(real=" and ".join(seeds.real_releases()), parity=PARITY)]
     for name, document in documents.items():
         parts.append(f"\n## {document['title']}\n\nWritten for {document['written_for']}.\n\n")
         parts.append("| Where | The guide's command | Ours |\n|---|---|---|\n")

@@ -69,13 +69,16 @@ NAMES = {"nvidia": "NVIDIA", "amd": "AMD", "huawei": "Huawei"}
 COMMON = ("linux-headers-", "linux-modules-extra-", "kernel-", "dkms", "gcc", "make", "net-tools")
 STACKS = {"rocm": "amdgpu", "cann": "Huawei's (davinci)"}
 
+REPOSITORY = "https://github.com/baremetal-inference/baremetal.inference/tree/main"
 HEAD = """\
 # Machine types
 
 The packages, services and devices that each type of machine gets from the roles `cuda`, `rocm` and `cann`.
 
-Each machine is a folder of data in `tests/standins/machines/`. Tests build from it what the kernel shows in `/sys` and
-`/proc`. The role `accelerator` finds the chips there as on a real host, and the role of their stack makes a plan for a
+Each machine is a folder of data in
+[`tests/standins/machines/`]({repository}/tests/standins/machines). Tests build from it
+what the kernel shows in `/sys` and `/proc`. The role `accelerator` finds the chips there as on a real host, and the
+role of their stack makes a plan for a
 fresh system:
 {systems}.
 The table leaves out what every host gets that builds kernel modules (headers, DKMS). `*` stands for one exact version
@@ -84,7 +87,7 @@ from the repositories, the same for all packages of a driver.
 The column "Containers" has the names of all chips for an instance: CDI names where it is no path, else device nodes
 and groups.
 
-This page is made by `PYTHONPATH=.collections .venv/bin/python -m tests.standins.machine_types`.
+In a checkout, this page is made by `PYTHONPATH=.collections .venv/bin/python -m tests.standins.machine_types`.
 
 | Machine | Found | Modules | Packages | Fabric manager | Services | Containers |
 |---|---|---|---|---|---|---|
@@ -213,7 +216,7 @@ def page() -> str:
     systems = "; ".join(
         f"{system.title} with vLLM {system.release} on {NAMES[name]}" for name, system in SYSTEMS.items()
     )
-    return HEAD.format(systems=systems) + "".join(map(line, rows))
+    return HEAD.format(systems=systems, repository=REPOSITORY) + "".join(map(line, rows))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ TOP = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 NAME = "baremetal.inference"
 INDEX = "docs/README.md"  # its sections and their links are the sidebar
+VERSIONS = "versions.md"  # written by this program, from the changelog
 COLLECTION = "collection"  # the folder of antsibull-docs' pages
 PROJECT = (
     "plugins/README.md",
@@ -59,6 +60,7 @@ def main() -> None:
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     stage(TOP, source, [] if options.pages_only else [f"{COLLECTION}/index"])
+    (source / VERSIONS).write_text(versions_page(releases(TOP), commit_of(TOP)), encoding="utf-8")
     if not options.pages_only:
         write_collection(source / COLLECTION)
     run("-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-c", str(HERE), "-d",
@@ -85,6 +87,41 @@ def collection_settings() -> dict[str, object]:
     settings = yaml.safe_load((TOP / "galaxy.yml").read_text(encoding="utf-8"))
     assert isinstance(settings, dict)
     return settings
+
+
+def releases(top: Path) -> dict[str, str]:
+    """Return the date of each release, the newest first."""
+    found = yaml.safe_load((top / "changelogs/changelog.yaml").read_text(encoding="utf-8"))["releases"]
+    order = sorted(found, key=lambda version: [int(part) for part in version.split(".")], reverse=True)
+    return {version: str(found[version]["release_date"]) for version in order}
+
+
+def commit_of(top: Path) -> str:
+    """Return the short id and the day of a checkout's commit, or an empty text outside of git."""
+    command = ["git", "-C", str(top), "log", "-1", "--format=%h of %cs"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def versions_page(dates: dict[str, str], commit: str) -> str:
+    """Return the page that says which version this site documents, and where the pages of the others are."""
+    version = collection_settings()["version"]
+    rows = [
+        f"| {name} | {date} | [changes](CHANGELOG.md#v{name.replace('.', '')}){', this site' * (name == version)} |"
+        for name, date in dates.items()
+    ]
+    as_of = f", commit {commit}" if commit else ""
+    return "\n".join(
+        [
+            "# Versions\n",
+            f"This site documents version **{version}**{as_of}.",
+            f"`ansible-galaxy collection list {NAME}` shows which one you have.\n",
+            "| version | date | |\n|---|---|---|",
+            *rows,
+            "\nA site has one version, whose number is beside each page. Every archive from Galaxy brings the pages",
+            "of its own version below `docs/`; in a checkout of that version, `make site` builds its site.\n",
+        ]
+    )
 
 
 def write_collection(folder: Path) -> None:
@@ -185,7 +222,7 @@ def staged_text(top: Path, page: str, pages: set[str]) -> str:
 def sidebar(top: Path, pages: set[str], further: list[str]) -> str:
     """Return the sidebar: one part for each section of docs/README.md, with the pages that it links to."""
     text = (top / INDEX).read_text(encoding="utf-8")
-    parts, seen = ["", toctree("Index", [INDEX])], {INDEX, "README.md"}
+    parts, seen = ["", toctree("Index", [INDEX, VERSIONS])], {INDEX, "README.md"}
     headings = list(SECTION.finditer(text))
     for heading, after in zip(headings, [*headings[1:], None]):
         found = [

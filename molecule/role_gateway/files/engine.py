@@ -1,66 +1,114 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in for vLLM that answers every route, including control routes.
+"""A stand-in for vLLM that answers every route, including control routes, behind the role's middleware for tokens.
 
-The file /run/engine/stuck makes it hang, /run/engine/hold keeps its streams open.
+The file /run/engine/stuck makes it hang, /run/engine/hold keeps its streams open. A prompt has ten tokens, an
+answer as many as the request's max_tokens.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-STUCK, HOLD = Path("/run/engine/stuck"), Path("/run/engine/hold")
+from vllm_usage import Usage
+
+RUN = Path("/run/engine")
+STUCK, HOLD = RUN / "stuck", RUN / "hold"
 
 
-class Engine(BaseHTTPRequestHandler):
+async def engine(scope, receive, send):
     """Answer with the requested path and the received key."""
+    body, path, headers = (await receive())["body"], scope["path"], dict(scope["headers"])
+    if path == "/metrics":
+        await answer(send, 'vllm:num_requests_running{engine="0"} 0.0\nvllm:generation_tokens_total{engine="0"} 1.0\n')
+    elif path == "/health":
+        await answer(send, "")
+    elif b'"stream"' in body:
+        await stream(send)
+    else:
+        while STUCK.exists():
+            await asyncio.sleep(0.2)
+        key = headers.get(b"authorization")
+        found = {"path": path, "key": key and key.decode(), "bytes": len(body)}
+        if b'"max_tokens"' in body:
+            made = json.loads(body)["max_tokens"]
+            usage = {"prompt_tokens": 10, "completion_tokens": made, "total_tokens": 10 + made}
+            found.update(model=json.loads(body)["model"], usage=usage)
+        await answer(send, json.dumps(found))
+
+
+async def answer(send, text):
+    """Send a text."""
+    headers = [(b"content-length", b"%d" % len(text))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+async def stream(send):
+    """Send ten tokens a second, at least a hundred, and until the file HOLD is removed."""
+    headers = [(b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    number = 0
+    while number < 100 or HOLD.exists():
+        number += 1
+        await send({"type": "http.response.body", "body": b"data: %d\n\n" % number, "more_body": True})
+        await asyncio.sleep(0.1)
+    await send({"type": "http.response.body", "body": b""})
+
+
+# One number for each record, and one loop for each request: fewer records may come at the same time than with vLLM.
+app = Usage(engine, str(RUN / "usage"), str(RUN / "closed"))
+
+
+class Server(BaseHTTPRequestHandler):
+    """Passes each request to the application, as vLLM's server does."""
 
     protocol_version = "HTTP/1.1"
+    chunked = False
 
     def do_GET(self):
         """Answer any route."""
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path == "/metrics":
-            self.answer('vllm:num_requests_running{engine="0"} 0.0\nvllm:generation_tokens_total{engine="0"} 1.0\n')
-        elif self.path == "/health":
-            self.answer("")
-        elif b'"stream"' in body:
-            self.stream()
-        else:
-            while STUCK.exists():
-                time.sleep(0.2)
-            self.answer(json.dumps({"path": self.path, "key": self.headers.get("Authorization"), "bytes": len(body)}))
+        asyncio.run(self.serve(self.rfile.read(int(self.headers.get("Content-Length") or 0))))
 
     do_POST = do_GET  # noqa: N815
 
-    def answer(self, text):
-        """Send a text."""
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
+    async def serve(self, body):
+        """Run the application for one request."""
+        path, _mark, query = self.path.partition("?")
+        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+        scope = {"type": "http", "method": self.command, "path": path, "headers": headers}
+        scope["query_string"] = query.encode()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
 
-    def stream(self):
-        """Send ten tokens a second, at least a hundred, and until the file HOLD is removed."""
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        number = 0
-        while number < 100 or HOLD.exists():
-            number += 1
-            piece = f"data: {number}\n\n".encode()
+        async def receive():
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        await app(scope, receive, self.send)
+
+    async def send(self, message):
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.send_response(message["status"])
+            for name, value in message["headers"]:
+                self.send_header(name.decode(), value.decode())
+                self.chunked = name == b"transfer-encoding"
+            self.end_headers()
+            return
+        piece, more = message.get("body", b""), message.get("more_body", False)
+        if not self.chunked:
+            self.wfile.write(piece)
+        elif piece:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            time.sleep(0.1)
-        self.wfile.write(b"0\r\n\r\n")
+        if self.chunked and not more:
+            self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_args):
         """Log nothing."""
 
 
-ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Engine).serve_forever()
+ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Server).serve_forever()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import http.client
 import json
 import os
@@ -26,6 +27,11 @@ SERVED = {
     "POST /v1/messages/count_tokens",
 }  # fmt: skip
 WRONG = "wrong-" * 8
+MODEL = "baremetal/gpt-oss-smoke"
+LAB = os.environ.get("LAB_NAME") or "demo"
+# The inventory has the sha256 of these.
+DORA, OLD = f"planted-dora-{LAB}", f"planted-old-{LAB}"
+DATABASE = "/var/lib/private/gateway-usage/usage.sqlite"
 SHARED = f"{os.environ['LAB_SUBNET_PREFIX']}.100"
 TELL = """
 import socket, sys
@@ -43,8 +49,7 @@ def address(host):
 
 @pytest.fixture(scope="module")
 def directory():
-    lab = os.environ.get("LAB_NAME") or "demo"
-    return Path(os.environ.get("LAB_HOME") or TOP / ".lab") / lab / "gateway"
+    return Path(os.environ.get("LAB_HOME") or TOP / ".lab") / LAB / "gateway"
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +119,28 @@ def state(host, server):
 
 def until(condition, seconds=300):
     end = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end
         time.sleep(0.5)
+    return found
 
 
-def play(*arguments):
-    command = ["ansible-playbook", "-i", str(INVENTORY), str(TOP / "playbooks/gateway.yml"), *arguments]
+def play(*arguments, name="gateway"):
+    command = ["ansible-playbook", "-i", str(INVENTORY), str(TOP / f"playbooks/{name}.yml"), *arguments]
     done = subprocess.run(command, cwd=TOP, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def generate(ask, key, tokens):
+    """Request an answer with a number of tokens; its prompt has ten."""
+    return ask("POST /v1/completions", key, json.dumps({"model": MODEL, "max_tokens": tokens}).encode())
+
+
+def counter(gateway, name):
+    """Return one of the figures for Prometheus, None where there is none."""
+    lines = gateway.check_output("curl -fs http://127.0.0.1:8404/metrics/usage").splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), None)
 
 
 def test_what_a_client_gets_of_each_route_of_vllm(host, ask, keys):
@@ -160,6 +177,67 @@ def test_a_key_with_a_right_to_the_model_is_served(ask, keys, directory):
 
 def test_limits(ask, keys):
     assert [ask("GET /v1/models", keys["bob"])[0] for _n in range(4)] == [200, 200, 200, 429]
+
+
+def test_an_expired_key_is_refused(ask):
+    status, body = ask("GET /v1/models", OLD)
+    assert status == 401 and b"The API key expired on 2026-02-01 at 00:00:00 UTC." in body
+
+
+def test_tokens_are_counted_and_a_budget_ends_them(ask, connect, tmp_path):
+    for _request in range(2):
+        status, body = generate(ask, DORA, 20)
+        assert status == 200 and json.loads(body)["usage"]["completion_tokens"] == 20
+    # Within one request of each gateway that the service has told HAProxy.
+    until(lambda: generate(ask, DORA, 20)[0] == 429, 20)
+    connection = connect()
+    connection.request("POST", "/v1/completions", b"{}", {"Authorization": f"Bearer {DORA}"})
+    answer = connection.getresponse()
+    error = json.loads(answer.read())["error"]
+    connection.close()
+    assert (answer.status, error["code"]) == (429, "token_budget_exceeded")
+    assert error["message"] == "The team planners may use 50 tokens a day, and has used them."
+    assert 0 < int(answer.headers["Retry-After"]) <= 86400
+    # Everything else of the client goes on.
+    assert ask("GET /v1/models", DORA)[0] == 200
+    report = tmp_path / "usage.json"
+    play("-e", "gateway_usage_format=json", "-e", f"gateway_usage_file={report}", name="gateway_usage")
+    rows = [row for row in json.loads(report.read_text())["rows"] if row["client"] == "dora"]
+    requests = sum(row["requests"] for row in rows)
+    assert {(row["team"], row["model"]) for row in rows} == {("planners", MODEL)} and requests >= 2
+    sums = {name: sum(row[name] for row in rows) for name in ("prompt", "completion", "aborted", "uncounted")}
+    assert sums == {"prompt": 10 * requests, "completion": 20 * requests, "aborted": 0, "uncounted": 0}
+
+
+def test_requests_go_on_while_the_store_is_read_only_and_count_afterwards(ask, keys):
+    gateway = lab_host.connect("mirror")
+    name = 'inference_usage_tokens_total{client="alice",team="",model="baremetal/gpt-oss-smoke",kind="completion"}'
+    assert generate(ask, keys["alice"], 7)[0] == 200
+    before = until(lambda: counter(gateway, name), 20)
+    # A restart, because an open file stays writable.
+    gateway.check_output(f"chmod 0444 {DATABASE}* && systemctl restart gateway-usage")
+    try:
+        assert [generate(ask, keys["alice"], 7)[0] for _request in range(3)] == [200] * 3
+        until(lambda: counter(gateway, "inference_usage_store_up") == 0, 20)
+        assert "; the records wait at the instances" in gateway.check_output(
+            "journalctl -u gateway-usage --no-pager -n 20"
+        )
+    finally:
+        gateway.check_output(f"chmod 0600 {DATABASE}*")
+    # Its counters begin with the restart.
+    until(lambda: counter(gateway, name) == 21, 20)
+    assert before % 7 == 0 and counter(gateway, "inference_usage_store_up") == 1
+    assert counter(gateway, "inference_usage_missing_records_total") == 0
+
+
+def test_an_ended_key_is_refused_at_both_gateways(ask):
+    declared = {"dora": {"sha256": [hashlib.sha256(DORA.encode()).hexdigest()], "team": "planners"}}
+    words = ("-e", json.dumps({"gateway_clients": declared, "gateway_keys_end": "dora"}))
+    said = play(*words, name="gateway_keys")
+    assert "Remove dora from it" in said
+    assert ask("GET /v1/models", DORA)[0] == 401
+    for name in ("mirror", "cpu-13"):
+        assert "dora" not in lab_host.connect(name).check_output("cat /etc/haproxy/maps/clients.map")
 
 
 def test_a_planted_key_is_nowhere(host, keys):
@@ -223,11 +301,11 @@ def test_the_gateway_says_how_it_is(host):
 
 
 def test_all_of_it_starts_at_boot_and_the_agent_is_confined(host):
-    for name in ("haproxy", "gateway-agent"):
+    for name in ("haproxy", "gateway-agent", "gateway-usage"):
         service = host.service(name)
         assert service.is_running, host.check_output(f"journalctl -u {name} --no-pager -n 30")
         assert service.is_enabled
-    assert host.check_output("systemctl show -P DynamicUser gateway-agent") == "yes"
+        assert name == "haproxy" or host.check_output("systemctl show -P DynamicUser %s", name) == "yes"
     assert "failed" not in host.run("systemctl is-failed haproxy gateway-agent keepalived").stdout
 
 

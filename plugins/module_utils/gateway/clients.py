@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import re
 from dataclasses import asdict, dataclass
@@ -13,17 +12,17 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words, end_of
 
 MIN_KEY_LENGTH = 32
 # Limits of tokens, of clients and teams.
 BUDGETS = ("tokens_per_minute", "tokens_per_day", "tokens_per_month")
-OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256", "team", *BUDGETS)
+OPTIONS = ("concurrent", "expires", "key_file", "models", "rate", "sha256", "team", *BUDGETS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
 
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
-_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
 
 CLIENTS, RATES, CONCURRENT, RIGHTS = "clients.map", "rates.map", "concurrent.map", "rights.map"
 ENDS, TEAMS = "ends.map", "teams.map"
@@ -87,7 +86,7 @@ def _problems(name: str, entry: Any) -> list[str]:
     team = entry.get("team")
     if team is not None and not (isinstance(team, str) and NAME.match(team)):
         found.append(f"{where}.team: found {show_value(team)}, expected a name, as for clients")
-    return [*found, *_key_problems(where, entry), *_last_day_problems(where, entry)]
+    return [*found, *_key_problems(where, entry), *_expires_problems(where, entry)]
 
 
 def _key_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
@@ -111,40 +110,12 @@ def _is_sha256(value: Any) -> bool:
     return isinstance(value, str) and bool(_SHA256.match(value))
 
 
-def _last_day_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+def _expires_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
     try:
-        end_of(entry.get("last_day"))
-    except ValueError:
-        return [
-            f"{where}.last_day: found {show_value(entry['last_day'])}, expected a date such as 2027-03-31; leave it "
-            "out for keys that stay valid"
-        ]
+        end_of(entry.get("expires"))
+    except ValueError as exc:
+        return [f"{where}.expires: {exc}; leave it out for keys that stay valid"]
     return []
-
-
-def end_of(last_day: Any) -> int:
-    """Return when a day ends in UTC, in seconds since 1970; 0 for no day. Raises ValueError for anything but a date.
-
-    YAML reads a date without quotes as one.
-    """
-    if last_day is None:
-        return 0
-    parts = _DATE.match(last_day.isoformat() if isinstance(last_day, datetime.date) else str(last_day))
-    if not parts:
-        raise ValueError(last_day)
-    year, month, day = (int(part) for part in parts.groups())
-    start = datetime.datetime(year, month, day, tzinfo=datetime.timezone.utc).timestamp()
-    if start < 0:
-        raise ValueError(last_day)
-    return int(start) + 86400
-
-
-def end_in_words(ends: str | None) -> str:
-    """Return the last day before an end in a map, "none" without one, or where the map is damaged."""
-    try:
-        return str(datetime.datetime.fromtimestamp(int(ends or "") - 86400, datetime.timezone.utc).date())
-    except (ValueError, OverflowError, OSError):
-        return "none"
 
 
 def ending(clients: Sequence[Client], now: float) -> list[str]:
@@ -153,11 +124,11 @@ def ending(clients: Sequence[Client], now: float) -> list[str]:
     for client in clients:
         if not client.ends or now < client.ends - WARN_BEFORE:
             continue
-        day = end_in_words(str(client.ends))
+        end = end_in_words(str(client.ends))
         found.append(
-            f"gateway_clients.{client.name}: its keys end after {day}; give it a new last_day"
+            f"gateway_clients.{client.name}: its keys expire on {end}; give it a new expires"
             if now < client.ends
-            else f"gateway_clients.{client.name}: its keys have ended after {day}; remove it, or give it a new last_day"
+            else f"gateway_clients.{client.name}: its keys expired on {end}; remove it, or give it a new expires"
         )
     return found
 
@@ -204,6 +175,35 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
         # A client's name has no colon.
         RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
+    }
+
+
+def maps_without(maps: Mapping[str, Mapping[str, str]], name: str) -> dict[str, dict[str, str]]:
+    """Return maps without a client."""
+    return {
+        file: {
+            key: value
+            for key, value in entries.items()
+            if name != (value if file == CLIENTS else key.partition(":")[0] if file == RIGHTS else key)
+        }
+        for file, entries in maps.items()
+    }
+
+
+def describe_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """Return what maps have of each client: the number of its ``keys``, limits, services, end and team."""
+    owners = list(maps.get(CLIENTS, {}).values())
+    rights = rights_of(maps)
+    return {
+        name: {
+            "keys": owners.count(name),
+            "rate": maps.get(RATES, {}).get(name, ""),
+            "concurrent": maps.get(CONCURRENT, {}).get(name, ""),
+            "services": rights.get(name, [ANY]),
+            "expires": end_in_words(maps.get(ENDS, {}).get(name)),
+            "team": maps.get(TEAMS, {}).get(name, ""),
+        }
+        for name in sorted(set(owners))
     }
 
 

@@ -6,25 +6,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import send_command
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     ANY,
-    CLIENTS,
-    CONCURRENT,
-    ENDS,
-    RATES,
-    TEAMS,
-    Client,
     commands,
+    describe_maps,
     differences,
-    end_in_words,
     map_text,
     maps_of,
     parse_map,
-    rights_of,
 )
 
 Maps = Mapping[str, Mapping[str, str]]
@@ -36,18 +29,26 @@ class MapsError(Exception):
 
 @dataclass(frozen=True)
 class MapsOutcome:
-    """Result of an update or a dry run; ``before`` and ``after`` are lines about clients for a diff."""
+    """Result of an update or a dry run; ``before`` and ``after`` are the clients as describe_maps returns them.
+
+    ``present`` are those of the running HAProxy, which a change at its socket may have made others.
+    """
 
     changed: bool
     running: bool
     differences: dict[str, list[str]]
-    before: list[str]
-    after: list[str]
+    before: dict[str, dict[str, Any]]
+    after: dict[str, dict[str, Any]]
+    present: dict[str, dict[str, Any]]
 
 
-def update_maps(clients: Sequence[Client], directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
-    """Update the maps in ``directory`` and those of a running HAProxy to ``clients``. Raises MapsError."""
-    requested: Maps = maps_of(clients)
+def read_maps(directory: str) -> dict[str, dict[str, str]]:
+    """Return the maps in a directory; a missing one is empty. Raises MapsError."""
+    return {name: parse_map(_read(f"{directory}/{name}") or "") for name in maps_of(())}
+
+
+def update_maps(requested: Maps, directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
+    """Update the maps in ``directory`` and those of a running HAProxy to ``requested``. Raises MapsError."""
     texts = {name: _read(f"{directory}/{name}") for name in requested}
     before = {name: parse_map(text or "") for name, text in texts.items()}
     stale = [name for name, entries in requested.items() if texts[name] != map_text(entries)]
@@ -61,23 +62,21 @@ def update_maps(clients: Sequence[Client], directory: str, admin_socket: str, gr
         changed=bool(stale or any(pending.values())),
         running=known is not None,
         differences=differences(before, requested),
-        before=_lines(before),
-        after=_lines(requested),
+        before=describe_maps(before),
+        after=describe_maps(requested),
+        present=describe_maps({**before, **(known or {})}),
     )
 
 
-def _lines(maps: Maps) -> list[str]:
-    """Return a line for each client with its limits, its services and the number of its keys."""
-    names = list(maps.get(CLIENTS, {}).values())
-    rights = rights_of(maps)
-    return [
-        f"{name}: keys {names.count(name)}, rate {maps[RATES].get(name, 'any')}, "
-        f"concurrent {maps[CONCURRENT].get(name, 'any')}, "
-        f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}, "
-        f"last day {end_in_words(maps.get(ENDS, {}).get(name))}"
-        + (f", team {maps[TEAMS][name]}" if name in maps.get(TEAMS, {}) else "")
-        for name in sorted(set(names))
-    ]
+def client_lines(clients: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a line for each client with its limits, its services and the number of its keys, for a diff."""
+    return "".join(
+        f"{name}: keys {found['keys']}, rate {found['rate'] or 'any'}, concurrent {found['concurrent'] or 'any'}, "
+        f"services {', '.join(found['services']).replace(ANY, 'any')}, expires {found['expires']}"
+        + (f", team {found['team']}" if found["team"] else "")
+        + "\n"
+        for name, found in clients.items()
+    )
 
 
 def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> dict[str, dict[str, str]] | None:

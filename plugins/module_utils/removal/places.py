@@ -127,6 +127,7 @@ HOST = (
         "host_tuning",
         NOTHING,
     ),
+    Place("/etc/systemd/system/prometheus-node-exporter.service", "the node exporter", "monitoring", EVERYTHING),
     Place("/etc/systemd/system/gateway-agent.service", "the agent of a gateway", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "a drop-in of HAProxy", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "the configuration of HAProxy", "gateway", EVERYTHING),
@@ -151,6 +152,12 @@ HOST = (
     Place("/etc/nginx/conf.d/mirror.conf", "the site of a mirror", "mirror", EVERYTHING),
     Place("/etc/systemd/system/nginx.service.d/50-mirror.conf", "a drop-in of nginx", "mirror", EVERYTHING),
     Place("/etc/nginx/sites-enabled/default", "nginx's own site: removed where it conflicts", "mirror", NOTHING),
+    Place(
+        "/var/lib/prometheus/node-exporter/mirror.prom",
+        "when the content was last changed (`mirror_metrics_file`)",
+        "mirror",
+        EVERYTHING,
+    ),
     Place("/etc/docker/registry/config.yml", "the configuration of the registry", "mirror", EVERYTHING),
     Place(
         "/etc/systemd/system/docker-registry.service.d/50-mirror.conf",
@@ -236,6 +243,10 @@ CONTROLLER = (
 SERVICES = (
     Service("weights", "/etc/systemd/system/weights-scrub.timer", ("weights-scrub.timer", "weights-scrub.service")),
     Service("host_tuning", "/etc/systemd/system/host-tuning.service", ("host-tuning.service",)),
+    # The package stays, and its own unit with it, disabled.
+    Service(
+        "monitoring", "/etc/systemd/system/prometheus-node-exporter.service", ("prometheus-node-exporter.service",)
+    ),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
         "gateway",

@@ -50,6 +50,7 @@ RANGES: Mapping[str, Range] = {
     "mirror_port": PORT,
     "mirror_registry_backend_port": PORT,
     "mirror_registry_port": PORT,
+    "monitoring_node_port": PORT,
     "rocm_reboot_timeout": FROM_1,
     "rollout_canaries": FROM_0,
     "rollout_drain_timeout": FROM_0,

@@ -22,13 +22,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin", "remove", "render",
-    "site", "status", "tune", "undrain", "verify",
+    "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin",
+    "remove", "render", "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {
@@ -47,6 +48,8 @@ WHOLE_NUMBERS = {
     "evaluate_request_timeout": 1,
     "evaluate_samples": 0,
     "evaluate_timeout": 1,
+    "gateway_keys_concurrent": 1,
+    "gateway_keys_rate": 1,
     "tune_requests_min": 1,
     "tune_requests_per_stream": 1,
     "tune_rounds": 1,
@@ -120,8 +123,8 @@ def unknown_options(names: Iterable[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def known_options() -> frozenset[str]:
-    """Return the names with these beginnings in the playbooks, their task files and variables."""
-    return frozenset(_NAME.findall(_text()))
+    """Return the names with these beginnings in the playbooks, their task files and variables; one role shares one."""
+    return frozenset(_NAME.findall(_text())) | options_of("monitoring")
 
 
 @functools.lru_cache(maxsize=1)

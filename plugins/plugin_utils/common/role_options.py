@@ -26,15 +26,17 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
-# Other variables with a role's prefix: facts, declarations about a host, variables of the inventory plugin, and those
-# for other roles (their READMEs: "What other roles may read and set").
+# Other variables with a role's prefix: facts, declarations about a host, variables of the inventory plugin, options of
+# playbooks, and those for other roles (their READMEs: "What other roles may read and set").
 FACTS = (
     "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_cann_version",
     "accelerator_conflict", "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected",
     "accelerator_discovered_at", "accelerator_discovery_cache", "accelerator_driver_version",
     "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
     "accelerator_rocm_version", "accelerator_stale",
-    "cann_host", "container_runtime_host", "cuda_host", "rocm_host",
+    "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
+    "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
+    "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
     "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
@@ -46,7 +48,18 @@ RENAMED = {
 }
 REMOVED_IN = "0.9.0"
 # The roles that site.yml runs on a host that serves.
-SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "host_tuning", "encodings", "weights", "vllm")
+SERVING = (
+    "accelerator",
+    "cuda",
+    "rocm",
+    "cann",
+    "container_runtime",
+    "host_tuning",
+    "monitoring",
+    "encodings",
+    "weights",
+    "vllm",
+)
 
 
 class RoleOptionError(ValueError):

@@ -17,10 +17,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     Client,
     KeyFileError,
     check_clients,
-    end_of,
     hashes_of,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import VARIABLES, load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
     ClusterError,
@@ -155,7 +155,7 @@ def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
         except KeyFileError as exc:
             problems.append(f"gateway_clients.{name}.key_file: {entry['key_file']} {exc}")
             continue
-        ends = end_of(entry.get("last_day"))
+        ends = end_of(entry.get("expires"))
         limits = (entry.get("rate") or 0, entry.get("concurrent") or 0)
         clients.append(
             Client(str(name), tuple(dict.fromkeys(hashes)), *limits, ends=ends, team=entry.get("team") or "")

@@ -40,15 +40,19 @@ class KeptHostVariables(Mapping[str, Any]):
 
 
 class InventoryVariables:
-    """The VARIABLES of each host. Values without a template are returned as they are, because templating is slow."""
+    """Some variables of each host, by default VARIABLES.
 
-    def __init__(self, hostvars: Any, loader: Any) -> None:
+    Values without a template are returned as they are, because templating is slow.
+    """
+
+    def __init__(self, hostvars: Any, loader: Any, names: Iterable[str] = VARIABLES) -> None:
         self._hostvars = hostvars
         self._loader = loader
+        self._names = tuple(names)
 
     def __getitem__(self, host: str) -> Mapping[str, Any]:
         own = self._hostvars.raw_get(host)
-        found = {name: own[name] for name in VARIABLES if name in own}
+        found = {name: own[name] for name in self._names if name in own}
         if any("{{" in text or "{%" in text for text in _texts(found.values())):
             templar = Templar(loader=self._loader, variables={**own, "hostvars": self._hostvars})
             try:

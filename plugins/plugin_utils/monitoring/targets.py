@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
@@ -19,14 +20,24 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.servic
 )
 
 NODE_PORT = 9100
+JOBS = ("vllm", "node", "haproxy", "usage")
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """A gateway: its address as seen from Prometheus, and where it serves its metrics."""
+    """A gateway: its address as seen from Prometheus, where it serves its metrics, and whether it counts tokens."""
 
     host: str
     address: str
+    listen: str
+    port: int
+    counts_tokens: bool = False
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """The node exporter that the role monitoring runs on a host: the address that it listens on, and its port."""
+
     listen: str
     port: int
 
@@ -35,7 +46,7 @@ class Gateway:
 class Targets:
     """The targets of each job, and warnings about what cannot be scraped."""
 
-    jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"vllm": [], "node": [], "haproxy": []})
+    jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {job: [] for job in JOBS})
     unreachable: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, job: str, address: str, port: int, labels: Mapping[str, str]) -> None:
@@ -56,13 +67,25 @@ class Targets:
 
 
 def decide(
-    backends: Sequence[Backend], gateways: Iterable[Gateway], clusters: Mapping[str, str], node_port: int = NODE_PORT
+    backends: Sequence[Backend],
+    gateways: Iterable[Gateway],
+    clusters: Mapping[str, str],
+    node_port: int = NODE_PORT,
+    exporters: Mapping[str, Exporter] = MappingProxyType({}),
+    others: Mapping[str, str] = MappingProxyType({}),
 ) -> Targets:
-    """Return the targets of hosts with their plans, and of gateways. ``clusters`` has the cluster of each host."""
+    """Return the targets of hosts with their plans, and of gateways.
+
+    ``clusters`` has the cluster of each host. ``exporters`` are the node exporters of the role monitoring by host; a
+    host that serves has one of its own otherwise. ``others`` are the addresses of hosts that have one and do not serve.
+    """
     found = Targets()
+    for host, address in others.items():
+        _add_node(found, host, address, exporters[host], {"host": host})
     for backend in backends:
         own = {"cluster": clusters.get(backend.host, ""), "host": backend.host}
-        found.add("node", backend.address, node_port, {**own, "instance": backend.host})
+        exporter = exporters.get(backend.host) or Exporter("", node_port)
+        _add_node(found, backend.host, backend.address, exporter, own)
         for name, plan in backend.plans.items():
             # A worker has no metrics, and the firewall of a group hides those of a prefill host.
             if plan.get("group", {}).get("role") in INNER:
@@ -74,8 +97,19 @@ def decide(
             found.unreachable.setdefault(why, []).append(gateway.host)
             continue
         address = gateway.address if gateway.listen in EVERYWHERE else gateway.listen
-        found.add("haproxy", address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
+        for job in ("haproxy", "usage") if gateway.counts_tokens else ("haproxy",):
+            found.add(job, address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
     return found
+
+
+def _add_node(found: Targets, host: str, address: str, exporter: Exporter, own: Mapping[str, str]) -> None:
+    if is_loopback(exporter.listen):
+        why = "monitoring_node_listen is a loopback address, so it is not scraped; set it to an address of the host"
+        found.unreachable.setdefault(why, []).append(host)
+        return
+    found.add(
+        "node", address if exporter.listen in EVERYWHERE else exporter.listen, exporter.port, {**own, "instance": host}
+    )
 
 
 def _add_instance(found: Targets, backend: Backend, name: str, plan: Mapping[str, Any], own: Mapping[str, str]) -> None:

@@ -8,7 +8,8 @@
 CONFIG is JSON: ``gateway`` (the name of this gateway), ``servers`` (``ADDRESS:PORT`` -> name), ``database`` (a file of
 SQLite), ``months`` to keep, ``port`` for Prometheus on the loopback address (GET /metrics/usage), ``budgets`` (the
 tokens for ``minute``, ``day`` and ``month`` of clients, and of teams with @ in front), ``stats`` (a socket of HAProxy)
-and ``map``, where HAProxy looks up whose budget is used up.
+and ``map``, where HAProxy looks up whose budget is used up. With ``log`` each answer of this gateway is a line of JSON
+with the id of its request.
 
 Each instance keeps a record of each answer that a gateway asked it to count (vllm_usage.py). A thread for each instance
 reads them all, whichever gateway served the request, so every gateway has all figures, and none is lost with a gateway.
@@ -126,6 +127,7 @@ def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
     return {
         **names, **tokens, "at": min(at, now), "hour": min(at, now) // HOUR * HOUR,
         "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
+        "id": str(record.get("id", ""))[:128],
     }  # fmt: skip
 
 
@@ -345,6 +347,22 @@ class Budgets:
                 found[owner] = max(found.get(owner, (0, "")), (ends, value))
         return {owner: value for owner, (_ends, value) in found.items()}
 
+    def text(self, now: int) -> str:
+        """Return what Prometheus reads: the tokens of each budget, and those that are used in its present window."""
+        with self.lock:
+            used = dict(self.used)
+        lines = []
+        for owner, periods in sorted(self.limits.items()):
+            kind = "team" if owner.startswith("@") else "client"
+            for period, limit in sorted(periods.items()):
+                begins, tokens = used.get((owner, period), (0, 0))
+                labels = f'kind="{kind}",owner="{escaped(owner.lstrip("@"))}",period="{period}"'
+                lines.append(f"inference_usage_budget_tokens{{{labels}}} {limit}")
+                present = tokens if begins == window(period, now)[0] else 0
+                lines.append(f"inference_usage_budget_used_tokens{{{labels}}} {present}")
+        types = [f"# TYPE inference_usage_budget_{name} gauge" for name in ("tokens", "used_tokens")]
+        return "\n".join([*types, *sorted(lines), ""]) if lines else ""
+
     def sync(self, now: int) -> None:
         """Change HAProxy's map to what it should have."""
         requested = self.over(now)
@@ -377,6 +395,16 @@ class Budgets:
             self.sync(int(time.time()))
 
 
+def log_lines(rows: list[dict[str, Any]], gateway: str) -> str:
+    """Return a line of JSON for each answer of a gateway to a request that has an id."""
+    names = ("id", "client", "team", "model", "aborted", "uncounted", "prompt", "cached", "completion")
+    return "".join(
+        json.dumps({name: row[name] for name in names}) + "\n"
+        for row in rows
+        if row["id"] and row["gateway"] == gateway
+    )
+
+
 def escaped(text: str) -> str:
     """Return the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
@@ -407,9 +435,11 @@ def ask(address: str, offsets: Mapping[str, int]) -> list[Part]:
 class Follower:
     """Reads the records of one instance."""
 
-    def __init__(self, address: str, server: str, store: Store, counters: Counters, budgets: Budgets) -> None:
+    def __init__(
+        self, address: str, server: str, store: Store, counters: Counters, budgets: Budgets, log: bool = False
+    ) -> None:
         self.address, self.server, self.store = address, server, store
-        self.counters, self.budgets = counters, budgets
+        self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
 
     def step(self) -> float:
@@ -424,6 +454,8 @@ class Follower:
                 self.budgets.add(rows, now)
                 self.offsets.update((part.file, part.end) for part in parts)
                 self.counters.add(rows, missing)
+                if self.log:
+                    print(log_lines(rows, self.counters.gateway), end="", flush=True)
                 self._report_missing(missing)
         except NotCountedError:
             self._state("counts no tokens; restart the instance, so that it loads the middleware of this release")
@@ -461,7 +493,8 @@ class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send the counters."""
         known = self.path == "/metrics/usage"
-        body = self.server.counters.text().encode() if known else b""  # type: ignore[attr-defined]
+        text = self.server.counters.text() + self.server.budgets.text(int(time.time())) if known else ""  # type: ignore[attr-defined]
+        body = text.encode()
         self.send_response(200 if known else 404)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(body)))
@@ -494,10 +527,11 @@ def main() -> None:
     store = Store(config["database"], config["months"])
     counters = Counters(config["gateway"], store)
     budgets = Budgets(config["budgets"], config["map"], config["stats"])
-    followers = [Follower(address, name, store, counters, budgets) for address, name in config["servers"].items()]
+    common = (store, counters, budgets, config.get("log", False))
+    followers = [Follower(address, name, *common) for address, name in config["servers"].items()]
     threading.Thread(target=follow, args=(followers, store, budgets), daemon=True).start()
     with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page) as server:
-        server.counters = counters  # type: ignore[attr-defined]
+        server.counters, server.budgets = counters, budgets  # type: ignore[attr-defined]
         server.serve_forever()
 
 

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Count the tokens of requests for which a gateway asks, and tell the gateways.
 
-A gateway names itself, the client and the client's team in the header ``x-gateway-usage``, which clients cannot send
-through it. Without the header this module changes nothing. With it, each answer gives one record, as JSON in a line of
-a file in the instance's cache; a record has no text of prompts or answers. GET /gateway/usage returns the records that
-a gateway has not read, and waits for new ones. Gateways allow no client that path.
+A gateway names itself, the client, the client's team and, where it gives one, the request's id in the header
+``x-gateway-usage``, which clients cannot send through it. Without the header this module changes nothing. With it, each
+answer gives one record, as JSON in a line of a file in the instance's cache; a record has no text of prompts or
+answers. GET /gateway/usage returns the records that a gateway has not read, and waits for new ones. Gateways allow no
+client that path.
 
 A stream carries its usage only on request, so this module adds ``stream_options`` to the request, and takes out of the
 answer what the client did not ask for. The figure that each chunk has is what counts when the client breaks off.
@@ -250,8 +251,8 @@ class Answer:
 
     def __init__(self, path: str, named: bytes, records: Records, receive: Receive, send: Send) -> None:
         self.path, self.records = path, records
-        names = [*named.decode("ascii", "replace").split(), "", "", ""][:3]
-        self.gateway, self.client, self.team = (name[:128] for name in names)
+        names = [*named.decode("ascii", "replace").split(), "", "", "", ""][:4]
+        self.gateway, self.client, self.team, self.id = (name[:128] for name in names)
         self._receive, self._send = receive, send
         self.body: bytes | None = None
         self.asked_last = self.asked_each = True
@@ -394,7 +395,7 @@ class Answer:
         self.records.add(
             {
                 "at": int(time.time()), "gateway": self.gateway, "client": self.client, "team": self.team,
-                "model": self.model, "state": state, **tokens._asdict(),
+                "model": self.model, "state": state, **tokens._asdict(), **({"id": self.id} if self.id else {}),
             }
         )  # fmt: skip
 

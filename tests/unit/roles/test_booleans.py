@@ -42,6 +42,8 @@ PLAYBOOKS = {
     "site_container_runtime": "true",
     "site_drivers": "true",
     "site_host_tuning": "false",
+    "site_monitoring": "false",
+    "status_versions": "false",
     "tune_fresh": "false",
     "tune_stop": "false",
     "undrain_force": "false",

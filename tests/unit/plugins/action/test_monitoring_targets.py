@@ -25,6 +25,16 @@ def site(tmp_path):
     groups = {
         "inference": {"hosts": hosts},
         "cluster_a": {"hosts": {"cpu-1": {}}},
+        "mirrors": {
+            "hosts": {
+                "depot": {
+                    "site_monitoring": True,
+                    "monitoring_node_listen": "{{ ansible_host }}",
+                    "ansible_host": "10.0.0.8",
+                },
+                "other": {},
+            }
+        },
         "gateways": {"hosts": {"gw": {"ansible_host": "10.0.0.9", "gateway_stats_listen": "0.0.0.0"}}},
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
@@ -51,9 +61,14 @@ def test_the_files_are_written_once(site):
     assert one["targets"] == ["10.0.0.1:8000"] and one["labels"]["cluster"] == "a" and one["labels"]["host"] == "cpu-1"
     assert "cluster" not in two["labels"]
     assert json.loads((target / "targets/haproxy.json").read_text())[0]["targets"] == ["10.0.0.9:8404"]
+    assert json.loads((target / "targets/usage.json").read_text()) == []
     assert (target / "rules/inference.yml").read_text() == (
         TOP / "playbooks/files/monitoring/rules/inference.yml"
     ).read_text()
+    nodes = {
+        entry["labels"]["host"]: entry["targets"] for entry in json.loads((target / "targets/node.json").read_text())
+    }
+    assert nodes == {"depot": ["10.0.0.8:9100"], "cpu-1": ["10.0.0.1:9100"], "cpu-2": ["10.0.0.2:9100"]}
     again = run(site, "-e", f"monitoring_dir={target}")
     assert "changed=0" in again.stdout
 

@@ -13,10 +13,10 @@ import time
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.baremetal.inference.plugins.modules import instance_slot
 
 from tests.fakes.engine import FakeEngine
+from tests.fakes.module_arguments import patch_module_args
 from tests.fakes.systemd import FakeInstances, FakeSystemd
 
 UNIT = "vllm@chat.service"

@@ -69,6 +69,12 @@ def test_each_api_is_counted_in_both_of_its_forms(engine, path, stream):
     assert b"word" not in b"".join(path.read_bytes() for path in Path(engine_records(engine)).iterdir())
 
 
+def test_a_record_has_the_id_that_the_gateway_gave(engine):
+    ask(engine, CHAT, request(5), {"X-Gateway-Usage": f"gw1 alice - {'r' * 200}"})
+    (found,), _after = records(engine)
+    assert found["id"] == "r" * 128
+
+
 def engine_records(engine):
     return engine.server.config.app.app.records.directory
 

@@ -61,13 +61,34 @@ def test_links_lead_to_pages_or_to_the_repository(checkout, tmp_path):
 def test_the_sidebar_has_the_sections_of_the_index_in_their_order(checkout):
     text = build.sidebar(checkout, build.pages_of(checkout, ["README.md"]), ["collection/index"])
     parts = [build.toctree(*part).strip() for part in (
-        ("Index", ["docs/README.md"]),
+        ("Index", ["docs/README.md", "versions.md"]),
         ("Start", ["docs/start/b.md", "docs/start/a.md"]),
         ("The roles", ["roles/vllm/README.md"]),
         ("Modules, plugins, project", ["collection/index"]),
     )]  # fmt: skip
     assert [part.strip() for part in text.split("```{")[1:]] == [part.removeprefix("```{") for part in parts]
     assert parts[1] == "```{toctree}\n:hidden:\n:caption: Start\n\ndocs/start/b.md\ndocs/start/a.md\n```"
+
+
+def test_the_versions_are_those_of_the_changelog_the_newest_first():
+    found = build.releases(TOP)
+    assert list(found)[-1] == "0.1.0" and found["0.1.0"] == "2026-11-21"
+
+
+def test_the_page_of_versions_says_which_one_the_site_documents(monkeypatch):
+    monkeypatch.setattr(build, "collection_settings", lambda: {"version": "0.2.0"})
+    page = build.versions_page({"0.10.0": "2027-01-02", "0.2.0": "2026-11-21"}, "1a2b3c4 of 2026-11-25")
+    assert "documents version **0.2.0**, commit 1a2b3c4 of 2026-11-25." in page
+    rows = [line for line in page.splitlines() if line.startswith("| 0.")]
+    assert rows == [
+        "| 0.10.0 | 2027-01-02 | [changes](CHANGELOG.md#v0100) |",
+        "| 0.2.0 | 2026-11-21 | [changes](CHANGELOG.md#v020), this site |",
+    ]
+    assert "**0.2.0**.\n`ansible" in build.versions_page({}, "")
+
+
+def test_outside_of_git_there_is_no_commit(tmp_path):
+    assert build.commit_of(tmp_path) == ""
 
 
 def test_references_of_generated_pages_to_ansible_are_links():

@@ -7,7 +7,7 @@ import json
 import time
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend
-from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Gateway, decide
+from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Exporter, Gateway, decide
 
 
 def plan(host="0.0.0.0", port=8000, **more):
@@ -20,7 +20,7 @@ def plan(host="0.0.0.0", port=8000, **more):
 def test_an_instance_a_host_and_a_gateway():
     plans = {"chat": plan(), "chat-2": plan("10.0.0.9", 8001, config={"ssl-certfile": "/x"})}
     found = decide(
-        [Backend("gpu-01", "10.0.0.5", plans)], [Gateway("gw1", "fd00::1", "::", 8404)], {"gpu-01": "fra1"}, 9200
+        [Backend("gpu-01", "10.0.0.5", plans)], [Gateway("gw1", "fd00::1", "::", 8404, True)], {"gpu-01": "fra1"}, 9200
     )
     own = {"cluster": "fra1", "host": "gpu-01"}
     of_chat = {**own, "service": "chat", "accelerator": "h200", "release": "0.33.0"}
@@ -31,6 +31,7 @@ def test_an_instance_a_host_and_a_gateway():
         ],
         "node": [{"targets": ["10.0.0.5:9200"], "labels": {**own, "instance": "gpu-01"}}],
         "haproxy": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
+        "usage": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
     }
     assert found.warnings() == []
 
@@ -40,6 +41,7 @@ def test_what_listens_on_a_loopback_address_is_named_and_left_out():
     hosts = [Backend(f"gpu-0{number}", "10.0.0.5", plans) for number in (1, 2)]
     found = decide(hosts, [Gateway("gw1", "10.0.0.1", "127.0.0.1", 8404)], {})
     assert (found.jobs["vllm"], found.jobs["haproxy"], len(found.jobs["node"])) == ([], [], 2)
+    assert found.jobs["usage"] == []
     first, second = found.warnings()
     assert (
         "gpu-01" in first
@@ -47,6 +49,21 @@ def test_what_listens_on_a_loopback_address_is_named_and_left_out():
         and first.endswith("set vllm_instances.chat.host to an address of the host")
     )
     assert second.startswith("gw1: gateway_stats_listen is a loopback address")
+
+
+def test_the_exporters_of_the_role_have_their_own_addresses_and_ports():
+    hosts = [Backend(f"gpu-0{number}", f"10.0.0.{number}", {}) for number in (1, 2, 3, 4)]
+    exporters = {
+        "gpu-01": Exporter("::", 9200), "gpu-02": Exporter("fd00::2", 9100), "gpu-03": Exporter("127.0.0.1", 9100),
+        "depot": Exporter("10.0.0.9", 9101),
+    }  # fmt: skip
+    found = decide(hosts, [], {}, 9300, exporters, {"depot": "depot.example"})
+    assert {entry["labels"]["host"]: entry["targets"] for entry in found.jobs["node"]} == {
+        "depot": ["10.0.0.9:9101"], "gpu-01": ["10.0.0.1:9200"], "gpu-02": ["[fd00::2]:9100"],
+        "gpu-04": ["10.0.0.4:9300"],
+    }  # fmt: skip
+    (warning,) = found.warnings()
+    assert warning.startswith("gpu-03: monitoring_node_listen is a loopback address, so it is not scraped")
 
 
 def test_a_host_that_works_for_another_one_has_no_metrics_of_vllm():

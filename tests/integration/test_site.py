@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search of the documentation site finds what strangers look for, in a browser, from files and without a network.
+"""The documentation site in a browser, from files and without a network: its search, its version, light and dark.
 
 It builds the pages of the site. Set SITE_SCREENSHOTS to a directory to keep what the browser showed.
 """
@@ -9,6 +9,7 @@ It builds the pages of the site. Set SITE_SCREENSHOTS to a directory to keep wha
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 
 from tests.integration import browser as browsers
 from tests.unit.docs.test_common_tasks import SEARCHES
+from tools.site.build import collection_settings
 
 TOP = Path(__file__).resolve().parents[2]
 HTML = TOP / ".cache/site/html"
@@ -75,3 +77,49 @@ def test_the_site_asks_no_network_and_fits_a_phone(site, browser):
             page = browsers.Page(browser)
             assert page.script("return document.documentElement.scrollWidth <= window.innerWidth"), (name, path)
     assert [address for address in browsers.requests_of(browser) if not address.startswith(("file:", "data:"))] == []
+
+
+def test_each_page_names_the_version_and_one_lists_all(site, browser):
+    version = collection_settings()["version"]
+    browser.set_window_size(1400, 900)
+    for path in ("index.html", "docs/operate/drain.html", "versions.html", "search.html"):
+        browser.get(f"{site}/{path}")
+        assert browsers.Page(browser).text(".sidebar-brand-text") == f"baremetal.inference {version}", path
+    browser.get(f"{site}/versions.html")
+    keep(browser, "versions")
+    rows = [row.text for row in browsers.Page(browser).all("article tbody tr")]
+    assert len(rows) > 6 and [row for row in rows if "this site" in row] == [rows[0]] and rows[0].startswith(version)
+    browsers.Page(browser).one("article tbody a").click()
+    assert "CHANGELOG.html#" in browser.current_url
+    assert browsers.Page(browser).all("[id='" + browser.current_url.partition("#")[2] + "']")
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_the_button_changes_text_and_pictures(site, browser, system):
+    media = {"features": [{"name": "prefers-color-scheme", "value": system}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.set_window_size(1400, 900)
+    browser.get(f"{site}/docs/explain/architecture.html")
+    page = browsers.Page(browser)
+    page.script("localStorage.clear()")
+    browser.refresh()
+    shown = {}
+    for _click in range(3):
+        name = page.script("return document.body.dataset.theme")
+        shown[name] = {
+            "text": luminance(page, "body", "backgroundColor"),
+            "picture": luminance(page, "article img", "backgroundColor"),
+            "scheme": page.script("return getComputedStyle(document.querySelector('article img')).colorScheme"),
+        }
+        keep(browser, f"theme-{system}-{name}")
+        page.one(".content-icon-container .theme-toggle, .theme-toggle-content .theme-toggle").click()
+    assert set(shown) == {"auto", "light", "dark"}
+    assert shown["auto"] == shown[system]
+    assert shown["light"]["text"] > 200 and shown["light"]["picture"] > 200 and shown["light"]["scheme"] == "light"
+    assert shown["dark"]["text"] < 60 and shown["dark"]["picture"] < 60 and shown["dark"]["scheme"] == "dark"
+
+
+def luminance(page, selector, style):
+    """Return how light a colour of an element is, from 0 to 255."""
+    colour = page.script(f"return getComputedStyle(document.querySelector(arguments[0])).{style}", selector)
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) / 3

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gateway_client
+short_description: Make a client of the gateways with a key, or take one out of the inventory
+version_added: 0.7.0
+description:
+  - Internal to the playbook gateway_keys.yml.
+  - Adds the client with the sha256 of its key to the file of the inventory that sets C(gateway_clients), or removes it
+    there. Only these lines change. If no file or several set it, or it has another form, the module shows what to
+    change.
+  - Shows a new key once, on the terminal of the run. The key is in no result, log, argument or file. Without a terminal
+    the client makes its key, and O(sha256) names it.
+  - Runs on the controller and connects to no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - No key is made in check mode.
+  diff_mode:
+    support: full
+options:
+  make:
+    description:
+      - Name of the new client.
+    type: str
+    default: ""
+  end:
+    description:
+      - Name of the client whose keys end.
+    type: str
+    default: ""
+  clients:
+    description:
+      - C(gateway_clients) as a gateway has it.
+    type: raw
+    default: {}
+  team:
+    description:
+      - Team of the new client.
+    type: str
+    default: ""
+  expires:
+    description:
+      - When its keys end, as C(expires) in C(gateway_clients).
+    type: raw
+    default: ""
+  models:
+    description:
+      - Names of the models that it may use; when empty, all models.
+    type: list
+    elements: str
+    default: []
+  rate:
+    description:
+      - Allowed requests per minute; V(0) for no limit.
+    type: int
+    default: 0
+  concurrent:
+    description:
+      - Allowed concurrent requests; V(0) for no limit.
+    type: int
+    default: 0
+  sha256:
+    description:
+      - The sha256 of the key that the client has made itself.
+    type: str
+    default: ""
+  write:
+    description:
+      - Do it; otherwise only check the request.
+    type: bool
+    default: false
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Check the request
+  baremetal.inference.gateway_client:
+    make: reports
+    team: finance
+    expires: 2027-03-31
+    clients: "{{ gateway_clients }}"
+  register: request
+
+- name: Make the key
+  baremetal.inference.gateway_client:
+    make: reports
+    team: finance
+    expires: 2027-03-31
+    clients: "{{ gateway_clients }}"
+    write: true
+  run_once: true
+"""
+
+RETURN = r"""
+clients:
+  description: C(gateway_clients) after the request, with RV(unmade) as the sha256 of a key that is still to be made.
+  type: dict
+  returned: without O(write)
+unmade:
+  description: The sha256 in place of that of the key.
+  type: str
+  returned: without O(write)
+digest:
+  description: The sha256 of the key.
+  type: str
+  returned: with O(write)
+file:
+  description: The file of the inventory that was changed, or empty.
+  type: str
+  returned: with O(write)
+line:
+  description: The new client as a line of YAML, or empty.
+  type: str
+  returned: with O(write)
+"""

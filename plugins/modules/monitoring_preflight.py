@@ -1,0 +1,134 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: monitoring_preflight
+short_description: Check a host before it gets a node exporter
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.monitoring#role).
+  - Checks that the host has the address, and that the port is free or the exporter's own.
+  - Returns whether the exporter is installed.
+  - Changes nothing.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  program:
+    description:
+      - Path of the exporter.
+    type: path
+    required: true
+  installed_by_site:
+    description:
+      - Whether the site installs the exporter itself, so that it must exist.
+    type: bool
+    default: false
+  unit:
+    description:
+      - Unit of systemd that may have the port already.
+    type: str
+    required: true
+  listen:
+    description:
+      - Address that the exporter will listen on.
+    type: str
+    required: true
+  port:
+    description:
+      - TCP port that the exporter will listen on.
+    type: int
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Check that the port is free
+  baremetal.inference.monitoring_preflight:
+    program: /usr/bin/prometheus-node-exporter
+    unit: prometheus-node-exporter.service
+    listen: 127.0.0.1
+    port: 9100
+  become: true
+  register: host_state
+"""
+
+RETURN = r"""
+installed:
+  description: Whether the exporter is installed.
+  type: bool
+  returned: success
+"""
+
+import ipaddress
+import os
+import socket
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "program": {"type": "path", "required": True},
+            "installed_by_site": {"type": "bool", "default": False},
+            "unit": {"type": "str", "required": True},
+            "listen": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    program = module.params["program"]
+    installed = os.access(program, os.X_OK)
+    problem = address_problem(module.params["listen"]) or clash(module.params["port"], module.params["unit"])
+    if module.params["installed_by_site"] and not installed:
+        problem = (
+            f"monitoring_node_program: {program} is no program on this host; install it there, or leave "
+            "monitoring_node_program empty for the package of the distribution"
+        )
+    if problem:
+        module.fail_json(msg=problem)
+    module.exit_json(changed=False, installed=installed)
+
+
+def address_problem(address: str) -> str | None:
+    """Return why the exporter cannot listen on an address of this host, None if it can."""
+    try:
+        family = socket.AF_INET if ipaddress.ip_address(address).version == 4 else socket.AF_INET6
+    except ValueError:
+        return f"monitoring_node_listen: found {show_value(address)}, expected an address such as 10.0.0.5 or 0.0.0.0"
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((address, 0))
+    except OSError as exc:
+        return f"monitoring_node_listen: this host cannot listen on {address} ({exc.strerror}); set one of its own"
+    return None
+
+
+def clash(port: int, unit: str) -> str | None:
+    """Return which process has the port, None if it is free or the exporter's own."""
+    for found in listeners({port}):
+        if found.unit == unit:
+            continue
+        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
+        of_unit = f" of unit {found.unit}" if found.unit else ""
+        return (
+            f"monitoring_node_port {port} is in use by {who}{of_unit}; stop that, or give monitoring_node_port another "
+            "number. A host that has a node exporter already does not need the role monitoring"
+        )
+    return None
+
+
+if __name__ == "__main__":
+    main()

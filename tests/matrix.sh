@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest (`make matrix`):
+#   tests/matrix.sh              all rows
+#   tests/matrix.sh 2.18 newest  these rows
+# A row is skipped and named if its Python is not on PATH and uv and pyenv have not installed it. The environments are in
+# .lab/matrix. MATRIX_TESTS="FILE ..." runs these tests only.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# ansible-core -> the oldest Python that it runs on
+declare -rA PYTHONS=([2.18]=3.11 [2.19]=3.11 [2.20]=3.12 [2.21]=3.12 [newest]=3.13)
+readonly ROWS=(2.18 2.19 2.20 2.21 newest)
+readonly NEEDED=(pytest pytest-xdist hypothesis jsonschema "redfish[aiohttp]" botocore uvicorn selenium sushy-tools)
+# What loads or runs Ansible; the other tests are of pure functions.
+readonly TESTS=(
+  tests/unit/plugins/{action,filter,inventory,lookup,modules,plugin_utils,vars} tests/unit/{playbooks,inventories,roles}
+)
+export UV_PYTHON_DOWNLOADS=never
+for found in ~/.pyenv/versions/*/bin; do PATH=$PATH:$found; done
+failed=() skipped=() tests=()
+
+main() {
+  local row
+  read -ra tests <<<"${MATRIX_TESTS:-${TESTS[*]}}"
+  for row in "${@:-${ROWS[@]}}"; do
+    [[ -v "PYTHONS[$row]" ]] || { echo "matrix: there is no row $row; known: ${ROWS[*]}" >&2; exit 2; }
+    run_row "$row"
+  done
+  ((${#skipped[@]} == 0)) || echo "Skipped, because their Python is missing here: ${skipped[*]}"
+  ((${#failed[@]} == 0)) || { echo "Failed with ansible-core: ${failed[*]}"; exit 1; }
+}
+
+run_row() {
+  local row=$1 python=${PYTHONS[$1]} environment=.lab/matrix/$1 core=ansible-core
+  [[ $row == newest ]] || core="ansible-core~=$row.0"
+  if ! .venv/bin/uv python find --quiet "$python" >/dev/null 2>&1; then
+    skipped+=("$row (Python $python)")
+    return
+  fi
+  .venv/bin/uv venv --quiet --clear --python "$python" "$environment"
+  .venv/bin/uv pip install --quiet --python "$environment/bin/python" "$core" "${NEEDED[@]}"
+  echo "== ansible-core $("$environment/bin/python" -c 'import ansible.release as found; print(found.__version__)'), Python $python"
+  PATH="$PWD/$environment/bin:$PATH" "$environment/bin/pytest" -q "${tests[@]}" -m "not long" --tb=short \
+    -n 2 --dist loadfile -p no:cacheprovider || failed+=("$row")
+}
+
+main "$@"

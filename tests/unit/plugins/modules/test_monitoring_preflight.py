@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from tests.fakes.wheelhouse import run_module
+
+UNIT = "prometheus-node-exporter.service"
+
+
+@pytest.fixture
+def port():
+    """A port that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+    yield number
+
+
+def ask(port, **more):
+    return run_module(
+        "monitoring_preflight", **{"program": "/bin/sh", "unit": UNIT, "listen": "::", "port": port, **more}
+    )
+
+
+def test_a_free_port(port):
+    assert ask(port)["installed"] is True
+    assert ask(port, program="/nowhere/exporter")["installed"] is False
+
+
+def test_a_port_of_somebody_else_names_the_process():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        message = ask(port)["msg"]
+    assert message.startswith(f"monitoring_node_port {port} is in use by process {os.getpid()} (")
+    assert message.endswith("A host that has a node exporter already does not need the role monitoring")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("eth0", "monitoring_node_listen: found 'eth0', expected an address such as 10.0.0.5 or 0.0.0.0"),
+        ("192.0.2.1", "monitoring_node_listen: this host cannot listen on 192.0.2.1 ("),
+    ],
+)
+def test_an_address_that_the_host_does_not_have(port, address, message):
+    assert ask(port, listen=address)["msg"].startswith(message)
+
+
+def test_a_program_of_the_site_must_exist(port):
+    message = ask(port, program="/opt/gone", installed_by_site=True)["msg"]
+    assert message.startswith("monitoring_node_program: /opt/gone is no program on this host; install it there")
