@@ -120,7 +120,7 @@ def difference(before: str | None, after: str | None) -> dict[str, str]:
 
 
 def read_mark(place: str) -> str | None:
-    """Return for what the library was compiled, None where nothing says so."""
+    """Return the compute capability that the library was compiled for, None without a mark."""
     try:
         with open(os.path.join(place, MARK), encoding="utf-8") as file:
             return file.read()

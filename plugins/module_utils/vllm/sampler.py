@@ -27,7 +27,7 @@ _LINES = 3  # of the compiler's words in a message
 
 
 def variables(given: Mapping[str, str], capability: str, work: str) -> dict[str, str]:
-    """Return the variables to compile with, for a compute capability like 9.0, in a directory of its own.
+    """Return the variables to compile with, for a compute capability like 9.0, in the directory ``work``.
 
     FlashInfer itself adds the letter of an architecture (9.0a). No chip is asked: running instances may fill them all.
     """
@@ -41,7 +41,7 @@ def variables(given: Mapping[str, str], capability: str, work: str) -> dict[str,
 
 
 def is_current(library: bool, mark: str | None, capability: str) -> bool:
-    """Return whether the library can stay; one without a mark came with a package and is left alone."""
+    """Return whether the library can stay; one without a mark came with a package."""
     return library and (mark is None or mark.strip() == capability)
 
 
