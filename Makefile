@@ -1,7 +1,7 @@
 # All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
+.PHONY: help demo demo-down monitoring test ready python fast lint types sanity molecule unit parity integration long rollout vm \
 	vm-short bench site matrix
 
 BIN := .venv/bin
@@ -16,6 +16,9 @@ demo:  ## Build a lab host with a real vLLM and get a chat answer from it
 
 demo-down:  ## Remove everything that make demo created
 	@python3 tools/demo.py down
+
+monitoring:  ## Show a fault of a chip in Debian's Prometheus and alertmanager, in a lab that is removed again
+	@python3 -m tools.monitoring_demo
 
 test: ready  ## Run everything that CI runs
 	@tests/all.sh

@@ -25,6 +25,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.servi
     with_service,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.versions import (
+    describe_silent,
+    with_versions,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile
 
 
@@ -35,6 +39,7 @@ class ActionModule(ControllerAction):
         "page": {"type": "path", "default": ""},
         "title": {"type": "str", "default": "The fleet"},
         "gateways": {"type": "dict", "default": {}},
+        "installed": {"type": "dict", "default": {}},
     }
     ERRORS = (AcceleratorError, PageError)
 
@@ -43,9 +48,9 @@ class ActionModule(ControllerAction):
         page_file = open_page(options["page"]) if options["page"] else None
         reader = OverviewReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
-        lines = with_service(overview(hosts, models), options["gateways"])
+        lines = with_service(with_versions(overview(hosts, models), options["installed"]), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
-        services = describe_services(options["gateways"])
+        services = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
         table = [*fleet_table(lines, time.time()), *([""] if services else []), *services]
         # Display shows the text as it is; a callback would quote it.
         Display().display("\n".join(table))

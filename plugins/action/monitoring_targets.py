@@ -72,6 +72,7 @@ class ActionModule(ControllerAction):
                 address_of(name, hostvars),
                 str(hostvars[name].get("gateway_stats_listen") or "127.0.0.1"),
                 int(hostvars[name].get("gateway_stats_port") or 8404),
+                read_boolean(f"{name}: gateway_tokens", hostvars[name].get("gateway_tokens") or False),
             )
             for name in groups.get(GATEWAYS, [])
         ]

@@ -47,6 +47,13 @@ options:
     type: dict
     default: {}
     version_added: 0.7.0
+  installed:
+    description:
+      - Results of M(baremetal.inference.instance_slot) without an instance, by host. They give the releases that are
+        installed, and the state C(drifted), after C(drained), where a release or a file is not as planned.
+    type: dict
+    default: {}
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

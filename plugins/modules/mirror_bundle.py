@@ -240,7 +240,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
 def documents(module: AnsibleModule, holds: Holds) -> dict[str, str]:
     """Return the text of each document by its name, in the order in which they are written: bundle.json last."""
     root = module.params["root"]
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = time.strftime(bill.TIME, time.gmtime())
     former = text_of(os.path.join(root, bill.NAME))
     version = module.params["collection_version"]
     last = {NAME: render_bundle(holds)}

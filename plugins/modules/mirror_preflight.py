@@ -67,6 +67,13 @@ registry:
   description: Whether docker-registry and skopeo are installed.
   type: bool
   returned: success
+content_written:
+  description:
+    - When the carried content was last changed, in seconds since 1970, by the bill of materials beside it.
+    - Null without one.
+  type: int
+  returned: success
+  version_added: 0.7.0
 default_site_clashes:
   description:
     - Whether nginx's default site must be disabled, because the mirror uses port 80 itself,
@@ -79,6 +86,8 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 
 # The port of the default site in Debian's package.
@@ -118,6 +127,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         nginx=os.path.exists(NGINX),
+        content_written=bill.written_at(text_of(os.path.join(root, bill.NAME))),
         registry=all(map(os.path.exists, REGISTRY)),
         default_site_clashes=port == DEFAULT_SITE_PORT or bool(others),
     )

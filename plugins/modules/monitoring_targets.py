@@ -59,5 +59,5 @@ counts:
   description: The number of targets of each job.
   type: dict
   returned: success
-  sample: {vllm: 16, node: 8, haproxy: 2}
+  sample: {vllm: 16, node: 8, haproxy: 2, usage: 2}
 """

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page as page_text
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import with_service
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.versions import with_versions
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -265,7 +266,10 @@ def test_states_differ_without_colour(shown):
 
 
 def test_what_gateways_report_differs_without_colour_and_has_its_reason(browser, tmp_path):
-    lines = [Line(name, "", "", (("h200", 8),), "seen") for name in ("well", "sick", "drained")]
+    lines = [Line(name, "", "", (("h200", 8),), "seen") for name in ("well", "sick", "drained", "drifted")]
+    slot = {"digest": "b2", "plan": {"release": "0.33.0"}}
+    changed = {"installed": True, "digest": "a1", "good": slot, "slots": [slot], "stale": False}
+    lines = with_versions(lines, {"drifted": {"instances": {"chat": changed}}})
     entry = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
     servers = {
         "well--chat": entry,
@@ -277,11 +281,13 @@ def test_what_gateways_report_differs_without_colour_and_has_its_reason(browser,
     browser.get(path.as_uri())
     shown = FleetPage(browser)
     looks = shown.script(LOOKS)
-    assert set(looks) == {"sick", "drained", "seen"} and len(set(looks.values())) == 3, looks
+    assert set(looks) == {"sick", "drained", "drifted", "seen"} and len(set(looks.values())) == 4, looks
     shown.tile("sick").click()
     assert "chat: down: sick: isolate_host xid 79" in shown.detail()
     shown.tile("drained").click()
     assert "drained by admin:alice since today: new fans" in shown.detail()
+    shown.tile("drifted").click()
+    assert "chat: its files differ from its last good state" in shown.detail()
 
 
 def test_dark_light_and_print(shown):

@@ -25,6 +25,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.faults 
 SCHEMA = 1
 # A chip that has come back so often within so many seconds stays out of service until a person has looked.
 FLAPS, FLAP_WINDOW = 3, 86400.0
+# Seconds for which a chip is out of service at least, by how often it has come back within that time.
+HOLDS = (0.0, 300.0, 1800.0)
 EVERYTHING = "all"
 
 
@@ -96,15 +98,32 @@ class Ledger:
             mark = Mark(
                 fault.name, chip, instance, fault.action, fault.back, fault.meaning, now, boot, run.invocation, times
             )
-            self._stop_flapping(mark, now)
+            self._slow_flapping(mark, now)
             self.marks[key] = mark
             new.append(mark)
         return new
 
-    def _stop_flapping(self, mark: Mark, now: float) -> None:
-        recent = [at for at in self.returns.get(mark.chip, ()) if now - at < FLAP_WINDOW]
-        if len(recent) >= FLAPS:
-            mark.back, mark.note = BY_HAND, f"it has come back {len(recent)} times within a day"
+    def _slow_flapping(self, mark: Mark, now: float) -> None:
+        """Let a chip that comes and goes wait longer each time, and in the end for a person."""
+        times = len(self._recent(mark.chip, now))
+        if times >= FLAPS:
+            mark.back, mark.note = BY_HAND, f"it has come back {times} times within a day"
+        elif self._hold(mark, now):
+            minutes = self._hold(mark, now) / 60
+            mark.note = f"it has come back within a day, so it is out of service for {minutes:.0f} minutes at least"
+
+    def _recent(self, chip: str, now: float) -> list[float]:
+        return [at for at in self.returns.get(chip, ()) if now - at < FLAP_WINDOW]
+
+    def _hold(self, mark: Mark, now: float) -> float:
+        """Return for how many seconds a mark stays at least; nobody waits after a person's word."""
+        if not mark.chip or mark.back == BY_HAND:
+            return 0.0
+        return HOLDS[min(len(self._recent(mark.chip, now)), len(HOLDS) - 1)]
+
+    def _is_held(self, mark: Mark, now: float) -> bool:
+        # A clock that was set back must not hold a chip for ever.
+        return 0 <= now - mark.since < self._hold(mark, now)
 
     def advance(self, runs: Mapping[str, Run], boot: str) -> None:
         """Note what has ended since the marks were made: runs of units, the boot, instances that are gone."""
@@ -118,10 +137,14 @@ class Ledger:
                 mark.proving = True
 
     def clear(self, chip: str) -> int:
-        """Take a person's word that a chip (or ``all``) is well; return how many marks wait for the proof now."""
+        """Take a person's word that a chip (or ``all``) is well; return how many marks wait for the proof now.
+
+        How often the chip has come back is forgotten: a person has looked at it.
+        """
         found = [mark for mark in self.marks.values() if chip in (EVERYTHING, mark.chip)]
         for mark in found:
             mark.proving = True
+        self.returns = {} if chip == EVERYTHING else {key: value for key, value in self.returns.items() if key != chip}
         return len(found)
 
     def of_instance(self, instance: str) -> list[Mark]:
@@ -129,10 +152,11 @@ class Ledger:
         found = [mark for mark in self.marks.values() if mark.instance == instance]
         return sorted(found, key=lambda mark: (-ACTIONS.index(mark.action), mark.since, mark.fault))
 
-    def to_prove(self, runs: Mapping[str, Run]) -> list[str]:
+    def to_prove(self, runs: Mapping[str, Run], now: float) -> list[str]:
         """Return the ready instances for which only the proof is missing."""
-        names = sorted({mark.instance for mark in self.marks.values()})
-        return [name for name in names if runs[name].ready and all(mark.proving for mark in self.of_instance(name))]
+        waiting = {mark.instance for mark in self.marks.values() if not mark.proving or self._is_held(mark, now)}
+        names = sorted({mark.instance for mark in self.marks.values()} - waiting)
+        return [name for name in names if runs[name].ready]
 
     def to_restart(self, runs: Mapping[str, Run]) -> list[str]:
         """Return the instances that a new start would make well, and that still run as they did."""
@@ -151,8 +175,7 @@ class Ledger:
         for mark in ended:
             del self.marks[mark.fault, mark.chip, mark.instance]
         for chip in {mark.chip for mark in ended}:
-            recent = [at for at in self.returns.get(chip, []) if now - at < FLAP_WINDOW]
-            self.returns[chip] = [*recent, now]
+            self.returns[chip] = [*self._recent(chip, now), now]
         return ended
 
     def failed(self, instance: str, why: str) -> None:

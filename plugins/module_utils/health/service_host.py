@@ -179,7 +179,7 @@ class Service:
                 self.journal.say_at_times(("proof", name), f"{name} stays out of service: the proof failed: {problem}")
             else:
                 self._back(name, self.ledger.proven(name, self.clock()))
-        self.proofs.begin(self.ledger.to_prove(self.instances.runs(self.units)))
+        self.proofs.begin(self.ledger.to_prove(self.instances.runs(self.units), self.clock()))
 
     def _back(self, name: str, ended: Sequence[Mark]) -> None:
         for mark in ended:

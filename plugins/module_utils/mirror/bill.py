@@ -8,8 +8,10 @@ The same content gives the same text, apart from the time of its first writing.
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
+import time
 import uuid
 from typing import Any, Mapping, NamedTuple
 from urllib.parse import quote
@@ -18,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import Content, Files, Holds, walk
 
 NAME = "bundle.cdx.json"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 _WHEEL = re.compile(r"(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-\d[^-/]*)?-[^-/]+-[^-/]+-[^-/]+\.whl")
 _DEBIAN = re.compile(r"(?P<name>[^_/]+)_(?P<version>[^_/]+)_(?P<machine>[^_/]+)\.deb")
@@ -52,7 +55,15 @@ def render_bill(holds: Holds, known: Knowledge, version: str, now: str, before: 
     return text if text == before else _render(holds, known, version, now)
 
 
-def _render(holds: Holds, known: Knowledge, version: str, time: str) -> str:
+def written_at(text: str) -> int | None:
+    """Return when the content that a bill lists was last changed, in seconds since 1970; None for anything else."""
+    try:
+        return calendar.timegm(time.strptime(str(load_json(text)["metadata"]["timestamp"]), TIME))
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _render(holds: Holds, known: Knowledge, version: str, written: str) -> str:
     components = _components(holds, known)
     content = json.dumps(components, sort_keys=True)
     subject = {"type": "data", "bom-ref": "bundle", "name": "What a site without internet needs"}
@@ -63,7 +74,7 @@ def _render(holds: Holds, known: Knowledge, version: str, time: str) -> str:
         "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, content)}",
         "version": 1,
-        "metadata": {"timestamp": time, "tools": {"components": [tool]}, "component": subject},
+        "metadata": {"timestamp": written, "tools": {"components": [tool]}, "component": subject},
         "components": components,
         "dependencies": [{"ref": "bundle", "dependsOn": [component["bom-ref"] for component in components]}],
     }

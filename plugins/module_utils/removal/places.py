@@ -150,6 +150,12 @@ HOST = (
     Place("/etc/nginx/conf.d/mirror.conf", "the site of a mirror", "mirror", EVERYTHING),
     Place("/etc/systemd/system/nginx.service.d/50-mirror.conf", "a drop-in of nginx", "mirror", EVERYTHING),
     Place("/etc/nginx/sites-enabled/default", "nginx's own site: removed where it conflicts", "mirror", NOTHING),
+    Place(
+        "/var/lib/prometheus/node-exporter/mirror.prom",
+        "when the content was last changed (`mirror_metrics_file`)",
+        "mirror",
+        EVERYTHING,
+    ),
     Place("/etc/docker/registry/config.yml", "the configuration of the registry", "mirror", EVERYTHING),
     Place(
         "/etc/systemd/system/docker-registry.service.d/50-mirror.conf",

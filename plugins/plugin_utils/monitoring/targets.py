@@ -20,16 +20,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.servic
 )
 
 NODE_PORT = 9100
+JOBS = ("vllm", "node", "haproxy", "usage")
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """A gateway: its address as seen from Prometheus, and where it serves its metrics."""
+    """A gateway: its address as seen from Prometheus, where it serves its metrics, and whether it counts tokens."""
 
     host: str
     address: str
     listen: str
     port: int
+    counts_tokens: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Exporter:
 class Targets:
     """The targets of each job, and warnings about what cannot be scraped."""
 
-    jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"vllm": [], "node": [], "haproxy": []})
+    jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {job: [] for job in JOBS})
     unreachable: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, job: str, address: str, port: int, labels: Mapping[str, str]) -> None:
@@ -95,7 +97,8 @@ def decide(
             found.unreachable.setdefault(why, []).append(gateway.host)
             continue
         address = gateway.address if gateway.listen in EVERYWHERE else gateway.listen
-        found.add("haproxy", address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
+        for job in ("haproxy", "usage") if gateway.counts_tokens else ("haproxy",):
+            found.add(job, address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
     return found
 
 

@@ -13,7 +13,9 @@ SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
 PARTS = ("rules", "exporters", "dashboards")
 # The labels of the health service go before those of the target.
 HONOR = "    honor_labels: true\n"
-JOBS = {"vllm": "", "haproxy": "", "node": HONOR}
+# The gateway serves the tokens of its clients beside HAProxy's own figures.
+USAGE = "    metrics_path: /metrics/usage\n"
+JOBS = {"vllm": "", "haproxy": "", "usage": USAGE, "node": HONOR}
 
 
 def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -27,15 +27,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
 # Only gateways report these (service.py).
 SICK, DRAINED = "sick", "drained"
+# Only hosts report this (versions.py).
+DRIFTED = "drifted"
 # Worst first; the first state that applies is the host's.
-STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DECLARED, SEEN, NOTHING)
+STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, DECLARED, SEEN, NOTHING)
 # The states that need an action.
-ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, NOTHING)
+ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, NOTHING)
 
 # The variables that a line is computed from.
 VARIABLES = (
     "accelerator", "accelerator_count", "accelerators", "cluster", "site", "accelerator_detected",
     "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
+    "vllm_release",
 )  # fmt: skip
 
 # Facts about a host's hardware besides its models, with their labels.
@@ -66,7 +69,7 @@ class Line:
     ``found`` describe the sources in words, ``facts`` the other findings. ``why`` is the reason of the state, ``todo``
     the action to take. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
     instances with their recipes, "" where these are not plain text. An instance that spans several hosts has the others
-    as a third text.
+    as a third text. ``planned`` pairs them with the release of vLLM in the inventory, "" for none or a template.
     """
 
     host: str
@@ -81,6 +84,7 @@ class Line:
     facts: tuple[str, ...] = ()
     seen_at: int | None = None
     serves: tuple[tuple[str, ...], ...] = ()
+    planned: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -127,6 +131,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
     cluster, doubt = _cluster(variables.get("cluster"), host.groups)
     if doubt:
         host = host._replace(problem="; ".join(filter(None, (host.problem, doubt))))
+    planned = _planned(variables.get("vllm_instances"), variables.get("vllm_release"))
     state, why, todo = _state(host, declared, found, grouped, detected, models)
     return Line(
         host=host.name,
@@ -138,9 +143,10 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         todo=todo,
         declared=describe_counts(declared),
         found=describe_counts(found),
-        facts=_facts(detected),
+        facts=(*_facts(detected), *_releases(planned)),
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
         serves=_serves(variables.get("vllm_instances"), host.name),
+        planned=planned,
     )
 
 
@@ -316,6 +322,30 @@ def _serves(instances: Any, host: str) -> tuple[tuple[str, ...], ...]:
         return ()
     entries = {str(name): entry if isinstance(entry, Mapping) else {} for name, entry in instances.items()}
     return tuple(_served(name, entry, host) for name, entry in sorted(entries.items()))
+
+
+def _planned(instances: Any, release: Any) -> tuple[tuple[str, str], ...]:
+    """Return the instances with the release of each: its own, else the host's."""
+    if not isinstance(instances, Mapping):
+        return ()
+    named = {
+        str(name): entry.get("release") or release if isinstance(entry, Mapping) else release
+        for name, entry in sorted(instances.items(), key=lambda pair: str(pair[0]))
+    }
+    return tuple((name, _plain_release(value)) for name, value in named.items())
+
+
+def _plain_release(value: Any) -> str:
+    text = str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+    return "" if "{" in text else text
+
+
+def _releases(planned: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the planned releases in words: once where all instances have the same."""
+    releases = dict.fromkeys(release for _name, release in planned if release)
+    if len(releases) == 1:
+        return (f"vLLM {next(iter(releases))} planned",)
+    return tuple(f"{name}: vLLM {release} planned" for name, release in planned if release)
 
 
 def _served(name: str, entry: Mapping[str, Any], host: str) -> tuple[str, ...]:

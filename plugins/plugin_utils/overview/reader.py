@@ -54,7 +54,8 @@ class OverviewReader(HostReader):
         if name == "vllm_instances" and isinstance(value, Mapping):
             groups = own.get("groups") or {}
             return {
-                str(key): {"recipe": _recipe(entry), "nodes": _nodes(entry, groups)} for key, entry in value.items()
+                str(key): {"recipe": _recipe(entry), "nodes": _nodes(entry, groups), "release": _release(entry)}
+                for key, entry in value.items()
             }
         text = self._plain(value)
         try:
@@ -96,6 +97,10 @@ def open_page(path: str) -> PageFile:
 def _recipe(entry: Any) -> str:
     recipe = entry.get("recipe") if isinstance(entry, Mapping) else None
     return str(recipe) if isinstance(recipe, str) and "{{" not in recipe and "{%" not in recipe else ""
+
+
+def _release(entry: Any) -> Any:
+    return entry.get("release") if isinstance(entry, Mapping) else None
 
 
 def _nodes(entry: Any, groups: Mapping[str, Any]) -> list[str]:

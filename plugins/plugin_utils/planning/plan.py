@@ -91,6 +91,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kerne
     compiles,
     plan_kernels,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.packages import check_packages
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     container_of,
@@ -315,6 +316,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     model = entry.model
     manifest = library.manifest(entry.pinned)
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
+    check_packages(entry, manifest, library.families.get("packages") or ())
     weights = _weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
     group = entry.group.as_dict() if entry.group else None

@@ -347,6 +347,22 @@ class Budgets:
                 found[owner] = max(found.get(owner, (0, "")), (ends, value))
         return {owner: value for owner, (_ends, value) in found.items()}
 
+    def text(self, now: int) -> str:
+        """Return what Prometheus reads: the tokens of each budget, and those that are used in its present window."""
+        with self.lock:
+            used = dict(self.used)
+        lines = []
+        for owner, periods in sorted(self.limits.items()):
+            kind = "team" if owner.startswith("@") else "client"
+            for period, limit in sorted(periods.items()):
+                begins, tokens = used.get((owner, period), (0, 0))
+                labels = f'kind="{kind}",owner="{escaped(owner.lstrip("@"))}",period="{period}"'
+                lines.append(f"inference_usage_budget_tokens{{{labels}}} {limit}")
+                present = tokens if begins == window(period, now)[0] else 0
+                lines.append(f"inference_usage_budget_used_tokens{{{labels}}} {present}")
+        types = [f"# TYPE inference_usage_budget_{name} gauge" for name in ("tokens", "used_tokens")]
+        return "\n".join([*types, *sorted(lines), ""]) if lines else ""
+
     def sync(self, now: int) -> None:
         """Change HAProxy's map to what it should have."""
         requested = self.over(now)
@@ -477,7 +493,8 @@ class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send the counters."""
         known = self.path == "/metrics/usage"
-        body = self.server.counters.text().encode() if known else b""  # type: ignore[attr-defined]
+        text = self.server.counters.text() + self.server.budgets.text(int(time.time())) if known else ""  # type: ignore[attr-defined]
+        body = text.encode()
         self.send_response(200 if known else 404)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(body)))
@@ -514,7 +531,7 @@ def main() -> None:
     followers = [Follower(address, name, *common) for address, name in config["servers"].items()]
     threading.Thread(target=follow, args=(followers, store, budgets), daemon=True).start()
     with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page) as server:
-        server.counters = counters  # type: ignore[attr-defined]
+        server.counters, server.budgets = counters, budgets  # type: ignore[attr-defined]
         server.serve_forever()
 
 

@@ -247,14 +247,28 @@ def test_an_interactive_preset_sends_every_token_at_once(name, preset):
     assert jobs["args"]["stream-interval"] == 20
 
 
-def test_balanced_on_hopper_captures_graphs_up_to_a_full_batch_where_that_was_measured():
-    asked = {"recipe": "openai/gpt-oss-20b", "preset": "balanced"}
+@pytest.mark.parametrize("preset", ["balanced", "throughput"])
+def test_graphs_on_hopper_go_up_to_a_full_batch_where_that_was_measured(preset):
+    asked = {"recipe": "openai/gpt-oss-20b", "preset": preset}
     sizes = plan("h100", "0.25.1", asked)["config"]["cudagraph-capture-sizes"]
     assert [int(size) for size in sizes[-8:]] == [1024, 1280, 1536, 2048, 3072, 4096, 6144, 8192]
     # Up to 1024 those of vLLM itself.
     assert len(sizes) == 83 + 7
     for accelerator, release, more in (("h100", "0.23.0", {}), ("b200", "0.25.1", {}), ("h100", "0.25.1", FAST_BOOT)):
         assert "cudagraph-capture-sizes" not in plan(accelerator, release, {**asked, **more})["config"]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "release", "largest"),
+    [
+        ("h100", "0.23.0", 2048), ("b200", "0.25.1", 2048), ("a100", "0.25.1", 2048), ("l40s", "0.32.0", 2048),
+        ("h100", "0.25.1", None), ("h200", "0.33.0", None),
+    ],
+)  # fmt: skip
+def test_throughput_has_all_sizes_up_to_2048_where_the_coarse_ones_were_not_measured(accelerator, release, largest):
+    config = plan(accelerator, release, {"recipe": "openai/gpt-oss-20b", "preset": "throughput"})["config"]
+    found = config.get("max-cudagraph-capture-size")
+    assert (found and int(found)) == largest
 
 
 def test_a_largest_graph_with_the_sizes_of_balanced_is_refused_with_the_way_out():

@@ -26,6 +26,7 @@ E = 'cluster="fra1",service="chat",host="gpu-01",instance="chat"'
 U = 'host="gpu-01",instance="chat"'
 C = 'host="gpu-01",vendor="nvidia",model="h200",chip="0000:5d:00.0",instance="chat"'
 G = 'gateway="gw1",proxy="chat"'
+B = 'gateway="gw1",kind="team",owner="ops",period="month"'
 
 
 def slow(name, limit, share):
@@ -132,6 +133,20 @@ CASES = {
         {f'haproxy_server_status{{{G},server="a",state="DRAIN"}}': "1x9000 0x1200"}, 10100),
     "GatewayQueue": (
         {f"haproxy_backend_current_queue{{{G}}}": "3x30"}, {f"haproxy_backend_current_queue{{{G}}}": "0x30"}, 10),
+    "GatewayBudgetNearEnd": (
+        {f"inference_usage_budget_used_tokens{{{B}}}": "95x9", f"inference_usage_budget_tokens{{{B}}}": "100x9"},
+        # A minute passes.
+        {f"inference_usage_budget_used_tokens{{{B}}}": "80x9", f"inference_usage_budget_tokens{{{B}}}": "100x9",
+         'inference_usage_budget_used_tokens{gateway="gw1",kind="client",owner="bob",period="minute"}': "99x9",
+         'inference_usage_budget_tokens{gateway="gw1",kind="client",owner="bob",period="minute"}': "100x9"}, 5),
+    "GatewayTokensMissing": (
+        {'inference_usage_missing_records_total{gateway="gw1"}': "0x5 3x30"},
+        {'inference_usage_missing_records_total{gateway="gw1"}': "3x30",
+         'inference_usage_store_up{gateway="gw1"}': "1x30"}, 20),
+    # promtool's clock begins in 1970.
+    "MirrorStale": (
+        {'mirror_content_written_seconds{host="depot"}': f"{-91 * 86400}x100"},
+        {'mirror_content_written_seconds{host="depot"}': f"{-80 * 86400}x100"}, 90),
     "HostDown": ({'up{job="node",host="gpu-01"}': "0x30"}, {'up{job="node",host="gpu-01"}': "1x30"}, 10),
     "ClockWrong": (
         {'node_timex_offset_seconds{host="gpu-01"}': "-0.5x30"},
@@ -151,12 +166,17 @@ NODE = {
     "node_timex_offset_seconds", "node_timex_sync_status", "node_memory_MemAvailable_bytes",
     "node_memory_MemTotal_bytes", "node_filesystem_readonly",
 }  # fmt: skip
+# Of the service that counts tokens (roles/gateway/files/gateway-usage.py), and of the role mirror.
+OWN = {
+    "inference_usage_budget_tokens", "inference_usage_budget_used_tokens", "inference_usage_store_up",
+    "inference_usage_missing_records_total", "mirror_content_written_seconds",
+}  # fmt: skip
 # Of the blackbox exporter, where a site has it.
 BLACKBOX = {"probe_ssl_earliest_cert_expiry"}
 HAPROXY = set((TOP / "tests/fixtures/haproxy/metrics-2.6.12.txt").read_text().split())
 SUFFIXES = {"gauge": ("",), "counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 NAME = re.compile(
-    r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|probe_|service:|proxy:|host:|up\b)[\w:]*"
+    r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|inference_|mirror_|probe_|service:|proxy:|host:|up\b)[\w:]*"
 )
 
 
@@ -249,7 +269,7 @@ def test_every_alert_has_a_section_that_says_what_to_do():
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_every_expression_lives_in_every_release_of_vllm(path):
-    known = of_release(path) | set(SERIES) | HAPROXY | NODE | BLACKBOX | set(RECORDED) | {"up"}
+    known = of_release(path) | set(SERIES) | HAPROXY | NODE | OWN | BLACKBOX | set(RECORDED) | {"up"}
     dead = {where: sorted(names) for where, text in expressions() if (names := series_of(text) - known)}
     assert dead == {}
 

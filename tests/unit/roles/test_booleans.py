@@ -43,6 +43,7 @@ PLAYBOOKS = {
     "site_drivers": "true",
     "site_host_tuning": "false",
     "site_monitoring": "false",
+    "status_versions": "false",
     "tune_fresh": "false",
     "tune_stop": "false",
     "undrain_force": "false",

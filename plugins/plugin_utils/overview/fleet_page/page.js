@@ -6,7 +6,7 @@
   const fleet = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const MARKS = {
-    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", declared: "", seen: "", nothing: "–",
+    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", declared: "", seen: "", nothing: "–",
   };
   const MEANINGS = {
     sick: "a gateway finds an instance of it down or sick",
@@ -14,11 +14,12 @@
     unknown: "has a chip that no file of the catalogue lists",
     stale: "gave no answer to the last probe",
     drained: "a person or a rollout has taken it out of service",
+    drifted: "what is installed is not what was planned",
     declared: "declared in the inventory, never seen",
     seen: "was seen, and is what was declared if anything was",
     nothing: "nothing is known of it",
   };
-  const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "nothing"]);
+  const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "drifted", "nothing"]);
   // Up to this many hosts each one gets a card with its name.
   const CARDS = 120;
 

@@ -61,6 +61,7 @@ def test_the_files_are_written_once(site):
     assert one["targets"] == ["10.0.0.1:8000"] and one["labels"]["cluster"] == "a" and one["labels"]["host"] == "cpu-1"
     assert "cluster" not in two["labels"]
     assert json.loads((target / "targets/haproxy.json").read_text())[0]["targets"] == ["10.0.0.9:8404"]
+    assert json.loads((target / "targets/usage.json").read_text()) == []
     assert (target / "rules/inference.yml").read_text() == (
         TOP / "playbooks/files/monitoring/rules/inference.yml"
     ).read_text()

@@ -24,7 +24,7 @@ def test_a_free_port_and_a_place_that_is_there(tmp_path):
     result = run_module("mirror_preflight", root=str(tmp_path / "mirror"), port=port)
     assert not result.get("failed"), result
     assert not result["changed"]
-    assert not (tmp_path / "mirror").exists()
+    assert not (tmp_path / "mirror").exists() and result["content_written"] is None
 
 
 def test_a_port_of_somebody_else_names_the_process(tmp_path, busy_port):

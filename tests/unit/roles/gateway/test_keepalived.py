@@ -11,6 +11,8 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from tests.fakes.gateways import render
+
 TEMPLATES = Path(__file__).resolve().parents[4] / "roles/gateway/templates"
 
 
@@ -52,3 +54,19 @@ def test_all_gateways_are_equal_so_the_address_does_not_return_by_itself(text):
     assert int(priority) - 100 > 0
     assert "state BACKUP" in text
     assert block(text, "unicast_peer") == ["10.0.0.2", "10.0.0.3"]
+
+
+def test_a_shared_address_depends_on_a_file_and_on_no_program():
+    text = render(
+        "keepalived.conf.j2",
+        {
+            "inventory_hostname": "gw1", "gateway_interface": "eth0", "gateway_router_id": 51,
+            "gateway_address": "10.0.0.9/24",
+            "__gateway_paths": {"unusable": "/var/lib/gateway-agent/unusable", "arrivals": "/a"},
+            "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"]}},
+        },
+    )  # fmt: skip
+    lines = [line.strip() for line in text.splitlines()]
+    for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
+        assert line in lines
+    assert 'file "/var/lib/gateway-agent/unusable"' in lines and "vrrp_script" not in text

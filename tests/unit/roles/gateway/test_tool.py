@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
 
 from tests.fakes.gateways import loaded
 from tests.fakes.kills import killed_at
@@ -96,3 +97,33 @@ def test_a_full_disk_leaves_the_old_text_and_nothing_beside_it(tmp_path, monkeyp
         tool._write(str(path), "new")
     assert [entry.name for entry in tmp_path.iterdir()] == ["state"]
     assert path.read_text() == "old"
+
+
+class TestTool:
+    STATE = (
+        "1\n# be_id be_name srv_id srv_name srv_admin_state srv_port srv_agent_port\n"
+        "4 chat 1 a--chat 8 8000 1\n4 chat 2 gone 8 8000 1\n\n"
+    )
+
+    def test_a_state_gets_the_ports_of_the_configuration(self):
+        config = "backend other\n    server a--chat 10.0.0.1:1\nbackend chat\n    default-server agent-port 8405\n"
+        config += "    server a--chat [::1]:9 x\n"
+        assert tool.fitted(self.STATE, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
+
+    def test_arrivals_of_the_shared_address_are_counted(self, tmp_path):
+        path = tmp_path / "arrivals"
+        paths = GatewayPaths(arrivals_file=str(path))
+        counts = []
+        for text in (None, "2\n", "x", "9" * 20):
+            if text is not None:
+                path.write_text(text)
+            counts.append(HaproxyHost(paths).address_arrivals())
+            tool.arrived(str(path))
+            counts.append(int(path.read_text()))
+        assert counts == [0, 1, 2, 3, 0, 1, 0, 1]
+
+    def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
+        assert tool._worker(str(tmp_path / "none")) == ""
+
+    def test_what_is_no_state_is_left_alone(self):
+        assert tool.fitted("x\n", "") == "x\n"

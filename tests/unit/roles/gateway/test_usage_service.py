@@ -244,6 +244,13 @@ def test_a_budget_is_used_up_until_its_window_ends(store):
         "alice": f"{minute}|client|alice|24|minute", "@research": f"{day}|team|research|36|day"
     }  # fmt: skip
     assert list(budgets.over(NOW + 60)) == ["@research"] and budgets.over(day) == {}
+    lines = budgets.text(NOW).splitlines()
+    assert 'inference_usage_budget_tokens{kind="client",owner="alice",period="month"} 1000' in lines
+    assert 'inference_usage_budget_used_tokens{kind="client",owner="alice",period="minute"} 24' in lines
+    assert 'inference_usage_budget_used_tokens{kind="team",owner="other",period="day"} 0' in lines
+    # In the next minute nothing of it is used.
+    assert 'inference_usage_budget_used_tokens{kind="client",owner="alice",period="minute"} 0' in budgets.text(NOW + 60)
+    assert NONE.text(NOW) == ""
     # Another process begins with what is stored.
     again = usage.Budgets(limits, "", "")
     again.load(store, NOW)

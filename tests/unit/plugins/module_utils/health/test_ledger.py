@@ -52,11 +52,11 @@ def test_the_strongest_reason_is_the_first():
 def test_a_new_start_ends_what_it_can_and_nothing_else():
     ledger = ledger_with(COPY)
     ledger.advance(FIRST, "boot-1")
-    assert ledger.to_prove(FIRST) == [] and ledger.to_restart(FIRST) == ["chat"]
+    assert ledger.to_prove(FIRST, 200.0) == [] and ledger.to_restart(FIRST) == ["chat"]
     ledger.advance(SECOND, "boot-1")
-    assert ledger.to_prove(SECOND) == ["chat"] and ledger.to_restart(SECOND) == []
+    assert ledger.to_prove(SECOND, 200.0) == ["chat"] and ledger.to_restart(SECOND) == []
     ledger.record(ROW, SECOND, 110.0, "boot-1")
-    assert ledger.to_prove(SECOND) == []
+    assert ledger.to_prove(SECOND, 200.0) == []
 
 
 def test_an_instance_is_not_started_again_for_a_chip_that_stays_sick():
@@ -67,7 +67,7 @@ def test_an_instance_that_is_not_ready_is_not_asked_for_a_proof():
     ledger = ledger_with(COPY)
     starting = {"chat": Run("b", 90.0, False)}
     ledger.advance(starting, "boot-1")
-    assert ledger.to_prove(starting) == []
+    assert ledger.to_prove(starting, 200.0) == []
 
 
 def test_a_stopped_unit_is_no_new_start():
@@ -80,10 +80,10 @@ def test_a_stopped_unit_is_no_new_start():
 def test_a_boot_ends_what_the_table_allows_and_a_person_the_rest():
     ledger = ledger_with(OFF_THE_BUS, ROW)
     ledger.advance(SECOND, "boot-2")
-    assert ledger.to_prove(SECOND) == []
+    assert ledger.to_prove(SECOND, 200.0) == []
     assert ledger.clear("0000:1b:00.0") == 0
     assert ledger.clear(CHIP) == 2
-    assert ledger.to_prove(SECOND) == ["chat"]
+    assert ledger.to_prove(SECOND, 200.0) == ["chat"]
     assert len(ledger.proven("chat", 200.0)) == 2 and ledger.marks == {}
 
 
@@ -91,9 +91,9 @@ def test_a_fault_that_comes_again_before_the_proof_begins_anew():
     ledger = ledger_with(OFF_THE_BUS)
     ledger.advance(SECOND, "boot-2")
     ledger.record(OFF_THE_BUS, SECOND, 120.0, "boot-2")
-    assert ledger.to_prove(SECOND) == []
+    assert ledger.to_prove(SECOND, 200.0) == []
     ledger.advance(SECOND, "boot-2")
-    assert ledger.to_prove(SECOND) == []
+    assert ledger.to_prove(SECOND, 200.0) == []
 
 
 def test_a_failed_proof_keeps_the_instance_out_and_says_why():
@@ -101,7 +101,7 @@ def test_a_failed_proof_keeps_the_instance_out_and_says_why():
     ledger.advance(SECOND, "boot-2")
     ledger.failed("chat", "no token")
     assert ledger.of_instance("chat")[0].reason.endswith("(the proof failed: no token)")
-    assert ledger.to_prove(SECOND) == ["chat"]
+    assert ledger.to_prove(SECOND, 200.0) == ["chat"]
 
 
 def test_a_flapping_chip_needs_a_person():
@@ -118,6 +118,40 @@ def test_a_flapping_chip_needs_a_person():
     ledger.marks.clear()
     ledger.record(COPY, runs, 110.0 + FLAP_WINDOW, "boot-1")
     assert ledger.of_instance("chat")[0].back == "restart"
+
+
+def test_a_flapping_chip_leaves_once_each_time_and_waits_longer():
+    ledger, runs, now = Ledger(), FIRST, 100.0
+    for turn, hold in enumerate((0.0, 300.0, 1800.0)):
+        # Fault, cleared, fault, before anything was proven: it leaves once.
+        assert len(ledger.record(COPY, runs, now, "boot-1")) == 1
+        assert ledger.record(COPY, runs, now + 1, "boot-1") == []
+        runs = {"chat": Run(f"run-{turn}", 0.0, True)}
+        ledger.advance(runs, "boot-1")
+        (mark,) = ledger.of_instance("chat")
+        assert ledger.to_prove(runs, now + hold - 1) == ([] if hold else ["chat"])
+        assert (f"for {hold / 60:.0f} minutes at least" in mark.reason) is bool(hold)
+        now += hold
+        assert ledger.to_prove(runs, now) == ["chat"]
+        ledger.proven("chat", now)
+    ledger.record(COPY, runs, now + 1, "boot-1")
+    assert ledger.of_instance("chat")[0].back == "hand"
+
+
+def test_a_person_need_not_wait_and_the_chip_begins_anew():
+    ledger = Ledger(returns={CHIP: [50.0, 60.0], "other": [50.0]})
+    ledger.record(COPY, FIRST, 100.0, "boot-1")
+    assert ledger.clear(CHIP) == 1 and ledger.to_prove(FIRST, 101.0) == ["chat"]
+    assert ledger.returns == {"other": [50.0]}
+    ledger.clear("all")
+    assert ledger.returns == {}
+
+
+def test_a_clock_that_was_set_back_holds_no_chip():
+    ledger = Ledger(returns={CHIP: [50.0]})
+    ledger.record(COPY, FIRST, 100.0, "boot-1")
+    ledger.advance(SECOND, "boot-1")
+    assert ledger.to_prove(SECOND, 101.0) == [] and ledger.to_prove(SECOND, 99.0) == ["chat"]
 
 
 def test_a_line_from_before_the_start_of_the_instance_marks_nothing_that_a_start_ends():

@@ -10,7 +10,12 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill import Known, read_metadata, render_bill
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill import (
+    Known,
+    read_metadata,
+    render_bill,
+    written_at,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import controller_holds, parse_holds
 
 FIXTURE = Path(__file__).resolve().parents[4] / "fixtures/cyclonedx/bom-1.6.schema.json"
@@ -123,6 +128,12 @@ def test_the_same_content_is_the_same_text():
     assert json.loads(changed)["metadata"]["timestamp"] == LATER
     assert json.loads(changed)["serialNumber"] != json.loads(first)["serialNumber"]
     assert json.loads(render(before="{"))["metadata"]["timestamp"] == NOW
+
+
+def test_the_time_of_the_content_is_that_of_its_last_change():
+    assert written_at(render(now="2026-01-31T12:00:00Z")) == 1769860800
+    for damaged in ("", "{", "[]", '{"metadata": {"timestamp": "yesterday"}}', '{"metadata": 3}'):
+        assert written_at(damaged) is None
 
 
 @pytest.mark.parametrize(

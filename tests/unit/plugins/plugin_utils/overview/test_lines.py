@@ -177,6 +177,7 @@ def test_totals():
             "unknown": 0,
             "stale": 0,
             "drained": 0,
+            "drifted": 0,
             "declared": 3,
             "seen": 0,
             "nothing": 1,

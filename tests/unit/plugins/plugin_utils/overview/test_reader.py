@@ -54,7 +54,8 @@ def test_what_cannot_be_read_is_told_of_the_host():
 def test_of_instances_names_and_plain_recipes_are_read():
     instances = {"chat": {"recipe": "a/b", "env": {"TOKEN": "secret"}}, "x": {"recipe": "{{ y }}"}, "z": None}
     assert one(vllm_instances=instances).variables["vllm_instances"] == {
-        name: {"recipe": recipe, "nodes": []} for name, recipe in (("chat", "a/b"), ("x", ""), ("z", ""))
+        name: {"recipe": recipe, "nodes": [], "release": None}
+        for name, recipe in (("chat", "a/b"), ("x", ""), ("z", ""))
     }
     whole = one(vllm_instances=as_template("{{ all_of_them }}"), all_of_them={"chat": {"recipe": "a/b"}})
     assert whole.variables["vllm_instances"]["chat"]["recipe"] == "a/b"
