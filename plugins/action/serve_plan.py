@@ -73,7 +73,9 @@ class ActionModule(ControllerAction):
             check_secret_names(options["secret_names"], options["instances"], reader, hosts)
         except (*self.ERRORS, FleetError) as exc:
             raise PlanError(f"{host}: {exc}") from exc
-        venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
+        made = [entry["venv"] for entry in plans.values() if entry["venv"]]
+        made += [entry["group"]["router"]["venv"] for entry in plans.values() if "router" in entry.get("group", {})]
+        venvs = {each["path"]: each for each in made}
         images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
         places = {f"vllm_{name}": options[name] for name in PATHS}
         texts = [text for entry in plans.values() for text in entry["warnings"]]
