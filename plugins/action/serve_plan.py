@@ -28,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kernels import COMPILATION, compiles_sampler
 
 # Directories, and one time in seconds.
 SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}
@@ -65,15 +66,16 @@ class ActionModule(ControllerAction):
         host = variables.get("inventory_hostname", "")
         try:
             reader = HostReader(variables.get("hostvars"), self._loader)
-            plans = plan_host(
-                host, accelerator(options), {**settings_of(options), **_grouped(options, variables, reader)}
-            )
+            chips = accelerator(options)
+            plans = plan_host(host, chips, {**settings_of(options), **_grouped(options, variables, reader)})
             check_pinned(plans, options["weights_manifest_path"])
             hosts = list((variables.get("groups") or {}).get("all") or [])
             check_secret_names(options["secret_names"], options["instances"], reader, hosts)
         except (*self.ERRORS, FleetError) as exc:
             raise PlanError(f"{host}: {exc}") from exc
-        venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
+        made = [entry["venv"] for entry in plans.values() if entry["venv"]]
+        made += [entry["group"]["router"]["venv"] for entry in plans.values() if "router" in entry.get("group", {})]
+        venvs = {each["path"]: each for each in made}
         images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
         places = {f"vllm_{name}": options[name] for name in PATHS}
         texts = [text for entry in plans.values() for text in entry["warnings"]]
@@ -90,6 +92,7 @@ class ActionModule(ControllerAction):
             "groups": {name: entry["group"] for name, entry in plans.items() if "group" in entry},
             "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),
             "compilers": compilers_of(plans),
+            "samplers": samplers_of(plans, chips.compute_capability),
             "containers": {name: entry["container"] for name, entry in plans.items() if entry["container"]},
             "encodings": list_uses(plans),
             "warnings": list(warnings),
@@ -113,6 +116,17 @@ def compilers_of(plans: Mapping[str, PlanDocument]) -> dict[str, list[str]]:
         if entry["compilers"] and entry["venv"]:
             found.setdefault(entry["venv"]["python"], set()).update(entry["compilers"])
     return {python: sorted(tools) for python, tools in sorted(found.items())}
+
+
+def samplers_of(plans: Mapping[str, PlanDocument], capability: str | None) -> list[dict[str, Any]]:
+    """Return the environments in which FlashInfer compiles its sampler, as flashinfer_sampler takes them."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in plans.values():
+        if capability and entry["venv"] and compiles_sampler(entry["compilers"], entry["env"]):
+            path, env = entry["venv"]["path"], entry["env"]
+            given = {name: env[name] for name in COMPILATION if name in env}
+            found.setdefault(path, {"path": path, "compute_capability": capability, "environment": given})
+    return list(found.values())
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -94,8 +94,8 @@ options:
     default: 256
   remote_prefill:
     description:
-      - Whether an instance with prefill hosts has to have its prompts computed there. While none of them answers, the
-        host that is asked computes the prompt itself, and the answer is right too.
+      - Whether an instance with prefill hosts has to have its prompts computed there. Chats and completions are then
+        asked of its router, which answers none while no prefill host does.
     type: bool
     default: false
     version_added: 0.7.0
@@ -252,6 +252,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
     Finding,
+    Question,
     judge,
     request_of,
 )
@@ -302,9 +303,27 @@ ARGUMENTS = {
 }
 
 LINES_IN_MESSAGE = 5
-LOCAL_PREFILL = "this host computed the prompt itself, because no prefill host did; see the journals of both sides"
+LOCAL_PREFILL = "this host computed the prompt itself, and no prefill host did; see the journals of both sides"
+NO_PREFILL = "no prefill host computed the prompt; see the journals of both sides and of vllm-router"
+SERVER_ERROR = 500
+# What the router has a prefill host compute, and what routed.py removes: the router changes requests that it knows.
+ROUTED, ROUTED_PREFIX = ("/v1/chat/completions", "/v1/completions"), "/routed"
 # The checks that send the prompt.
 TALKS = ("chat", "chat_stream", "responses")
+
+
+def ask(endpoint: Endpoint, name: str, question: Question) -> Finding:
+    """Run a check; where prompts are computed elsewhere, at the router."""
+    request, timeout = request_of(name, question), endpoint.params["request_timeout"]
+    path = request[1]
+    if endpoint.router is None or path not in ROUTED:
+        return judge(name, question, endpoint.client.request(*request, timeout))
+    reply = endpoint.router.request(request[0], f"{ROUTED_PREFIX}{path}", *request[2:], timeout)
+    finding = judge(name, question, reply)
+    if not finding.ok:
+        why = f": {NO_PREFILL}" if reply.status >= SERVER_ERROR else ""
+        return replace(finding, detail=f"{finding.detail}{why}")
+    return finding if reply.prefill == "remote" else replace(finding, ok=False, detail=f"{path}: {LOCAL_PREFILL}")
 
 
 def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]]:
@@ -313,15 +332,8 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
     wait = wait_until_ready(client, watch, endpoint.params["ready_timeout"])
     if wait.problem or client is None:
         return wait, []
-    question, timeout = endpoint.question(), endpoint.params["request_timeout"]
-    findings = []
-    for name in CHECKS:
-        if name in endpoint.checks:
-            reply = endpoint.client.request(*request_of(name, question), timeout)
-            finding = judge(name, question, reply)
-            if finding.ok and reply.prefill == "local" and endpoint.params["remote_prefill"]:
-                finding = replace(finding, ok=False, detail=f"{request_of(name, question)[1]}: {LOCAL_PREFILL}")
-            findings.append(finding)
+    question = endpoint.question()
+    findings = [ask(endpoint, name, question) for name in CHECKS if name in endpoint.checks]
     return Wait(watch.check() if watch else "", wait.seconds), findings
 
 

@@ -205,6 +205,13 @@ compilers:
   type: dict
   returned: success
   sample: {/usr/bin/python3.12: [Python.h, c++, cc]}
+samplers:
+  description:
+    - The virtual environments in which FlashInfer would compile its sampler at the first start, each as
+      M(baremetal.inference.flashinfer_sampler) takes it.
+  type: list
+  elements: dict
+  returned: success
 containers:
   description: The containers of the instances that run in one, by the name of the instance.
   type: dict

@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         if path.startswith("/v1") and fake.api_key and self.headers.get("Authorization") != f"Bearer {fake.api_key}":
             return self.send_json({"error": "Unauthorized"}, 401)
         key = kind_of(payload or {}) or path
-        return fake.behaviour.get(key, GOOD[key])(self)
+        return (fake.behaviour.get(key) or GOOD[key])(self)
 
     def send_json(self, body, status=200):
         self.send_text(json.dumps(body), status)

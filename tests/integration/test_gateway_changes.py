@@ -60,6 +60,33 @@ def test_keys_change_without_a_reload_and_without_cutting_a_stream(tmp_path):
         assert found.ask("GET", "/v1/models", WRONG)[0] == 200
 
 
+def test_one_client_ends_while_the_others_stay_and_a_client_that_a_hand_added_is_listed(tmp_path):
+    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
+        server.tokens, server.pause = 20, 0.1
+        assert run_keys(found, [client(), client("bob", WRONG, team="finance")])["changed"]
+        # At the socket alone, as somebody did who should not have been able to.
+        alien = client("eve", "eves-key-" + "0" * 32)
+        found.tell(f"add map {found.paths['maps']}/clients.map {alien.sha256[0]} eve")
+        given = {"directory": found.paths["maps"], "socket": found.paths["socket"], "group": "root"}
+        listed = run_module("gateway_keys", **given)
+        assert not listed["changed"] and sorted(listed["present"]) == ["alice", "bob", "eve"]
+        assert (listed["present"]["bob"]["team"], listed["present"]["bob"]["expires"]) == ("finance", "never")
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {WRONG}"})
+        answer = connection.getresponse()
+        answer.readline()
+        assert run_module("gateway_keys", remove="bob", _ansible_check_mode=True, **given)["changed"]
+        assert found.ask("GET", "/v1/models", WRONG)[0] == 200
+        removed = run_module("gateway_keys", remove="bob", _ansible_diff=True, **given)
+        assert removed["removed"] == ["bob"] and "bob" not in removed["diff"]["after"]
+        assert [found.ask("GET", "/v1/models", key)[0] for key in (WRONG, KEY)] == [401, 200]
+        assert answer.read().count(b"data:") == 19
+        connection.close()
+        # What is in no file went with it.
+        assert list(run_module("gateway_keys", **given)["present"]) == ["alice"]
+        assert not run_module("gateway_keys", remove="bob", **given)["changed"]
+
+
 def test_a_key_ends_by_itself_and_cuts_no_stream(tmp_path):
     with engine() as server, gateway(tmp_path, [server.server_port]) as found:
         server.tokens, server.pause = 30, 0.1

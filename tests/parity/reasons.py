@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_families
+
 # Words of each reason that is a fact about hardware, release or recipe. Anything else is a mistake of ours.
 REASONS = {
     "stack": r"does not support stack",
@@ -25,6 +27,7 @@ REASONS = {
 def reason(error, recipe=None):
     """Return the kind of a refusal, None for one that is no fact of the request; ``recipe`` holds guards of its own."""
     text = str(error)
-    if any(guard.get("refuse") and guard["refuse"] in text for guard in (recipe or {}).get("guards") or []):
+    guards = [*((recipe or {}).get("guards") or []), *load_families()["guards"]]
+    if any(guard.get("refuse") and guard["refuse"] in text for guard in guards):
         return "guard"
     return next((kind for kind, words in REASONS.items() if re.search(words, text)), None)

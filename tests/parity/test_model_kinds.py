@@ -9,6 +9,7 @@ import ast
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import model_kind
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_families
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import VLLM
 
 from tests.parity.conftest import fetched
@@ -24,6 +25,13 @@ TABLES = {
     "_REWARD_MODELS": {"pooling"},
     "_TOKEN_CLASSIFICATION_MODELS": {"classify"},
     "_SEQUENCE_CLASSIFICATION_MODELS": {"classify", "rerank"},
+}
+# Symptoms of families that libraries below vLLM write.
+NOT_VLLM = {
+    "an illegal memory access was encountered",
+    "mla_combine.cu",
+    "is not defined for option 'gpu-name'",
+    "does not support this GEMM problem",
 }
 
 
@@ -70,4 +78,12 @@ def test_vllm_has_the_words_of_each_start_that_fails(models):
     package = models[0].parents[1]
     # A sentence may be written over several lines, in quotes.
     texts = [" ".join(path.read_text(encoding="utf-8").replace('"', " ").split()) for path in package.rglob("*.py")]
-    assert {symptom for symptom in VLLM if not any(symptom in text for text in texts)} == set()
+    issues = load_families()["known_issues"]
+    symptoms = {*VLLM, *(issue["symptom"] for issue in issues if issue["symptom"] not in NOT_VLLM)}
+    assert {symptom for symptom in symptoms if not any(symptom in text for text in texts)} == set()
+
+
+def test_the_sources_of_the_families_are_there(models):
+    root = models[0].parents[2]
+    sources = {entry["source"] for key in ("guards", "known_issues") for entry in load_families()[key]}
+    assert {name for name in sources if not name.startswith("https://") and not (root / name).is_file()} == set()

@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import load_pins, sha256_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import OWN_ENV
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import with_family_features
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 from tests.parity import seeds
@@ -201,6 +202,33 @@ def test_the_six_sample_recipes_give_upstreams_words_in_upstreams_order(name, sa
     # A host's place in its group is no part of a recipe.
     env = {key: value for key, value in seeds.own_variables(plan).items() if "group" not in plan or key not in OWN_ENV}
     assert env == (sample.get("env") or {})
+
+
+def parser_of(recipe, feature, flag):
+    """Return whether a recipe that writes text has a parser: on, requested or none; empty for other models."""
+    tasks = {*((recipe["meta"].get("tasks")) or ())}
+    if not tasks & {"text", "multimodal", "omni"} or "embedding" in tasks:
+        return ""
+    words = [str(word).partition("=")[0].replace("_", "-") for word in recipe["model"].get("base_args") or []]
+    if feature in (recipe.get("features") or {}) or flag in words:
+        return "requested" if feature in (recipe.get("opt_in_features") or []) else "on"
+    return "requested" if feature in (with_family_features(recipe).get("features") or {}) else "none"
+
+
+def test_the_page_lists_the_models_without_a_parser_of_tool_calls(recipes, upstream_recipes):
+    found = collections.defaultdict(set)
+    for name in recipes:
+        recipe = load_recipe(name, [str(upstream_recipes)])
+        found[parser_of(recipe, "tool_calling", "--tool-call-parser")].add(name.rpartition("/")[2])
+        found["reasoning", parser_of(recipe, "reasoning", "--reasoning-parser")].add(name)
+    page = (seeds.HERE.parents[1] / "docs/reference/recipes.md").read_text(encoding="utf-8")
+    text = " ".join(page.split()).partition("have no parser of tool calls.")[2].partition(" ## ")[0]
+    groups = [group.partition(": ")[2] for group in text.split(" - ")[1:]]
+    assert {name for group in groups for name in group.split(", ")} == found["none"]
+    counts = (len(found["on"]), len(found["on"] | found["requested"] | found["none"]), len(found["reasoning", "on"]))
+    assert "for tool calls in {} of the {} recipes of models that write text, for reasoning in {}.".format(
+        *counts
+    ) in " ".join(page.split())
 
 
 def test_the_pins_are_those_of_the_files(recipes):

@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed
     endpoint_in,
     is_worker_in,
     read_text,
+    router_in,
     secrets_in,
     worth_masking,
 )
@@ -55,8 +56,14 @@ class Endpoint:
         hidden.update(self.secrets)
         try:
             self.client = TimedClient(self.url, key, self._tls() if self.url.startswith("https:") else None)
+            self.router = TimedClient(self._router(), key, None) if self._router() else None
         except AddressError as exc:
             raise OptionError(str(exc)) from exc
+
+    def _router(self) -> str:
+        instance = self.params["instance"]
+        asked = self.params["remote_prefill"] and instance and not self.params["url"]
+        return router_in(self.params["config_dir"], instance) if asked else ""
 
     def question(self) -> Question:
         params = self.params

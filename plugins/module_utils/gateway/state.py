@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from typing import Iterator, Mapping
+from typing import Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
@@ -20,6 +20,8 @@ VIEW_COMMANDS = "show info;show servers state;show stat"
 READY, DRAIN, MAINT = "ready", "drain", "maint"
 # Prefix of the gateway's own proxies; a service is named after an instance, whose name has no colon.
 OWN = "gateway:"
+# The routers of a service are servers of a separate backend, each beside its vLLM (haproxy.cfg.j2).
+ROUTERS, ROUTER, ENGINE = f"{OWN}router:", "router:", "engine:"
 # Bits of srv_admin_state: set by the configuration, by inheritance, by a resolver or by hand.
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
 # srv_op_state: starting (slowly) and running; 0 is stopped, 3 asks for no new sessions.
@@ -162,11 +164,14 @@ def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServe
             continue
         if (backend, name) not in figures:
             raise ValueError(f"it has no counters of the server {backend}/{name}")
-        found[name] = _server(row, figures[backend, name])
+        beside = [figures.get((f"{ROUTERS}{backend}", f"{kind}{name}"), {}) for kind in (ROUTER, ENGINE)]
+        found[name] = _server(row, figures[backend, name], beside)
     return found
 
 
-def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
+def _server(row: Mapping[str, str], stat: Mapping[str, str], beside: Sequence[Mapping[str, str]] = ()) -> HaproxyServer:
+    """Return a server; the requests to its router are its own, those that vLLM got in place of the router too."""
+    all_of_it = [stat, *(each for each in beside if each)]
     invalid = [row[name] for name in ("srv_name", "be_name", "srv_addr") if not _WORD.fullmatch(row[name])]
     if invalid:
         raise ValueError(f"found {invalid[0][:60]!r}, expected a name or an address")
@@ -179,9 +184,9 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
         state=_state(row),
         up=up,
         why=_sick(stat) if up else _why(stat),
-        sessions=_count(stat, "scur"),
-        queued=_count(stat, "qcur"),
-        requests=_count(stat, "stot"),
+        sessions=sum(_count(each, "scur") for each in all_of_it),
+        queued=sum(_count(each, "qcur") for each in all_of_it),
+        requests=sum(_count(each, "stot") for each in all_of_it),
         # eresp includes answers that the server cut off; requests that clients aborted are not the server's errors.
         errors=sum(_count(stat, name) for name in ("hrsp_5xx", "econ", "eresp")),
         retries=_count(stat, "wretr"),

@@ -54,6 +54,7 @@ HOST = (
         "/etc/systemd/system/vllm@NAME.service.d/", "drop-ins of an instance, if you made any", "vllm, you", INSTANCE
     ),
     Place("/etc/systemd/system/vllm-group@.service", "the watchdog of hosts that serve together", "vllm", EVERYTHING),
+    Place("/etc/systemd/system/vllm-router@.service", "the router of decode hosts", "vllm", EVERYTHING),
     Place("/etc/containers/systemd/vllm@NAME.container", "the quadlet of an instance in podman", "vllm", INSTANCE),
     Place("/etc/containers/systemd/vllm@NAME.container.d/", "drop-ins of a quadlet, if you made any", "you", INSTANCE),
     Place("/etc/vllm/NAME.env", "the environment of an instance", "vllm", INSTANCE),
@@ -71,6 +72,7 @@ HOST = (
     Place("/usr/local/lib/vllm-wait-ready.py", "the probe of a starting instance", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-drain.py", "lets the requests of a stopping instance end", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-group.py", "the program of the watchdog", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
     Place(
         "/usr/local/lib/vllm/",
         "what vLLM imports: it tells gateways whether it takes requests, and counts tokens",

@@ -31,8 +31,6 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     """
     config = read_flat_yaml(text)
     host = _word(config, "host", "0.0.0.0")  # noqa: S104  what vLLM listens on without a host; it is only compared
-    # An address that means every interface cannot be connected to.
-    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     port = _word(config, "port", "8000")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise InstanceError(f"port: found {show_value(port)}, expected a number from 1 to 65535")
@@ -41,7 +39,14 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     if not names:
         raise InstanceError("found neither served-model-name nor model; expected the name of the model")
     scheme = "https" if "ssl-certfile" in config else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
+    return url_of(host, port, scheme), tuple(names)
+
+
+def url_of(host: str, port: str, scheme: str = "http") -> str:
+    """Return the URL on this host of a program that listens there."""
+    # An address that means every interface cannot be connected to.
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_worker(text: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PlanOutline
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL, PlanOutline
 
 CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
@@ -22,8 +22,8 @@ RUN_DIR = "/run/vllm"
 # The directory of the module that vLLM imports.
 LIBRARY = "/usr/local/lib/vllm"
 MIDDLEWARE = ("--middleware", "availability.Availability")
-# Of an instance whose prompts other hosts compute. vLLM calls the last one first.
-REMOTE_PREFILL = ("--middleware", "remote_prefill.RemotePrefill")
+# Of hosts that compute prompts or answers for others. vLLM calls the last one first.
+ROUTED = ("--middleware", "routed.Routed")
 
 # They wait in the unit until vLLM answers, and take an instance out of service before a stop. All instances share them,
 # and a change does not affect a running one.
@@ -46,7 +46,7 @@ TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 # Beside the programs of every instance; only where one spans hosts.
 GROUP_PROGRAMS = tuple(
     {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
-    for path in ("/usr/local/lib/vllm-group.py", f"{LIBRARY}/remote_prefill.py")
+    for path in ("/usr/local/lib/vllm-group.py", "/usr/local/lib/vllm-router.py", f"{LIBRARY}/routed.py")
 )
 
 
@@ -54,9 +54,10 @@ def middleware_of(plan: PlanOutline) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the arguments of vLLM for this collection's middleware, and the variables that it reads."""
     name, group = plan["instance"], plan.get("group")
     env = {"AVAILABILITY_DIRECTORY": f"{RUN_DIR}/{name}"}
-    if group is None or group["role"] != DECODE:
+    if group is None or group["role"] not in (DECODE, PREFILL):
         return MIDDLEWARE, env
-    return (*REMOTE_PREFILL, *MIDDLEWARE), {**env, "PREFILL_HOSTS": " ".join(group["prefill"])}
+    addresses = [each.rpartition(":")[0].strip("[]") for each in group["prefill"]] if group["role"] == DECODE else []
+    return (*MIDDLEWARE, *ROUTED), {**env, "PREFILL_HOSTS": " ".join(addresses)}
 
 
 def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
@@ -78,6 +79,11 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     """
     venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
     shared = group_files(plan["instance"], settings["user"], "distribution" in venv) if "group" in plan else []
+    if "router" in plan.get("group", {}):
+        # Static, and shared by all instances with a router, so that it is not a part of what is kept of one.
+        shared.append(
+            _file(f"{UNIT_DIR}/vllm-router@.service", "vllm-router@.service.j2", "root", "0644", unit=True, shared=True)
+        )
     return [*shared, *_own_files(plan, settings)]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
@@ -13,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_fi
     endpoint_of,
     is_worker,
     read_secrets,
+    url_of,
 )
 
 
@@ -39,6 +41,19 @@ def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:
 def is_worker_in(config_dir: str, instance: str) -> bool:
     """Return whether this host is a worker of an instance that spans several. Raises InstalledError."""
     return is_worker(read_text(os.path.join(config_dir, f"{instance}.yaml")) or "")
+
+
+def router_in(config_dir: str, instance: str) -> str:
+    """Return the URL of the router of an instance whose prompts other hosts compute, empty without one.
+
+    Raises InstalledError.
+    """
+    path = os.path.join(config_dir, f"{instance}.group.json")
+    try:
+        router = json.loads(read_text(path) or "{}").get("router")
+        return url_of(str(router["host"]), str(router["port"])) if router else ""
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise InstalledError(f"{path}: is not what the role vllm writes ({exc!r})") from exc
 
 
 def secrets_in(config_dir: str, instance: str) -> dict[str, str]:

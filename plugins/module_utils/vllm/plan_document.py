@@ -13,7 +13,27 @@ PREFILL, DECODE = "prefill", "decode"
 INNER = ("worker", PREFILL)
 
 
-class GroupDocument(TypedDict):
+class RouterDocument(TypedDict):
+    """vllm-router on a decode host: it has a prefill host compute a prompt, and vLLM on this host the answer.
+
+    ``host`` and ``port`` are where it listens, ``metrics`` is the TCP port of its own metrics on loopback, ``decode``
+    the URL of this host's vLLM, ``venv`` what its virtual environment is made from.
+    """
+
+    host: str
+    port: int
+    metrics: int
+    decode: str
+    venv: dict[str, Any]
+
+
+class Routed(TypedDict, total=False):
+    """What only decode hosts have."""
+
+    router: RouterDocument
+
+
+class GroupDocument(Routed):
     """The hosts of an instance that spans several, as one of them sees it.
 
     ``role`` is ``head``, ``worker`` (accepts no requests) or ``peer`` (each host has an API server); or ``prefill`` or

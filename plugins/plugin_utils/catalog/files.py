@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
     NAMES,
     NUMBER,
     TEXT,
+    check_families,
     check_recipe,
     either,
     unread_keys,
@@ -183,6 +184,14 @@ def recipe_notes(name: str, directories: Sequence[str] = ()) -> list[str]:
     """Return a sentence for each key of a recipe that has no effect."""
     path = find("recipes", name, RECIPES, directories)
     return unread_keys(_recipe(path), str(path))
+
+
+@functools.lru_cache(maxsize=None)
+def load_families(path: Path = CATALOG / "families.yml") -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return guards and known issues of families of models. Raises PlanError."""
+    families = read(path)
+    check_families(families, str(path))
+    return families
 
 
 def load_manifest(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any] | None:

@@ -12,6 +12,7 @@ and ``hardware_overrides`` for one model of the catalogue are additions; docs/re
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
@@ -26,6 +27,12 @@ Check = Callable[[Any, str], Iterator[str]]
 def check_recipe(recipe: Any, file: str) -> None:
     """Raise PlanError for the first key or value that the schema does not know; ``file`` names it."""
     for problem in RECIPE(recipe, ""):
+        raise PlanError(f"{file}: {problem}")
+
+
+def check_families(families: Any, file: str) -> None:
+    """Raise PlanError for the first key or value of catalog/families.yml that the schema does not know."""
+    for problem in FAMILIES(families, ""):
         raise PlanError(f"{file}: {problem}")
 
 
@@ -277,6 +284,8 @@ META: dict[str, Check] = {
 # The keys of meta that a plan follows.
 META_DECIDES = ("hardware", "default_variant")
 _JUDGE = {"when": _conditions(True), "unless": _conditions(True)}
+_GUARD = {**_JUDGE, "refuse": TEXT, "warn": TEXT}
+_ISSUE = {**_JUDGE, "symptom": TEXT, "advice": TEXT}
 RECIPE = _object(
     {
         "meta": _meta,
@@ -322,10 +331,32 @@ RECIPE = _object(
         "omni": _map(_anything),
         "guide": TEXT,
         "release_fixes": EXTRA["rules"],
-        "guards": _list(_object({**_JUDGE, "refuse": TEXT, "warn": TEXT}), "a list of guards"),
-        "known_issues": _list(
-            _object({**_JUDGE, "symptom": TEXT, "advice": TEXT}, required=("symptom", "advice")), "a list of issues"
-        ),
+        "guards": _list(_object(_GUARD), "a list of guards"),
+        "known_issues": _list(_object(_ISSUE, required=("symptom", "advice")), "a list of issues"),
     },
     required=("model",),
+)
+
+
+def _pattern(value: Any, where: str) -> Iterator[str]:
+    yield from TEXT(value, where)
+    try:
+        re.compile(value if isinstance(value, str) else "")
+    except re.error as exc:
+        yield f"{where}: found the text {value!r}, expected a regular expression of Python: {exc}"
+
+
+# What is known of families of models, of which catalog/families.yml holds the entries.
+_FAMILY = {"models": _list(_pattern, "a list of regular expressions"), "source": TEXT}
+FAMILIES = _object(
+    {
+        "guards": _list(_object({**_GUARD, **_FAMILY}, required=("models", "source")), "a list of guards"),
+        "known_issues": _list(
+            _object({**_ISSUE, **_FAMILY}, required=("models", "source", "symptom", "advice")), "a list of issues"
+        ),
+        "packages": _list(
+            _object({"any_of": NAMES, "architectures": NAMES, "kinds": NAMES}, required=("any_of",)),
+            "a list of packages",
+        ),
+    }
 )

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
     find,
+    load_families,
     load_manifest,
     load_recipe,
     load_release,
@@ -67,6 +68,7 @@ def library(
         foreign=_foreign,
         replaced=load_replaced(),
         exclusive=load_exclusive(),
+        families=load_families(),
         notes=lambda name: recipe_notes(name, recipe_path),
         chips=lambda: servable_chips(load_catalogue()),
     )

@@ -82,6 +82,8 @@ class GatewayService:
             "servers": self.servers,
             "paths": self.paths,
             "affinity": self.affinity,
+            # Decode hosts: each has a router, which has another host compute the prompts.
+            "routed": bool(self.servers) and all("router" in server for server in self.servers),
         }
 
 
@@ -178,6 +180,7 @@ def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tu
         "name": server_name(backend.host, name),
         "address": bracketed(address),
         "port": port,
+        **({"router": plan["group"]["router"]["port"]} if "router" in plan.get("group", {}) else {}),
     }
 
 

@@ -147,6 +147,9 @@ def _add_runtime(needs: Needs, plan: PlanDocument) -> None:
         needs.add_image(plan["image"])
     if plan["venv"]:
         needs.locks.update(dict.fromkeys(plan["venv"]["locks"], int(plan["venv"]["size_bytes"])))
+    router = plan.get("group", {}).get("router")
+    if router:
+        needs.locks.update(dict.fromkeys(router["venv"]["locks"], int(router["venv"]["size_bytes"])))
     needs.encodings = needs.encodings or ENCODINGS_VARIABLE in plan["env"]
 
 

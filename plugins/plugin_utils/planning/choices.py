@@ -30,7 +30,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disag
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
     port_of as connector_port,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import with_family_features
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import (
+    with_family_features,
+    with_family_guards,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
     Group,
     check_spanning,
@@ -114,6 +117,7 @@ def choose(
     stack = choose_stack(release, release_name, accelerator)
     variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
     entry = _variant(recipe, variant, accelerator)
+    recipe = with_family_guards(recipe, str(entry.get("model_id") or recipe["model"]["model_id"]), library.families)
     version = str(release["vllm"])
     check_release(recipe, entry, version, release_name, where)
     check_driver(stack, accelerator, release_name)

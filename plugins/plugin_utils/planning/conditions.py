@@ -58,10 +58,24 @@ def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
 
 
 def _results_hold(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    return all(_result_holds(spec, key in found, found.get(key)) for key, spec in wanted.items())
+    return all(_result_holds(spec, *_look_up(key, found)) for key, spec in wanted.items())
+
+
+def _look_up(name: str, found: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Return whether a result is there, and its value; a dotted name is a key in the JSON of a flag."""
+    if name in found:
+        return True, found[name]
+    value: Any = found
+    for key in str(name).split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return False, None
+        value = value[key]
+    return True, value
 
 
 def _result_holds(spec: Any, there: bool, value: Any) -> bool:
+    if isinstance(spec, (list, tuple)):
+        return any(_result_holds(each, there, value) for each in spec)
     if spec in (ABSENT, PRESENT):
         return there is (spec == PRESENT)
     if not there:

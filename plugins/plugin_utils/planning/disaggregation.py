@@ -3,22 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Disaggregated prefill and decode: some hosts compute prompts, others the answers (upstream's ``pd_cluster``).
 
-Each host runs a whole vLLM. One of ``decode`` accepts a request, has one of ``prefill`` compute the prompt
-(roles/vllm/files/remote_prefill.py), and fetches the KV cache from there with vLLM's connector.
+Each host runs a whole vLLM. vllm-router on a host of ``decode`` has one of ``prefill`` compute the prompt, and vLLM on
+its own host the answer, which fetches the KV cache from there with its connector.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from functools import lru_cache
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    DECODE,
+    PREFILL,
+    RouterDocument,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Layer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import DEFAULT_PYTHON
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import DISAGGREGATED as STRATEGY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
@@ -30,6 +38,12 @@ POLICY = "kv_load_failure_policy"
 # The first TCP port of the connector: vLLM's default for NIXL, and that of vllm-ascend's examples for Mooncake.
 PORTS = {"cann": 30000}
 NIXL_PORT = 5600
+# Ports of the router: requests, and its own metrics on loopback after it.
+ROUTER_PORT = 8300
+ROUTER_VERSION = "0.1.17"
+ROUTER_MACHINES = ("x86_64", "aarch64")
+ROUTER_BYTES = 128 << 20
+EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 _NIXL = re.compile(r"(?m)^nixl[=~ @-]")
 
 
@@ -97,6 +111,42 @@ def check_requested(args: Mapping[str, Any], where: str) -> None:
 def port_of(stack: str, requested: Mapping[str, Any]) -> int:
     """Return the first TCP port of the connector on each host."""
     return int(requested.get("group_port", PORTS.get(stack, NIXL_PORT)))
+
+
+def router_of(address: str, listen: Mapping[str, Any], requested: Mapping[str, Any], root: str) -> RouterDocument:
+    """Return the router of a decode host, which listens where its vLLM does; ``address`` is that of the host."""
+    port, host = int(requested.get("router_port", ROUTER_PORT)), str(listen["host"])
+    own = address if host in EVERYWHERE else host
+    return {
+        "host": host,
+        "port": port,
+        "metrics": port + 1,
+        "decode": f"http://{f'[{own}]' if ':' in own else own}:{listen['port']}",
+        "venv": _router_venv(root),
+    }
+
+
+def _router_venv(root: str) -> dict[str, Any]:
+    """Return what the router's virtual environment is made from: one lock for every Python and machine.
+
+    A mirror fetches the wheels of one machine at a time.
+    """
+    lock = CATALOG / "router" / f"vllm-router-{ROUTER_VERSION}.txt"
+    name = f"vllm-router-{ROUTER_VERSION}"
+    return {
+        "name": name,
+        "path": f"{root}/{name}-{_digest(str(lock))[:12]}",
+        "requirements": str(lock),
+        "locks": [str(lock.with_name(f"{name}-{machine}.txt")) for machine in ROUTER_MACHINES],
+        "python": DEFAULT_PYTHON,
+        "size_bytes": ROUTER_BYTES,
+    }
+
+
+@lru_cache(maxsize=None)
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def layers(

@@ -1,17 +1,20 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The features tool_calling and reasoning for models whose recipe has none, with the parser of their family.
+"""What holds for the family of a model, whatever its recipe says.
 
-They are off unless somebody requests them, so that upstream's recipes are composed as upstream does. The names are
-those of vLLM 0.33.0; a base model, which was trained for neither, has none.
+The features tool_calling and reasoning for models whose recipe has none, with the parser of their family: they are off
+unless somebody requests them, so that upstream's recipes are composed as upstream does. The names are those of vLLM
+0.33.0; a base model, which was trained for neither, has none.
+
+Guards and known issues come from catalog/families.yml.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,7 @@ class FamilyFeature:
 
     def parser_of(self, model: str) -> str | None:
         """Return the parser of a model's family, None for a family that is not listed."""
-        name = model.rpartition("/")[2].lower()
-        return next((parser for pattern, parser in self.parsers if re.fullmatch(pattern, name)), None)
+        return next((parser for pattern, parser in self.parsers if _is_of(pattern, model)), None)
 
 
 TOOL_CALLING = FamilyFeature(
@@ -46,6 +48,7 @@ TOOL_CALLING = FamilyFeature(
         (r"hunyuan-a13b-instruct.*", "hunyuan_a13b"),
         (r"kimi-linear-.*instruct.*", "kimi_k2"),
         (r"lfm2\.5-.*instruct.*", "lfm2"),
+        (r"minicpm5-.*", "minicpm5"),
     ),
 )
 REASONING = FamilyFeature(
@@ -61,6 +64,24 @@ REASONING = FamilyFeature(
     ),
 )
 FEATURES = (TOOL_CALLING, REASONING)
+
+
+def _is_of(pattern: str, model: str) -> bool:
+    return bool(re.fullmatch(pattern, model.rpartition("/")[2].lower()))
+
+
+def with_family_guards(
+    recipe: Mapping[str, Any], weights: str, families: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Mapping[str, Any]:
+    """Return a recipe with the guards and known issues of the family of its weights after its own."""
+    added = {
+        key: [*(recipe.get(key) or []), *entries]
+        for key in ("guards", "known_issues")
+        if (
+            entries := [each for each in families.get(key) or [] if any(_is_of(one, weights) for one in each["models"])]
+        )
+    }
+    return {**recipe, **added} if added else recipe
 
 
 def with_family_features(recipe: Mapping[str, Any]) -> Mapping[str, Any]:

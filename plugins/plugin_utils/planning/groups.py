@@ -32,6 +32,7 @@ NEEDED_FLAGS = {
     "multi_node_dep": "data-parallel-hybrid-lb",
     "multi_node_tp_dp": "data-parallel-start-rank",
 }
+MAX_PORT = 65535
 EXECUTOR = "distributed-executor-backend"
 FABRIC_KEYS = ("hca", "gid_index")
 
@@ -182,6 +183,24 @@ def environment(group: Group, stack: str, fabric: Mapping[str, Any]) -> dict[str
         if fabric.get("gid_index") is not None:
             env["NCCL_IB_GID_INDEX"] = str(fabric["gid_index"])
     return env
+
+
+def check_router_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, str]) -> None:
+    """Raise PlanError where a port of a router is a port of something else on its host."""
+    used = dict(taken)
+    for name, group in groups.items():
+        first, _dash, last = group["guarded"][0].partition("-")
+        used.update(dict.fromkeys(range(int(first), int(last or first) + 1), f"vllm_instances.{name}.group_port"))
+    for name, group in groups.items():
+        router = group.get("router")
+        for port in (router["port"], router["metrics"]) if router else ():
+            where = f"vllm_instances.{name}.router_port"
+            if port > MAX_PORT or port in used:
+                found = f"is a port of {used[port]} too" if port in used else f"is beyond {MAX_PORT}"
+                raise PlanError(
+                    f"{where}: the router needs this port and the next one, and {port} {found}; set another router_port"
+                )
+            used[port] = where
 
 
 def check_group_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, str]) -> None:

@@ -75,7 +75,7 @@ class Library:
 
     ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
     returns the tables of the other releases, ``notes`` the warnings about a recipe's file, ``chips`` one of each chip
-    that the catalogue has.
+    that the catalogue has. ``families`` holds the guards and known issues of families of models.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -86,5 +86,6 @@ class Library:
     foreign: Callable[[str], Foreign]
     replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusive: Sequence[Mapping[str, Any]] = ()
+    families: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     notes: Callable[[str], Sequence[str]] = lambda _name: ()
     chips: Callable[[], Sequence[Accelerator]] = lambda: ()

@@ -17,8 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",
-    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "revision", "runtime", "served_model_names",
-    "strategy", "variant",
+    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "revision", "router_port", "runtime",
+    "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -99,7 +99,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
-    for key in ("port", "group_port"):
+    for key in ("port", "group_port", "router_port"):
         port = requested.get(key, 8000)
         if not _is_count(port) or port > 65535:
             raise PlanError(f"{where}.{key}: {not_a_number(port, 'a whole number from 1 to 65535')}")

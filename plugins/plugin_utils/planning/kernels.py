@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.compilers import CC, CXX, HEADERS
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Kernels of vLLM's sampler, the only ones of FlashInfer that a chip before Blackwell needs.
 SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
+# The variables that a compilation reads.
+COMPILATION = ("PATH", "CUDA_HOME", "LIBRARY_PATH")
 _PIN = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
 
 _NINJA = "use a lock with ninja and set PATH of the instance so that the environment's bin comes first"
@@ -81,6 +83,15 @@ def compiles(kernels: Kernels, env: Mapping[str, str], generation: str) -> list[
     if not kernels.env:
         return []
     # On Blackwell FlashInfer also has attention and experts.
-    sampler_alone = not generation.startswith("blackwell")
-    avoided = str(env.get(SAMPLER, "1")) in ("0", "False", "false") and sampler_alone
+    avoided = _is_off(env) and not generation.startswith("blackwell")
     return [CC, HEADERS, *([CXX] if kernels.flashinfer and not avoided else [])]
+
+
+def compiles_sampler(compilers: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Return whether FlashInfer compiles its sampler for an instance that needs these compilers."""
+    return CXX in compilers and not _is_off(env)
+
+
+def _is_off(env: Mapping[str, str]) -> bool:
+    """Return whether a whole environment switches FlashInfer's sampler off."""
+    return str(env.get(SAMPLER, "1")) in ("0", "False", "false")

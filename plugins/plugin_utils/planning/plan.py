@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    DECODE,
     INNER,
     PREFILL,
     GroupDocument,
@@ -50,6 +51,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
     check_requested,
+    router_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
     layers as disaggregated,
@@ -69,6 +71,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit i
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
     check_executor,
     check_group_ports,
+    check_router_ports,
     environment,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -91,6 +94,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kerne
     compiles,
     plan_kernels,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.packages import check_packages
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     container_of,
@@ -315,6 +319,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     model = entry.model
     manifest = library.manifest(entry.pinned)
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
+    check_packages(entry, manifest, library.families.get("packages") or ())
     weights = _weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
     group = entry.group.as_dict() if entry.group else None
@@ -333,6 +338,8 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
+    if group and role == DECODE:
+        group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
@@ -438,6 +445,7 @@ def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> Non
     check_ports(ports)
     groups = {plan.instance: plan.group for plan in plans if plan.group}
     check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
+    check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
     check_shares(shares)
     check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)

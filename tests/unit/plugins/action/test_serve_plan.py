@@ -126,6 +126,28 @@ def test_the_plan_of_a_host_and_what_it_needs():
     assert (use["directory"], use["python"], use["instances"]) == ("/srv/encodings", python, ["chat"])
 
 
+def test_the_environment_whose_flashinfer_compiles_its_sampler_is_named_once():
+    chips = {
+        **H200, "stack": "cuda", "generation": "hopper", "vendor": "nvidia", "compute_capability": "9.0",
+        "driver_version": "580.159.04", "pythons": ["/usr/bin/python3.12"],
+    }  # fmt: skip
+    one = {"recipe": "baremetal/gpt-oss-smoke", "args": {"tensor-parallel-size": 1}}
+
+    def found(**instances):
+        made = run(
+            accelerator=chips, runtime="venv", instances={name: {**one, **instances[name]} for name in instances}
+        )
+        return made["samplers"], made["venvs"]
+
+    off = {"env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"}}
+    (sampler,), (venv,) = found(a={"chips": [0]}, b={"chips": [1], "port": 8001}, c={"chips": [2], "port": 8002, **off})
+    assert (sampler["path"], sampler["compute_capability"]) == (venv["path"], "9.0")
+    assert sorted(sampler["environment"]) == ["CUDA_HOME", "LIBRARY_PATH", "PATH"]
+    assert sampler["environment"]["PATH"].startswith(f"{venv['path']}/bin:")
+    assert found(c={"chips": [2], **off})[0] == []
+    assert run()["samplers"] == []
+
+
 def test_instances_that_read_no_encodings_need_none():
     env = {"TIKTOKEN_ENCODINGS_BASE": None}
     assert run(instances={"chat": {"recipe": "baremetal/gpt-oss-smoke", "env": env}})["encodings"] == []

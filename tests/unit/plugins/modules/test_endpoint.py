@@ -132,6 +132,45 @@ def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, 
     assert not result["ok"] and "vllm_instances.NAME.checks replaces it." in result["msg"]
 
 
+def test_the_prompts_of_an_instance_with_a_router_are_computed_elsewhere(installed, fake, monkeypatch, tmp_path):
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(UNIT_IS_UP)
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+    config, path = {"architectures": ["LlamaForCausalLM"]}, "/routed/v1/chat/completions"
+
+    def computed(who):
+        def send(handler):
+            text = json.dumps(chat_body()).encode()
+            handler.send_response(200)
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", len(text)), ("prefill", who)):
+                handler.send_header(name, str(value))
+            handler.end_headers()
+            handler.wfile.write(text)
+
+        return send
+
+    with fake_vllm() as router:
+        group = {"router": {"host": "0.0.0.0", "port": router.server.server_port}}
+        (tmp_path / "chat.group.json").write_text(json.dumps(group))
+        asked = {"checks": ["models", "chat"], "remote_prefill": True}
+        router.behaviour[path] = computed("remote")
+        result = installed(config, **asked)
+        assert result["ok"], result
+        assert [each[0] for each in router.asked] == [path]
+        # What is not about a prompt is asked of vLLM itself.
+        assert "/v1/models" in [each[0] for each in fake.asked]
+        router.behaviour[path] = computed("local")
+        assert "this host computed the prompt itself" in installed(config, **asked)["msg"]
+        router.behaviour[path] = lambda handler: handler.send_text("No available workers: 0 prefill, 1 decode", 503)
+        result = installed(config, **asked)
+        assert result["failed"] and "no prefill host computed the prompt" in result["msg"]
+        assert installed(config, checks=["chat"])["ok"]
+    (tmp_path / "chat.group.json").write_text("[]")
+    assert "chat.group.json" in installed(config, **asked)["msg"]
+
+
 def test_a_bad_answer_fails_with_one_message(fake):
     fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(chat_body(content=""))
     result = run(url=fake.url, model=MODEL, checks=["models", "chat"], prompt="Ready?")

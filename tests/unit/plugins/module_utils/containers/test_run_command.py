@@ -65,20 +65,20 @@ def option(found, name):
     return [found[index + 1] for index, word in enumerate(found) if word == name]
 
 
-def test_a_decode_host_asks_its_prefill_hosts_first():
-    group = {"role": "decode", "prefill": ["10.0.0.3:8000", "10.0.0.4:8000"]}
+def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
+    group = {"role": "decode", "prefill": ["10.0.0.3:8000", "[fd00::4]:8000"]}
     for found in (
         [word for part in run_words({**plan(), "group": group}, SETTINGS) for word in part],
         shlex.split(" ".join(quadlet_lines({**plan(), "group": group}, SETTINGS))),
     ):
-        # vLLM calls the last one first.
+        # vLLM calls the last one first: it restores the path that the other one looks at.
         text = " ".join(found)
-        assert "--middleware remote_prefill.RemotePrefill --middleware availability.Availability" in text
-        assert "PREFILL_HOSTS=10.0.0.3:8000 10.0.0.4:8000" in text
+        assert "--middleware availability.Availability --middleware routed.Routed" in text
+        assert "PREFILL_HOSTS=10.0.0.3 fd00::4" in text
     prefill = {**plan(), "group": {**group, "role": "prefill"}}
-    assert "PREFILL" not in str(run_words(prefill, SETTINGS)) and "remote_prefill" not in str(
-        run_words(prefill, SETTINGS)
-    )
+    words = [word for part in run_words(prefill, SETTINGS) for word in part]
+    assert "PREFILL_HOSTS=" in words and "routed.Routed" in words
+    assert "routed" not in str(run_words({**plan(), "group": {"role": "head", "prefill": []}}, SETTINGS))
 
 
 def test_no_secret_and_no_plain_value_is_among_the_words():

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe, unread_keys
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import (
+    check_families,
+    check_recipe,
+    unread_keys,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 MODEL = {"model": {"model_id": "org/model"}}
@@ -188,3 +192,34 @@ def test_a_key_below_meta_that_describes_the_model_is_a_note_and_no_error():
     notes = unread_keys(described, "model.yml")
     assert notes[0] == "model.yml: meta.difficult: unknown key, which has no effect; nearest: 'difficulty'"
     assert [note.split(": ")[1] for note in notes] == ["meta.difficult", "meta.popularity", "meta.7"]
+
+
+FAMILY = {"models": ["a-.*"], "source": "vllm/x.py"}
+
+
+@pytest.mark.parametrize(
+    ("families", "message"),
+    [
+        ({"guard": []}, "f: unknown key 'guard'; nearest: 'guards'"),
+        ({"guards": [{"warn": "w", "source": "s"}]}, "f: guards[0].models is missing"),
+        ({"guards": [{**FAMILY, "refused": "r"}]}, "f: unknown key 'guards[0].refused'; nearest: 'refuse'"),
+        (
+            {"guards": [{**FAMILY, "models": ["(a"]}]},
+            "f: guards[0].models[0]: found the text '(a', expected a regular expression of Python: missing ), "
+            "unterminated subpattern at position 0",
+        ),
+        (
+            {"guards": [{**FAMILY, "models": [["a"]]}]},
+            "f: guards[0].models[0]: found a list, expected a text",
+        ),
+        ({"known_issues": [{**FAMILY, "symptom": "s"}]}, "f: known_issues[0].advice is missing"),
+    ],
+)
+def test_a_wrong_entry_of_the_families_is_named(families, message):
+    with pytest.raises(PlanError) as caught:
+        check_families(families, "f")
+    assert str(caught.value) == message
+
+
+def test_right_entries_of_the_families_pass():
+    check_families({"guards": [{**FAMILY, "when": {"args": {"a.b": ["absent", ">4"]}}, "warn": "w"}]}, "f")

@@ -108,6 +108,15 @@ def test_no_feature_is_a_known_fact():
         ({"x": ">=2"}, {"x": {"a": 1}}, False),
         ({"x": "fp8", "y": "absent"}, {"x": "fp8"}, True),
         ({"x": "fp8", "y": "present"}, {"x": "fp8"}, False),
+        ({"x": ["fp8", "fp8_e4m3"]}, {"x": "fp8_e4m3"}, True),
+        ({"x": ["fp8", "fp8_e4m3"]}, {"x": "auto"}, False),
+        ({"x": ["absent", ">4"]}, {}, True),
+        ({"x": ["absent", ">4"]}, {"x": 8}, True),
+        ({"x": ["absent", ">4"]}, {"x": 4}, False),
+        ({"x.y": "mtp"}, {"x": {"y": "mtp"}}, True),
+        ({"x.y": "mtp"}, {"x": {"z": "mtp"}}, False),
+        ({"x.y": "mtp"}, {"x": "mtp"}, False),
+        ({"x.y": "absent"}, {}, True),
     ],
 )
 def test_what_came_out(wanted, found, expected):

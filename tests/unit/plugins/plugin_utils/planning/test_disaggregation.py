@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import directory_name, parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import router_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 HOSTS = ["d1", "d2", "p1"]
@@ -67,6 +70,42 @@ def test_each_host_runs_a_whole_vllm_and_knows_its_side():
     # No host ends because another one is lost.
     assert first["group"]["watched"] == prefill["group"]["watched"] == []
     assert first["group"]["prefill"] == ["10.0.0.3:8000"]
+
+
+def test_each_decode_host_has_a_router_for_its_own_vllm():
+    first, prefill = plan("d2"), plan("p1")
+    router = first["group"]["router"]
+    assert "router" not in prefill["group"]
+    assert (router["host"], router["port"], router["metrics"]) == ("0.0.0.0", 8300, 8301)
+    # Where it listens on every address, the router asks it in the network of the hosts.
+    assert router["decode"] == "http://10.0.0.2:8000"
+    alone = router_of("10.0.0.2", {"host": "127.0.0.1", "port": 8000}, {}, "/opt/vllm")
+    assert (alone["host"], alone["decode"]) == ("127.0.0.1", "http://127.0.0.1:8000")
+    venv = router["venv"]
+    text = Path(venv["requirements"]).read_text()
+    assert venv["path"] == f"/opt/vllm/{directory_name(venv['name'], text)}"
+    lock = parse_lock(text)
+    # One lock for every host, and for a mirror the same by machine.
+    lock, parts = parse_lock(text), [parse_lock(Path(each).read_text()) for each in venv["locks"]]
+    assert lock.target is None and {part.target.machine for part in parts} == {"x86_64", "aarch64"}
+    for name, pin in lock.pins.items():
+        assert pin.hashes == frozenset().union(*(part.pins[name].hashes for part in parts))
+
+
+def test_a_router_s_ports_are_its_own():
+    assert plan("d1", router_port=9100)["group"]["router"]["port"] == 9100
+    for port, owner in (
+        (8000, "vllm_instances.big"),
+        (7999, "vllm_instances.big"),
+        (5603, "vllm_instances.big.group_port"),
+    ):
+        taken = max(port, 8000) if port > 7000 else port
+        assert refused(router_port=port).endswith(
+            f"vllm_instances.big.router_port: the router needs this port and the next one, and {taken} is a port of "
+            f"{owner} too; set another router_port"
+        )
+    assert "65536 is beyond 65535; set another router_port" in refused(router_port=65535)
+    assert "vllm_instances.big.router_port: found 0" in refused(router_port=0)
 
 
 def test_only_decode_hosts_listen_for_clients():

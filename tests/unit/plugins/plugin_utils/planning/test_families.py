@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.famil
     REASONING,
     TOOL_CALLING,
     with_family_features,
+    with_family_guards,
 )
 
 
@@ -28,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.famil
         ("Qwen/Qwen2.5-32B-Instruct", "hermes"),
         ("Qwen/Qwen3-VL-235B-A22B-Instruct", "hermes"),
         ("microsoft/Phi-4-mini-instruct", "phi4_mini_json"),
+        ("openbmb/MiniCPM5-1B", "minicpm5"),
         # Base models, and families with another form or none.
         ("meta-llama/Llama-3.1-8B", None),
         ("Qwen/Qwen2.5-32B", None),
@@ -92,3 +94,19 @@ def test_the_feature_is_set_on_request_only(tmp_path, features, parser):
     settings = {**SITE, "instances": {"a": instance}, "release": "0.33.0", "recipe_path": [str(tmp_path)]}
     args = plan_host("h", declared_accelerator(load_catalogue(), "h200", 1), settings)["a"]["args"]
     assert (args.get("tool-call-parser"), args.get("enable-auto-tool-choice")) == (parser, parser and True)
+
+
+def test_guards_of_the_family_follow_those_of_the_recipe():
+    families = {
+        "guards": [{"models": ["model-.*"], "warn": "w"}],
+        "known_issues": [{"models": ["other"], "symptom": "s"}],
+    }
+    recipe = {"guards": [{"refuse": "r"}]}
+    assert with_family_guards(recipe, "org/Model-7B", families)["guards"] == [{"refuse": "r"}, *families["guards"]]
+    assert "known_issues" not in with_family_guards(recipe, "org/Model-7B", families)
+    assert recipe == {"guards": [{"refuse": "r"}]}
+
+
+@pytest.mark.parametrize("weights", ["org/a-model-7b", "org/model", "model-/x"])
+def test_the_whole_name_counts(weights):
+    assert with_family_guards({}, weights, {"guards": [{"models": ["model-.*"], "warn": "w"}]}) == {}

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start vllm-router for an instance with prefill and decode, from the file that describes its hosts.
+
+vllm-router's own command imports a second router, for tests, which needs a web framework and other packages. This
+program starts itself again in the router's virtual environment, and there calls the router without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import Any
+
+CONFIG_DIR = "/etc/vllm"
+# Seconds between two checks of the hosts. One that fails leaves a host out, until one succeeds: prompts are computed
+# elsewhere meanwhile, and a busy vLLM has some seconds to answer.
+INTERVAL, PATIENCE = 2, 10
+
+
+def arguments_of(group: dict[str, Any]) -> list[str]:
+    """Return the command line of the router."""
+    router = group["router"]
+    prefill = [word for each in group["prefill"] for word in ("--prefill", f"http://{each}")]
+    return [
+        "--vllm-pd-disaggregation", *prefill, "--decode", router["decode"], "--policy", "round_robin",
+        "--host", router["host"], "--port", str(router["port"]),
+        "--prometheus-host", "127.0.0.1", "--prometheus-port", str(router["metrics"]),
+        "--health-check-interval-secs", str(INTERVAL), "--health-check-timeout-secs", str(PATIENCE),
+        "--health-failure-threshold", "1", "--health-success-threshold", "1",
+        "--worker-startup-check-interval", "2",
+    ]  # fmt: skip
+
+
+def run() -> None:
+    """Run the router with the words of the command line."""
+    from vllm_router.router import Router  # type: ignore[import-not-found]
+    from vllm_router.router_args import RouterArgs  # type: ignore[import-not-found]
+
+    parser = argparse.ArgumentParser(description="vllm-router")
+    RouterArgs.add_cli_args(parser, use_router_prefix=False)
+    Router.from_args(RouterArgs.from_cli_args(parser.parse_args(), use_router_prefix=False)).start()
+
+
+def main() -> None:
+    """Start in the router's environment what the file of an instance describes."""
+    if sys.argv[1].startswith("--"):
+        run()
+        return
+    with open(f"{CONFIG_DIR}/{sys.argv[1]}.group.json", encoding="utf-8") as file:
+        group = json.load(file)
+    python = f"{group['router']['venv']}/bin/python"
+    # -I: nothing of the host's own Python packages.
+    os.execv(python, [python, "-I", os.path.abspath(__file__), *arguments_of(group)])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_families
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import load_pins
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+GUARDS = load_families()["guards"]
+
+
+def said(directory, weights, chips, args=None, **more):
+    """Return the refusal of an instance of 8 chips, else its warnings, as one text."""
+    (directory / "org").mkdir(parents=True, exist_ok=True)
+    (directory / "org" / "model.yaml").write_text(f"model: {{model_id: org/{weights}, context_length: 4096}}\n")
+    chip, _dash, firmware = chips.partition("-")
+    accelerator = declared_accelerator(load_catalogue(), chip, 8)
+    if firmware:
+        accelerator = replace(accelerator, mec_firmware=int(firmware))
+    env = more.pop("env", {})
+    instance = {"recipe": "org/model", "args": {"tensor-parallel-size": 8, **(args or {})}, "env": env}
+    settings = {**SITE, "instances": {"chat": instance}, "release": "0.33.0", "recipe_path": [str(directory)], **more}
+    try:
+        return " ".join(plan_host("host", accelerator, settings)["chat"]["warnings"])
+    except PlanError as exc:
+        return str(exc)
+
+
+def family_words(text):
+    """Return the guards of the catalogue whose sentence a text has."""
+    return [guard for guard in GUARDS if (guard.get("refuse") or guard["warn"]) in text]
+
+
+TP4 = {"tensor-parallel-size": 4}
+EXPERTS = {"enable-expert-parallel": True}
+MTP = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
+AITER = {"VLLM_ROCM_USE_AITER": "1"}
+OLD = {"release": "0.25.1"}
+# What is refused or warned of, with a part of the sentence.
+SAID = [
+    ("DeepSeek-V3.2", "a100", {}, {}, "kernels for Hopper and Blackwell only"),
+    ("DeepSeek-V4-Flash", "l40s", {}, {}, "kernels for Hopper and Blackwell only"),
+    ("GLM-5.2-FP8", "a100", {}, {}, "kernels for Hopper and Blackwell only"),
+    ("MiniMax-M2.5", "h200", {}, OLD, "tensor-parallel-size 4"),
+    ("Qwen3-235B-A22B-FP8", "h200", {}, OLD, "tensor-parallel-size 4"),
+    ("Qwen3-30B-A3B-Instruct-2507-FP8", "h200", TP4, OLD, "tensor-parallel-size 2"),
+    ("Step-3.5-Flash-FP8", "h200", TP4, {}, "single_node_dep"),
+    ("Qwen3.8-Flash-Next", "h200", {}, {}, "single_node_tep"),
+    ("MiMo-V2.5", "h200", EXPERTS, {}, "also with expert parallelism"),
+    ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
+    ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
+    ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),
+    ("GLM-5.1-MXFP4", "mi355x", MTP, {}, "spec_decoding"),
+    ("gemma-3-27b-it", "h200", {"dtype": "half"}, {}, "dtype to bfloat16"),
+    ("GLM-4-32B-0414", "h200", {"dtype": "float16"}, {}, "dtype to bfloat16"),
+    ("MiniMax-M3", "h200", {"block-size": 64}, {}, "set block-size 128"),
+    ("MiniMax-M3", "h200", {"tool-call-parser": "minimax_m2"}, {}, "tool-call-parser to minimax_m3"),
+    ("MiniMax-M3", "h200", {"reasoning-parser": "minimax_m2"}, {}, "reasoning-parser to minimax_m3"),
+    ("Kimi-K2.6", "mi355x", {"moe-backend": "flydsl", **EXPERTS}, {}, "has no expert parallelism"),
+    ("Kimi-K2.5-MXFP4", "mi355x-170", {}, {}, "HSA_NO_SCRATCH_RECLAIM"),
+    ("Qwen3.8-Flash-Next", "h200", {**TP4, "pipeline-parallel-size": 2}, {}, "pipeline-parallel-size to 1"),
+    ("Qwen2.5-VL-7B-Instruct", "h200", {"kv-cache-dtype": "fp8_e5m2"}, {}, "set fp8"),
+    ("diffusiongemma-26B-A4B-it", "h200", {"max-num-seqs": 16}, {}, "max-num-seqs to 4"),
+    ("diffusiongemma-26B-A4B-it", "h200", {"attention-backend": "FLASHINFER"}, {}, "TRITON_ATTN"),
+    ("Mistral-Large-3-675B-Instruct-2512-NVFP4", "b200", {}, {}, "max-model-len to 65536"),
+    ("Voxtral-Mini-4B-Realtime-2602", "h200", {}, {}, "tokenizer-mode to mistral"),
+    ("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "h200", {"kv-cache-dtype": "fp8"}, {}, "take their variant"),
+    ("Nemotron-3-Nano-Omni-30B-A3B-Reasoning-NVFP4", "b200", {}, {}, "flashinfer_cutlass"),
+    ("Laguna-S-2.1-FP8", "mi325x", {}, {"env": AITER}, "VLLM_ROCM_USE_AITER_MOE"),
+]
+# The way out of each, and the same on other hardware or with other weights.
+QUIET = [
+    ("DeepSeek-V3.2", "h200", {}, {}),
+    ("DeepSeek-V3.1", "a100", {}, {}),
+    ("MiniMax-M2.5", "h200", {}, {}),
+    ("MiniMax-M2.5", "h200", EXPERTS, OLD),
+    ("MiniMax-M2.5", "h200", TP4, OLD),
+    ("MiniMax-M2-NVFP4", "b200", {}, OLD),
+    ("Qwen3-30B-A3B-FP8", "h200", {"tensor-parallel-size": 2}, OLD),
+    ("Step-3.5-Flash", "h200", {}, {}),
+    ("Qwen3.8-Flash-Next", "h200", EXPERTS, {}),
+    ("Qwen3.8-Flash-Next", "b200", {"moe-backend": "flashinfer_trtllm"}, {}),
+    ("MiMo-V2.5", "h200", TP4, {}),
+    ("MiMo-V2.5-Pro", "h200", {}, {}),
+    ("DeepSeek-V4-Flash", "h200", MTP, {}),
+    ("DeepSeek-V4-Flash-0731", "h200", {"speculative-config": {"method": "dspark"}}, {}),
+    ("GLM-5.3-Flash", "b200", {"kv-cache-dtype": "fp8"}, {}),
+    ("gemma-4-31B-it", "h200", {"dtype": "half"}, {}),
+    ("gemma-3-27b-it", "h200", {"dtype": "bfloat16"}, {}),
+    ("MiniMax-M3", "h200", {"block-size": 128, "tool-call-parser": "minimax_m3"}, {}),
+    ("MiniMax-M2", "h200", {"tool-call-parser": "minimax_m2"}, {}),
+    ("Kimi-K2.6", "mi355x", {"moe-backend": "flydsl"}, {}),
+    ("Kimi-K2.5-MXFP4", "mi355x-177", {}, {}),
+    ("Kimi-K2.5-MXFP4", "mi355x", {}, {}),
+    ("Kimi-K2.5-MXFP4", "mi355x-170", {}, {"env": {"HSA_NO_SCRATCH_RECLAIM": "1"}}),
+    ("Qwen3-VL-8B-Instruct", "h200", {"kv-cache-dtype": "fp8_e5m2"}, {}),
+    ("diffusiongemma-26B-A4B-it", "h200", {"max-num-seqs": 4}, {}),
+    ("Mistral-Large-3-675B-Instruct-2512-NVFP4", "b200", {"max-model-len": 32768}, {}),
+    ("Voxtral-Mini-4B-Realtime-2602", "h200", {"tokenizer-mode": "mistral"}, {}),
+    ("Laguna-S-2.1-FP8", "mi325x", {}, {"env": {**AITER, "VLLM_ROCM_USE_AITER_MOE": "0"}}),
+    ("Laguna-S-2.1-FP8", "mi300x", {}, {"env": AITER}),
+]
+
+
+@pytest.mark.parametrize(("weights", "chips", "args", "more", "part"), SAID)
+def test_what_does_not_work_is_said_with_a_way_out(tmp_path, weights, chips, args, more, part):
+    text = said(tmp_path, weights, chips, args, **more)
+    found = family_words(text)
+    assert len(found) == 1, text
+    assert part in text
+
+
+@pytest.mark.parametrize(("weights", "chips", "args", "more"), QUIET)
+def test_what_works_is_left_alone(tmp_path, weights, chips, args, more):
+    text = said(tmp_path, weights, chips, args, **more)
+    assert family_words(text) == []
+    # Nothing else hides the guard.
+    assert "does not fit" not in text
+    assert "unknown" not in text
+
+
+def test_every_guard_has_a_case(tmp_path):
+    met = []
+    for number, (weights, chips, args, more, _part) in enumerate(SAID):
+        # A recipe is read once.
+        met += family_words(said(tmp_path / str(number), weights, chips, args, **more))
+    assert [guard for guard in GUARDS if guard not in met] == []
+
+
+def test_a_recipe_of_a_source_is_one_of_the_newest_pins():
+    pinned = load_pins("0.33.0").files
+    sources = [entry["source"] for key in ("guards", "known_issues") for entry in load_families()[key]]
+    assert sources and {name for name in sources if name.startswith("recipes/") and name not in pinned} == set()
+    assert {
+        name for name in sources if not name.startswith(("recipes/", "vllm/", "https://github.com/vllm-project/"))
+    } == set()
+
+
+def test_a_failed_start_gets_the_advice_of_the_family(tmp_path):
+    said(tmp_path, "MiniMax-M3", "h200")
+    settings = {
+        **SITE,
+        "instances": {"chat": {"recipe": "org/model"}},
+        "release": "0.33.0",
+        "recipe_path": [str(tmp_path)],
+    }
+    plan = plan_host("host", declared_accelerator(load_catalogue(), "mi355x", 8), settings)["chat"]
+    assert "block-size to 128" in next(
+        each["advice"] for each in plan["known_issues"] if each["symptom"] == "No common block size"
+    )
