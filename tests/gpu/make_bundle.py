@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 53 MiB: OUT/part-NN.
+"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 47 MiB: OUT/part-NN.
 
 It holds a root file system of Debian 13, wheels with an index, ansible-core, the built collection, the smoke model and
 the site's files. PyTorch, CUDA's libraries and Python 3.12 are taken from the machine: a wheel of one line leads there.
@@ -32,7 +32,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
 HERE = Path(__file__).resolve().parent
 LOCK = TOP / "catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt"
 # A call carries 64 MiB, the checkout included.
-PART = 53 << 20
+PART = 47 << 20
 # Where the machine has PyTorch, for Python 3.12.
 TORCH = "/opt/torch/.venv/lib/python3.12/site-packages"
 # What the machine has beside PyTorch, and kernels that the smoke model does not need; together 3.6 GB.
@@ -48,7 +48,8 @@ LEFT_OUT = {
 }  # fmt: skip
 # What runs inside of the Debian.
 INSIDE = (
-    "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "load.py", "follow.sh", "shape.py",
+    "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
+    "load.py", "follow.sh", "shape.py",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
+from ansible.utils.unsafe_proxy import wrap_var
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_settings
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
@@ -49,11 +50,14 @@ class RoleTemplates:
         """Return the text of a template of the role vllm for ``item``, one of its files; its ``value`` is the plan."""
         source = TEMPLATES / template
         given = generate_ansible_template_vars(template, str(source))
+        # Releases before 2.19 turn a text that looks like data into data, unless do_template is used, and a value that
+        # looks like a template into its result, unless it is wrapped.
+        old = not hasattr(Templar, "evaluate_expression")
+        item = wrap_var(dict(item)) if old else item
         templar = Templar(loader=self._loader, variables={**given, **constants(), **variables, "item": item})
         text = as_template(source.read_text(encoding="utf-8"))
         options = {"escape_backslashes": False, "overrides": {"trim_blocks": True, "lstrip_blocks": False}}
-        # Releases before 2.19 convert a text that looks like data into data, unless this method is used.
-        render = templar.template if hasattr(templar, "evaluate_expression") else templar.do_template
+        render = templar.do_template if old else templar.template
         return str(render(text, **options))
 
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:

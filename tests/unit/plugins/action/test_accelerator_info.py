@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible.errors import AnsibleActionFail
 
-from tests.fakes.actions import ACTIONS, run_action
+from tests.fakes.actions import ACTIONS, read_result, run_action
 from tests.fakes.sysfs import ASPEED, line, lines, write_procfs, write_sysfs, x86
 
 ROOT = Path(__file__).parents[4]
@@ -103,7 +103,7 @@ def fleet(tmp_path_factory):
     (root / "play.yml").write_text(PLAYBOOK)
     done = run("ansible-playbook", "-i", root / "hosts.json", "--forks=4", "--check", root / "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {name: json.loads((root / name / "result.json").read_text()) for name in BY_THE_ROLE}
+    found = {name: read_result(root / name / "result.json") for name in BY_THE_ROLE}
     return done, {**found, **{name: inspected(name, variables) for name, variables in hosts.items()}}
 
 

@@ -75,7 +75,7 @@ def test_anything_else_is_an_error_with_its_line(text, words, line):
 
 @pytest.mark.parametrize("text", ["[" * 5000 + "]" * 5000, "{a: " * 5000 + "}" * 5000, "- " * 5000 + "x"])
 def test_no_file_is_nested_without_end(text):
-    with pytest.raises(EventYamlError, match=f"nested deeper than {DEEPEST} levels"):
+    with pytest.raises(EventYamlError, match=f"nested deeper than {DEEPEST} levels|exceeded maximum nesting depth"):
         EventReader().read(text)
 
 
