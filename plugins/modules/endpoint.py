@@ -307,7 +307,8 @@ LOCAL_PREFILL = "this host computed the prompt itself, and no prefill host did; 
 NO_PREFILL = "no prefill host computed the prompt; see the journals of both sides and of vllm-router"
 SERVER_ERROR = 500
 # What the router has a prefill host compute, and what routed.py removes: the router changes requests that it knows.
-ROUTED, ROUTED_PREFIX = ("/v1/chat/completions", "/v1/completions"), "/routed"
+ROUTED = ("/v1/chat/completions", "/v1/completions")
+ROUTED_PREFIX = "/routed"
 # The checks that send the prompt.
 TALKS = ("chat", "chat_stream", "responses")
 
