@@ -14,8 +14,8 @@ OLD = {"digest": "a1", "plan": {"release": "0.32.0"}}
 NEW = {"digest": "b2", "plan": {"vllm_version": "0.33.0"}}
 
 
-def entry(digest="b2", good=NEW, **more):
-    return {"installed": True, "digest": digest, "good": good, "slots": [OLD, NEW], "stale": False, **more}
+def entry(digest="b2", good=None, **more):
+    return {"installed": True, "digest": digest, "good": good or NEW, "slots": [OLD, NEW], "stale": False, **more}
 
 
 def shown(state="seen", **instances):
