@@ -167,3 +167,16 @@ def test_a_drained_instance_gets_nothing_through_its_router_either(tmp_path):
         assert router.asked == engine.asked == []
         found.tell("set server chat/gw--chat-0 state ready")
         assert answer(found)[1] == {"by": "router0"}
+
+
+@pytest.mark.parametrize("affinity", ["prefix", "client"])
+def test_the_affinity_of_a_service_holds_for_its_routers(tmp_path, affinity):
+    with routed(tmp_path, 2, options={"services": {"chat": {"affinity": affinity}}}) as (found, pairs):
+        assert len({answer(found)[1]["by"] for _each in range(6)}) == 1
+        assert sum(len(router.asked) for router, _engine in pairs) == 6
+
+
+def test_nobody_else_gets_past_the_keys(tmp_path):
+    with routed(tmp_path) as (found, _pairs):
+        (path,) = (tmp_path / "chroot").glob("routed-*.sock")
+        assert (path.owner(), path.stat().st_mode & 0o777) == ("haproxy", 0o600)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass
-from typing import Iterator, Mapping, Sequence
+from typing import Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
@@ -21,7 +21,7 @@ READY, DRAIN, MAINT = "ready", "drain", "maint"
 # Prefix of the gateway's own proxies; a service is named after an instance, whose name has no colon.
 OWN = "gateway:"
 # The routers of a service are servers of a separate backend, each beside its vLLM (haproxy.cfg.j2).
-ROUTERS, ROUTER, ENGINE = f"{OWN}router:", "router:", "engine:"
+ROUTERS, ROUTER = f"{OWN}router:", "router:"
 # Bits of srv_admin_state: set by the configuration, by inheritance, by a resolver or by hand.
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
 # srv_op_state: starting (slowly) and running; 0 is stopped, 3 asks for no new sessions.
@@ -164,14 +164,13 @@ def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServe
             continue
         if (backend, name) not in figures:
             raise ValueError(f"it has no counters of the server {backend}/{name}")
-        beside = [figures.get((f"{ROUTERS}{backend}", f"{kind}{name}"), {}) for kind in (ROUTER, ENGINE)]
-        found[name] = _server(row, figures[backend, name], beside)
+        found[name] = _server(row, figures[backend, name], figures.get((f"{ROUTERS}{backend}", f"{ROUTER}{name}"), {}))
     return found
 
 
-def _server(row: Mapping[str, str], stat: Mapping[str, str], beside: Sequence[Mapping[str, str]] = ()) -> HaproxyServer:
-    """Return a server; the requests to its router are its own, those that vLLM got in place of the router too."""
-    all_of_it = [stat, *(each for each in beside if each)]
+def _server(row: Mapping[str, str], stat: Mapping[str, str], router: Mapping[str, str]) -> HaproxyServer:
+    """Return a server; the requests to its router, empty without one, are its own."""
+    all_of_it = [stat, router] if router else [stat]
     invalid = [row[name] for name in ("srv_name", "be_name", "srv_addr") if not _WORD.fullmatch(row[name])]
     if invalid:
         raise ValueError(f"found {invalid[0][:60]!r}, expected a name or an address")

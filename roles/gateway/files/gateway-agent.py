@@ -400,10 +400,9 @@ class HaproxyWatch:
         sick: dict[str, list[str]] = {}
         for address, server in self.servers.items():
             seen = found.get(server["name"], NOT_SEEN)
-            # A router has errors where other hosts than this one are lost.
-            router, instead = (found.get(f"{kind}:{server['name']}", NOT_SEEN) for kind in ("router", "engine"))
-            errors, sent = seen.errors + instead.errors, seen.sent + router.sent + instead.sent
-            self.watched[address].counts(errors, sent, now)
+            # Not the errors of its router, which has some where other hosts than this one are lost.
+            router = found.get(f"router:{server['name']}", NOT_SEEN)
+            self.watched[address].counts(seen.errors, seen.sent + router.sent, now)
             service = server["service"]
             up[service] = up.get(service, 0) + seen.up
             well = seen.up and not self.watched[address].refusal and not self.watched[address].sick

@@ -7,17 +7,12 @@
 core.register_task(function()
     while true do
         core.msleep(1000)
-        for name, backend in pairs(core.backends) do
-            local beside = core.backends["gateway:router:" .. name]
-            for own, server in pairs(backend.servers) do
+        for _, backend in pairs(core.backends) do
+            for _, server in pairs(backend.servers) do
                 local stats = server:get_stats()
                 local agent = stats["last_agt"] or ""
                 if stats["agent_status"] == "L7STS" and agent:find("(hangs: ", 1, true) then
                     server:shut_sess()
-                    -- Requests that it got in place of its router.
-                    if beside and beside.servers["engine:" .. own] then
-                        beside.servers["engine:" .. own]:shut_sess()
-                    end
                 end
             end
         end
