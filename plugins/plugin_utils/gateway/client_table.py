@@ -40,8 +40,13 @@ def client_table(requests: Results, keys: Results, usage: Results, now: float, w
         team = str(known.get("team") or entry.get("team") or "")
         row = [name, team, _models(entry, known), str(known.get("keys", "")), expires, *numbers, "; ".join(notes)]
         rows.append(row)
-    foot = "" if sums is None else "\n\nrequests and tokens: those of the last 30 days"
-    return table(HEADERS, rows, width) + foot
+    foot = [] if sums is None else ["", "requests and tokens: those of the last 30 days"]
+    unread = [
+        f"{gateway}: no tokens: {result['msg']}"
+        for gateway, result in usage.items()
+        if "rows" not in result and result.get("msg")
+    ]
+    return "\n".join([table(HEADERS, rows, width), *foot, *unread])
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -60,3 +60,9 @@ def test_no_clients_and_no_results():
     assert table({}, {}, {}) == table({"gw": {"clients": {}}}, {"gw": {"present": {}}}, {}) == "No gateway has clients."
     with pytest.raises(AnsibleFilterError, match="expected results of modules by gateway"):
         table({"gw": 5}, {}, {})
+
+
+def test_a_gateway_whose_tokens_cannot_be_read_is_named():
+    keys = {"gw-1": {"present": {"alice": {"keys": 1, "expires": "never", "services": ["*"]}}}}
+    usage = {"gw-1": {"failed": False, "msg": "the store is damaged"}, "gw-2": {"skipped": True}}
+    assert client_table({}, keys, usage, 0).splitlines()[-1] == "gw-1: no tokens: the store is damaged"
