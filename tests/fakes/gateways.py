@@ -129,7 +129,7 @@ class RunningGateway:
                 refusal[3] = refusal[3].replace(f"{{{{ {name} }}}}", value)
         self.log = directory / "haproxy.log"
         self.process: Any = None
-        (directory / "chroot").mkdir(exist_ok=True)
+        (directory / "chroot/routed").mkdir(parents=True, exist_ok=True)
         self.write()
 
     @property
