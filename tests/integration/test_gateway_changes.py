@@ -188,13 +188,14 @@ def test_a_server_that_is_dead_is_taken_out_and_asked_nothing(tmp_path):
 
 @contextlib.contextmanager
 def impatient():
-    """A server that closes a connection after 20 ms without a request."""
+    """A server that closes a kept connection after 20 ms without a request. For the first one it has time."""
 
     async def answer(reader, writer):
         with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
-            head = b""
+            head, patience = b"", 10.0
             while b"onnection: close" not in head:
-                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 0.02)
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patience)
+                patience = 0.02
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         writer.close()
 
