@@ -193,7 +193,7 @@ TEXT_IS_TEXT = not ansible_version.startswith("2.18.")
 
 NO_HOST = (
     "no source before this one has a host. Ansible reads the files of a directory by name, so give this file a name "
-    "that comes last, such as 90-accelerators.yml"
+    "that comes last, such as z-accelerators.yml"
 )
 
 

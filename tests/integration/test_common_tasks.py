@@ -33,7 +33,7 @@ class Site:
         self.top, self.inventory = top, top / "inventory"
         self.inventory.mkdir()
         cache = {"plugin": "baremetal.inference.accelerators", "discovery_cache": str(top / "discovery.json")}
-        (self.inventory / "90-accelerators.yml").write_text(json.dumps(cache))
+        (self.inventory / "z-accelerators.yml").write_text(json.dumps(cache))
 
     def declare(self, chips, port, **hardware):
         """Write a server that has this number of H200 on PCI, and an instance on this port."""
