@@ -87,15 +87,19 @@ def check_names_and_values(
     ``template`` renders a value; without it a template is not judged.
     """
     warnings = misspelt_options(frozenset(variables), roles)
-    for role in roles:
-        for name, spec in specs_of(role).items():
-            if name in variables:
-                _check_value(name, spec, variables[name], template)
-                _check_contents(name, variables[name], template)
+    for role, name in _set_options(frozenset(variables), roles):
+        _check_value(name, specs_of(role)[name], variables[name], template)
+        _check_contents(name, variables[name], template)
     return warnings
 
 
 # Hosts of a fleet have few different sets of variables.
+@functools.lru_cache(maxsize=256)
+def _set_options(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the roles' options that are among ``names``, each with its role."""
+    return [(role, name) for role in roles for name in specs_of(role) if name in names]
+
+
 @functools.lru_cache(maxsize=256)
 def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]:
     """Return warnings about the names of a host's variables. Raises RoleOptionError for a misspelt option."""
