@@ -168,7 +168,10 @@ def test_a_client_cannot_name_another_client(tmp_path):
         until(lambda: stored(tmp_path, "gw"))
         assert [row["client"] for row in stored(tmp_path, "gw")] == ["alice"]
         sent = [value for name, value in engines[0].requests[-1][2].items() if name.startswith(b"x-gateway")]
-        assert sent == [b"gw alice research"]
+        (words,) = (value.split() for value in sent)
+        assert words[:3] == [b"gw", b"alice", b"research"]
+        # The id of the request, and the time.
+        assert len(words[3]) == 36 and abs(int(words[4]) - time.time()) < 60
         # Nor read what others used.
         assert found.ask("GET", "/gateway/usage", KEY)[0] == 404
         assert found.ask("GET", "/metrics/usage", KEY)[0] == 404
