@@ -62,6 +62,7 @@ class Fleet:
             "vllm_release_path": [str(self.files / "releases")],
             "weights_manifest_path": [str(self.files / "manifests")],
             "rollout_state_dir": str(self.files / "rollouts"),
+            "vllm_start_timeout": 1800,
             "rollout_watch": 3,
             # Two servers share the processors of one machine with each other and with their tests.
             "rollout_throughput_share": 0.05,
@@ -71,6 +72,7 @@ class Fleet:
         gateways = {
             "cluster": "lab",
             "gateway_ca_dir": str(self.files / "ca"),
+            "gateway_clients": {"operators": {"sha256": ["0" * 64]}},
             "gateway_tokens": True,
             "gateway_teams": {"finance": {"tokens_per_day": 1_000_000}},
         }
