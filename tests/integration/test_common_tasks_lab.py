@@ -93,7 +93,9 @@ class Fleet:
         manifest = yaml.safe_load((HOME / f"made/manifests/{MODEL}.yml").read_text())
         source = HOME / "mirror/weights" / MODEL / manifest["revision"]
         target = HOME / "mirror/weights" / OTHER / manifest["revision"]
-        shutil.copytree(source, target, copy_function=os.link, dirs_exist_ok=True)
+        # A killed run may have left it.
+        shutil.rmtree(target.parent, ignore_errors=True)
+        shutil.copytree(source, target)
         recipe = yaml.safe_load((TOP / f"catalog/recipes/{MODEL}.yaml").read_text())
         recipe["model"]["model_id"] = manifest["repository"] = OTHER
         for kind, content in (("recipes", recipe), ("manifests", manifest)):
