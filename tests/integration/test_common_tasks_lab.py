@@ -72,7 +72,7 @@ class Fleet:
         gateways = {
             "cluster": "lab",
             "gateway_ca_dir": str(self.files / "ca"),
-            "gateway_clients": {"operators": {"sha256": ["0" * 64]}},
+            "gateway_clients": {"operators": {"sha256": ["a" * 64]}},
             "gateway_tokens": True,
             "gateway_teams": {"finance": {"tokens_per_day": 1_000_000}},
         }

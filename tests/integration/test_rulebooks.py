@@ -114,7 +114,7 @@ class Rulebook:
         headers = {"Content-Type": "application/json", **headers}
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(f"http://127.0.0.1:{self.port}/", content, headers), timeout=10
+                urllib.request.Request(f"http://127.0.0.1:{self.port}/", content, headers), timeout=60
             ) as answer:
                 return answer.status
         except urllib.error.HTTPError as exc:
