@@ -89,6 +89,7 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/origin.py
 	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/monitoring.py
+	$(BIN)/python tests/bench/scrape.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
 
