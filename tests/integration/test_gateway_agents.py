@@ -21,6 +21,7 @@ import pytest
 from tests.fakes.agent_engine import DONE, AgentEngine
 from tests.fakes.counted_engine import counted_engine
 from tests.fakes.gateways import HAPROXY, KEY, TOP, client, free_port, gateway, plan, until
+from tests.fakes.wheelhouse import run_module
 from tests.integration.test_gateway_usage import service, stored, total
 
 PACKAGES = {
@@ -59,27 +60,31 @@ def behind(tmp_path):
     """A gateway before the stand-in, and the directory in which the agent works."""
     work, port = tmp_path / "work", free_port()
     work.mkdir()
+    made = run_module("gateway_certificate", ca_dir=str(tmp_path / "ca"), host="gw", names=["localhost"])
+    shutil.copy(made["certificate"], tmp_path / "gateway.pem")
+    shutil.copy(made["key"], tmp_path / "gateway.pem.key")
     with contextlib.ExitStack() as stack:
         model = AgentEngine("echo ready > result.txt")
         engine = stack.enter_context(counted_engine(tmp_path / "run", engine=model))
         more = {
             "plans": {"chat-1": plan(engine.port, models=(MODEL,))},
-            "options": {"tokens": True, "tokens_port": port, "clients": {"alice": {"team": "research"}}},
+            "options": {"tokens": True, "tokens_port": port, "clients": {"alice": {"team": "research"}}, "tls": "own"},
+            "variables": {"gateway_tls": "own"},
         }
         found = stack.enter_context(gateway(tmp_path, [], [client(team="research")], name="gw", **more))
         stack.enter_context(service(tmp_path, "gw", [engine], port))
         until(lambda: found.state("gw--chat-1") == "UP")
-        found.work, found.engine = work, engine
+        found.work, found.engine, found.address = work, engine, f"https://localhost:{found.port}"
         yield found
 
 
 def claude(found, key_name):
     words = ["-p", TASK, "--model", MODEL, "--allowedTools", "Bash"]
-    return words, {"ANTHROPIC_BASE_URL": found.url, key_name: KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+    return words, {"ANTHROPIC_BASE_URL": found.address, key_name: KEY, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
 
 
 def codex(found, _key_name):
-    provider = {"name": "gateway", "base_url": f"{found.url}/v1", "wire_api": "responses", "env_key": "GATEWAY_KEY"}
+    provider = {"name": "gateway", "base_url": f"{found.address}/v1", "wire_api": "responses", "env_key": "GATEWAY_KEY"}
     words = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", MODEL]
     words += ["-c", "model_provider=gateway"]
     for name, value in provider.items():
@@ -88,7 +93,7 @@ def codex(found, _key_name):
 
 
 def opencode(found, _key_name):
-    options = {"baseURL": f"{found.url}/v1", "apiKey": "{env:GATEWAY_KEY}"}
+    options = {"baseURL": f"{found.address}/v1", "apiKey": "{env:GATEWAY_KEY}"}
     provider = {"npm": "@ai-sdk/openai-compatible", "name": "gateway", "options": options, "models": {MODEL: {}}}
     config = {
         "provider": {"gateway": provider}, "model": f"gateway/{MODEL}", "small_model": f"gateway/{MODEL}",
@@ -114,8 +119,9 @@ def test_an_agent_finishes_a_task_through_the_gateway(agents, behind, tmp_path, 
     environ = {"PATH": f"{agents}:{os.environ['PATH']}", "HOME": str(home), "LANG": "C.UTF-8", **variables}
     # Whatever else the machine sets so that npm and node reach the network.
     environ.update({key: value for key, value in os.environ.items() if key.lower().endswith("_proxy")})
-    environ.update({key: os.environ[key] for key in ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE") if key in os.environ})
-    environ.update({"NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"})
+    environ.update({"NO_PROXY": "localhost", "no_proxy": "localhost"})
+    # Of the site alone.
+    environ["SSL_CERT_FILE" if name == "codex" else "NODE_EXTRA_CA_CERTS"] = str(tmp_path / "ca/ca.crt")
     done = subprocess.run(
         [str(agents / name), *words], cwd=behind.work, env=environ, check=False, capture_output=True, text=True,
         stdin=subprocess.DEVNULL, timeout=300,
