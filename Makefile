@@ -66,6 +66,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/parity -m long
 	tests/matrix.sh
+	tests/matrix.sh --lab 2.18 newest
 	MOLECULE_LONG=1 tests/molecule.sh
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
