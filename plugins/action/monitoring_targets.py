@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any, ClassVar, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
@@ -60,6 +61,8 @@ class ActionModule(ControllerAction):
                 f"monitoring_dir: found {show_value(options['directory'])}, expected an absolute path; set it with "
                 "-e monitoring_dir=/srv/monitoring"
             )
+        # What Ansible has read of the inventory stays until this process ends: the collector need not go through it.
+        gc.freeze()
         groups, hostvars = variables["groups"], KeptHostVariables(variables["hostvars"])
         hosts = list(groups.get(INFERENCE, []))
         # Gateways and mirrors that do not serve.

@@ -95,6 +95,9 @@ def render(template: str, variables: dict[str, Any]) -> str:
 
 def loaded(name: str) -> Any:
     """Import a program of the role as a module."""
+    # Its parts are imported by name.
+    if str(ROLE / "files") not in sys.path:
+        sys.path.append(str(ROLE / "files"))
     spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROLE / "files" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses need their module in sys.modules.

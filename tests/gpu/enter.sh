@@ -10,7 +10,7 @@ enter=(nsenter -t "$leader" -m -u -i -p -C -r -w env -i HOME=/root LANG=C.UTF-8 
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
 status=0
 timeout --foreground "${LIMIT:-560}" "${enter[@]}" bash "/carried/$1" "${@:2}" 2>&1 | tee "$out/${1%.sh}-${2:-}.log" || status=$?
-timeout 20 "${enter[@]}" journalctl -u 'vllm@big' -u 'vllm@tuned' --no-pager -o short-monotonic |
+timeout 20 "${enter[@]}" journalctl -u 'vllm@*' -u smoke --no-pager -o short-monotonic |
   gzip > "$out/journal-big.txt.gz" || true
 tar -czf "$out/details.tar.gz" -C /srv/gpu-test/result . || true
 exit "$status"

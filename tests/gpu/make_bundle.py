@@ -33,8 +33,8 @@ HERE = Path(__file__).resolve().parent
 LOCK = TOP / "catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt"
 # A call carries 64 MiB, the checkout included.
 PART = 47 << 20
-# Where the machine has PyTorch, for Python 3.12.
-TORCH = "/opt/torch/.venv/lib/python3.12/site-packages"
+# Where run.sh links the machine's PyTorch and what else the lock has, for Python 3.12.
+TORCH = "/opt/machine-torch"
 # What the machine has beside PyTorch, and kernels that the smoke model does not need; together 3.6 GB.
 LEFT_OUT = {
     "cuda-bindings", "cuda-core", "cuda-pathfinder", "cuda-python", "cuda-tile", "cuda-toolkit", "flashinfer-cubin",
@@ -49,7 +49,7 @@ LEFT_OUT = {
 # What runs inside of the Debian.
 INSIDE = (
     "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
-    "load.py", "follow.sh", "shape.py",
+    "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Runs inside the Debian of run.sh: the presets of gpt-oss-20b as site.yml sets them, their starts and loads.
-#   presets.sh            site.yml, then the lanes in the background, and their logs
+# Runs inside the Debian of run.sh on a machine with two chips: starts of gpt-oss-20b's presets as site.yml sets them, then
+# many configurations (sweep.py), as far as the time goes.
+#   presets.sh            the lanes in the background, and their logs
 #   presets.sh follow S   wait S seconds and show the logs
-#   presets.sh tp2        after the lanes: one instance over two chips, its engine by fork and by spawn
-# Lane s runs site.yml; lane b begins when the latency instance is active, lane a when site.yml has ended. The results of
-# 2026-11-25 compared throughput with coarse sizes; it has them since, and is compared with the sizes of before.
+# Lane s serves the preset latency over both chips, its processes made by fork and by spawn, while lane i has the role
+# compile FlashInfer's sampler; then it starts throughput on chip 0 and latency on chip 1, which lanes a and b go on with.
+# The file /carried/total has the seconds for all of it.
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
 # The environment comes with site.yml.
 python() { set -- /opt/vllm/*/bin/python; echo "$1"; }
-chips=$(nvidia-smi -L | wc -l)
-one=; [ "$chips" -gt 1 ] || one=1
 last=$(getconf _NPROCESSORS_ONLN)
+half=$((last / 2))
 lanes() { [ -n "$(systemctl list-units --no-legend --plain --state=active,activating 'lane-*')" ]; }
-# await COMMAND...: wait until it succeeds, as long as lane s has not failed
-await() { until "$@"; do [ ! -e "$result/site-failed" ] || exit 1; sleep 1; done; }
+left() { echo $(($(cat "$result/end") - $(date +%s))); }
+# await SECONDS COMMAND...: wait so long at most until it succeeds
+await() { local end=$((SECONDS + $1)); until "${@:2}" || [ "$SECONDS" -gt "$end" ]; do sleep 0.5; done; }
 started() {
   systemctl show "vllm@$1" -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value | paste -sd' ' |
     awk '{ printf "active after %.1f s", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'
@@ -27,64 +28,123 @@ load() {
   say "$3, seed $seed: $("$(python)" /carried/load.py "$2" "$4" "$5" "$seed" "$result/presets-$3.json" 2>&1 | tail -3)"
   echo "  kernels compiled: $(find "/var/cache/vllm/$1" -name '*.cubin' -newermt "@$since" | wc -l)"
 }
-# pair UNIT PORT NAME AT_ONCE REQUESTS: the first load after a start, and the same again
-pair() { load "$1" "$2" "$3-first" "$4" "$5"; load "$1" "$2" "$3-steady" "$4" "$5"; }
 again() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | tail -25; return 1; }; say "START $1 $2: $(started "$1"); $(warm "$1")"; }
-# preset NAME: site.yml changes the instance tuned
-preset() {
-  local log=$result/presets-$1-$RANDOM.log
-  if (cd /carried/site && playbook "$1$one.yml" site.yml > "$log" 2>&1); then
-    cp /etc/vllm/tuned.yaml "$result/$1.yaml"; say "SITE $1: $(started tuned); $(warm tuned)"
-  else say "SITE $1 FAILED"; tail -30 "$log"; journalctl -u vllm@tuned --no-pager -o cat | tail -15; return 1; fi
+# method UNIT fork|spawn
+method() { sed -i "s/^VLLM_WORKER_MULTIPROC_METHOD=.*/VLLM_WORKER_MULTIPROC_METHOD=\"$2\"/" "/etc/vllm/$1.env"; grep METHOD "/etc/vllm/$1.env"; }
+timed() { while IFS= read -r line; do printf '%(%T)T %s\n' -1 "$line"; done; }
+# site NAME [ARGUMENT...]
+site() {
+  say "site.yml, $1"
+  if ! (cd /carried/site && playbook "presets-$1.yml" site.yml "${@:2}" 2>&1 | timed > "$result/site-$1.log"); then
+    tail -60 "$result/site-$1.log"; say "FAILED: site.yml, $1"
+  fi
+  tail -3 "$result/site-$1.log"
+  cp /etc/vllm/*.yaml /etc/vllm/*.env "$result/"
+  chmod a+r "$result"/*.yaml
+}
+# What a start imports, and how long it takes; as the user of the unit.
+imports() {
+  local began; began=$(date +%s.%N)
+  (cd /tmp && setpriv --reuid=vllm --regid=vllm --clear-groups env HOME=/tmp "$(python)" -X importtime -c \
+    'import vllm.entrypoints.cli.main, vllm.entrypoints.openai.api_server, vllm.v1.engine.core, vllm.v1.worker.gpu_worker' \
+    > /dev/null 2> "$result/importtime.txt") || tail -3 "$result/importtime.txt"
+  say "imports: $(echo "$(date +%s.%N) $began" | awk '{ print $1 - $2 }') s"
+  # The packages with the most microseconds of their own.
+  awk -F'|' '{ gsub(/ /, "", $3); split($3, part, "."); own[part[1]] += substr($1, 13) }
+    END { for (name in own) printf "  %8.2f s %s\n", own[name] / 1e6, name }' "$result/importtime.txt" | sort -rn | head -12
+  gzip -f "$result/importtime.txt"
+}
+# An engine over both chips: do the ways to make its processes differ in start and answers?
+pair() {
+  local began
+  say "START both, fork, by site.yml, nothing cached: $(started both); $(warm both)"
+  "$(python)" /carried/answers.py 8030 "$result/answers-fork-1.json"
+  load both 8030 tp2-fork-c8 8 64
+  load both 8030 tp2-fork-c1 1 4
+  again both "fork, kept caches"
+  "$(python)" /carried/answers.py 8030 "$result/answers-fork-2.json" "$result/answers-fork-1.json"
+  began=$SECONDS
+  pkill -9 -o -f 'VLLM::Worker' || say "no worker found"
+  while [ "$(systemctl is-active vllm@both)" = active ] && [ $((SECONDS - began)) -lt 60 ]; do sleep 0.2; done
+  say "a worker was killed; the unit was not active after $((SECONDS - began)) s"
+  while [ "$(systemctl is-active vllm@both)" != active ] && [ $((SECONDS - began)) -lt 150 ]; do sleep 0.2; done
+  say "START both, fork, after that: $((SECONDS - began)) s from the kill; $(started both)"
+  method both spawn
+  again both "spawn, kept caches" || return 0
+  "$(python)" /carried/answers.py 8030 "$result/answers-spawn.json" "$result/answers-fork-1.json"
+  load both 8030 tp2-spawn-c8 8 64
+  began=$SECONDS; systemctl stop vllm@both; say "stopped in $((SECONDS - began)) s; left over: $(pgrep -fc 'VLLM::' || true)"
+}
+# The smoke model over both chips by fork: its answer is known.
+smoke() {
+  local at; at=$(echo /carried/weights/baremetal/gpt-oss-smoke/*)
+  method both fork
+  systemctl reset-failed smoke 2>/dev/null || true
+  systemd-run --quiet --unit=smoke -p User=vllm -p EnvironmentFile=/etc/vllm/both.env "$(dirname "$(python)")/vllm" serve "$at" \
+    --served-model-name baremetal/gpt-oss-smoke --tensor-parallel-size 2 --enforce-eager --gpu-memory-utilization 0.3 \
+    --max-model-len 4096 --port 8031 --compilation-config '{"pass_config": {"fuse_allreduce_rms": false}}'
+  for _ in $(seq 240); do
+    curl -sf -o /dev/null http://127.0.0.1:8031/health && break
+    systemctl is-active --quiet smoke || break
+    sleep 0.5
+  done
+  if (chat 8031); then say "the smoke model answers over two chips, by fork"; else journalctl -u smoke --no-pager -o cat | tail -25; fi
+  systemctl stop smoke || true
 }
 lane_s() {
-  say "site.yml"
-  cd /carried/site
-  if ! playbook "presets-first$one.yml" site.yml > "$result/presets-first.log" 2>&1; then tail -60 "$result/presets-first.log"; touch "$result/site-failed"; fail "site.yml"; fi
-  tail -3 "$result/presets-first.log"; cp /etc/vllm/*.yaml "$result/"
-  # FlashInfer's sampler in the environment, as a step of the installation could put it there: is it taken by later starts?
-  local so package
-  so=$(find /var/cache/vllm/big/.cache/flashinfer -name sampling.so | head -1 || true)
-  echo "  modules compiled by the first start: $(find /var/cache/vllm/*/.cache/flashinfer -name '*.so' | tr '\n' ' ')"
-  package=$(dirname "$("$(python)" -c 'import importlib.util as u; print(u.find_spec("flashinfer").origin)')")
-  if [ -n "$so" ]; then mkdir -p "$package/data/aot/sampling"; cp "$so" "$package/data/aot/sampling/"; chmod -R a+rX "$package/data/aot"; ls -l "$package/data/aot/sampling"
-  else say "no sampling.so: the sampler was not compiled"; fi
-  touch "$result/site-done"; say "site.yml has ended"
+  site first -e vllm_start_timeout=260
+  background i "$((last - 6))-$((last - 1))"
+  pair || say "the pair has failed"
+  smoke || say "smoke has failed"
+  while systemctl is-active --quiet lane-i; do sleep 0.5; done
+  site second -e vllm_compile_sampler=true -e vllm_verify=false
+  touch "$result/second-done"
 }
-recompiled() { echo "  modules in $1's own cache: $(find "/var/cache/vllm/$1/.cache/flashinfer" -name '*.so' 2>/dev/null | tr '\n' ' ')"; }
+lane_i() {
+  say "the role compiles FlashInfer's sampler"
+  if (cd /carried/site && ansible-playbook -i presets-second.yml prepare.yml -e vllm_compile_sampler=true 2>&1 | timed > "$result/sampler.log"); then
+    say "compiled"
+  else say "the sampler was not compiled"; tail -30 "$result/sampler.log"; fi
+  tail -3 "$result/sampler.log"
+  find /opt/vllm -path '*flashinfer/data/aot*' -type f -exec ls -l {} +
+  imports
+}
 lane_a() {
-  await [ -e "$result/site-done" ]
-  say "START big by site.yml, nothing cached: $(started big); $(warm big)"
-  pair big 8010 big-start1-c512 512 1024
-  # Its own cache of FlashInfer's away: only the file in the environment is left.
-  mv /var/cache/vllm/big/.cache/flashinfer /var/cache/vllm/big/.cache/flashinfer-old || true
-  again big "2, sampler in the environment only"; recompiled big; pair big 8010 big-start2-c512 512 1024
-  again big 3; pair big 8010 big-start3-c64 64 640
-  SAMPLING='{"temperature": 1, "top_p": 0.9, "top_k": 40}' load big 8010 big-sampled 64 384; recompiled big
-  again big 4; pair big 8010 big-start4-c512 512 1024
-  again big 5; pair big 8010 big-start5-c64 64 640
-  again big 6; pair big 8010 big-start6-c512 512 1024
-  again big 7; pair big 8010 big-start7-c64 64 640
+  await 1200 [ -e "$result/second-done" ]
+  await 330 systemctl is-active --quiet vllm@big
+  say "START big, throughput, nothing cached, the sampler compiled ahead: $(started big); $(warm big)"
+  journalctl -u vllm@big --no-pager -o cat | grep -i 'for top-p' | tail -1 || true
+  echo "  modules in its own cache: $(find /var/cache/vllm/big/.cache/flashinfer -name '*.so' 2>/dev/null | tr '\n' ' ')"
+  load big 8010 throughput-c512-first 512 1024
+  again big "throughput, kept caches"
+  systemctl stop vllm@big
+  sweep 0 8110
 }
 lane_b() {
-  if [ -n "$one" ]; then while systemctl is-active --quiet lane-s lane-a; do sleep 1; done; systemctl stop vllm@big; preset presets-latency
-  else await systemctl is-active --quiet vllm@tuned; say "START tuned, latency, by site.yml, nothing cached: $(started tuned); $(warm tuned)"; fi
-  pair tuned 8020 latency-1-c8 8 80; load tuned 8020 latency-1-c1 1 4
-  again tuned "latency 2"; load tuned 8020 latency-2-c8 8 80
-  again tuned "latency 3"; load tuned 8020 latency-3-c8 8 80
-  await [ -e "$result/site-done" ]
-  again tuned "latency 4"; recompiled tuned
-  for n in 1 2; do
-    preset presets-throughput && { recompiled tuned; pair tuned 8020 "throughput-$n-c512" 512 1024; load tuned 8020 "throughput-$n-c64" 64 512; }
-    preset presets-fine && { pair tuned 8020 "fine-$n-c512" 512 1024; load tuned 8020 "fine-$n-c64" 64 512; }
-  done
+  await 1200 [ -e "$result/second-done" ]
+  await 250 systemctl is-active --quiet vllm@tuned
+  say "START tuned, latency, one chip, nothing cached: $(started tuned); $(warm tuned)"
+  load tuned 8020 latency-c8-first 8 80
+  for n in 1 2 3; do again tuned "latency, one chip, kept caches, fork, $n"; done
+  method tuned spawn; again tuned "latency, one chip, kept caches, spawn"
+  systemctl stop vllm@tuned
+  sweep 1 8120
 }
-lane_c() {
-  for kind in fork spawn; do
-    if (cd /carried/site && playbook "presets-tp2-$kind.yml" site.yml > "$result/presets-tp2-$kind.log" 2>&1); then
-      say "SITE tp2 $kind: $(started both); $(warm both)"; again both "$kind warm"; pair both 8030 "tp2-$kind-c64" 64 512
-    else say "tp2 $kind FAILED"; tail -30 "$result/presets-tp2-$kind.log"; journalctl -u vllm@both --no-pager -o cat | tail -25; fi
-  done
+# sweep CHIP PORT: with caches of its own for each chip, as the user of the units
+sweep() {
+  local cache=/var/cache/vllm/sweep-$1
+  install -d -o vllm -g vllm "$cache" "$result/sweep"
+  # Two instances of the same shape have compiled their kernels already.
+  cp -a "/var/cache/vllm/big/." "$cache/" && chown -R vllm: "$cache"
+  (
+    set -a
+    # shellcheck disable=SC1090  # plain assignments
+    . <(grep -E '^[A-Z_]+=' "$result/big.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/big#$cache#g")
+    HOME=$cache
+    cd /tmp
+    exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
+      "$1" "$2" "$result/sweep" "$(left)"
+  )
 }
 background() {
   systemd-run --quiet --unit="lane-$1" ${2:+-p CPUAffinity="$2"} -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/presets.sh lane_$1 >> $result/lane-$1.log 2>&1"
@@ -95,21 +155,20 @@ follow() {
   if lanes; then say "still running"; else say "all lanes have ended"; fi
 }
 case ${1:-} in
-  lane_*) "$1" ;;
+  # A step that fails is in the log, and the next one follows.
+  lane_*) set +e; "$1" ;;
   follow) follow "$2" ;;
-  tp2) lanes && fail "lanes still run"; systemctl stop vllm@big vllm@tuned || true; background c ""; follow "${2:-500}" ;;
   *)
+    [ "$(nvidia-smi -L | wc -l)" = 2 ] || fail "two chips are needed"
+    echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
     [ -x /usr/local/bin/ansible-playbook ] || install_ansible
     python3.13 /carried/shape.py /carried/weights /carried/site/weights
     python3.13 /carried/site/presets.py
-    half=$((last / 2)) a="" b=""
-    if [ -z "$one" ]; then
-      a="0-$((half - 1))" b="$half-$((last - 1))"
-      for each in "big $a" "tuned $b"; do
-        mkdir -p "/etc/systemd/system/vllm@${each% *}.service.d"
-        printf '[Service]\nCPUAffinity=%s\n' "${each#* }" > "/etc/systemd/system/vllm@${each% *}.service.d/half.conf"
-      done
-    fi
+    a="0-$((half - 1))" b="$half-$((last - 1))"
+    for each in "big $a" "tuned $b"; do
+      mkdir -p "/etc/systemd/system/vllm@${each% *}.service.d"
+      printf '[Service]\nCPUAffinity=%s\n' "${each#* }" > "/etc/systemd/system/vllm@${each% *}.service.d/half.conf"
+    done
     background s ""; background a "$a"; background b "$b"
     follow "$((${LEFT:-400} - SECONDS))"
     ;;

@@ -22,6 +22,11 @@ say "unpack"
 cat "$parts"/part-* | tar -x -C "$work" -f -
 mkdir -p "$root"
 tar -xJf "$work/rootfs.tar.xz" -C "$root" --exclude='./dev/*'
+# PyTorch as it is in an environment: with bytecode, and without packages that no lock has.
+here=$(cd "$(dirname "$0")" && pwd)
+/usr/bin/python3.12 "$here/machine_torch.py" /opt/torch/.venv/lib/python3.12/site-packages \
+  "$here/../../catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt" "$root/opt/machine-torch" > "$work/torch.log" 2>&1 &
+linked=$!
 tar -xJf "$work/weights.tar.xz" -C "$work"
 chmod -R a+rX "$work"
 
@@ -77,6 +82,10 @@ hostname gpu-test
 cd "$root"
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin chroot "$root" /lib/systemd/systemd --log-target=journal
 BOOT
+
+wait "$linked" || { cat "$work/torch.log"; say "FAILED: PyTorch cannot be linked"; exit 1; }
+cat "$work/torch.log"
+[ -e "$root/opt/machine-torch/torch" ] || { say "FAILED: no PyTorch"; exit 1; }
 
 say "boot"
 group=/sys/fs/cgroup/gpu-test

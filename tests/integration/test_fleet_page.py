@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES as STATES_OF_THE_PAGE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page as page_text
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
@@ -21,6 +22,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.integration.browser import Page, forget, requests_of
+from tools.drawing import fleet
 
 TOP = Path(__file__).resolve().parents[2]
 # Whatever runs of it says so to the console, asks for x, or sets the title.
@@ -300,6 +302,82 @@ def test_dark_light_and_print(shown):
     shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
     assert not shown.one("#q").is_displayed() and shown.tile("gpu-1").is_displayed()
     shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.fixture
+def every_state(browser, tmp_path):
+    """The page of a small fleet with every state; the browser is as before afterwards."""
+    path = tmp_path / "fleet.html"
+    path.write_text(fleet.html())
+    browser.get(path.as_uri())
+    yield FleetPage(browser)
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    browser.execute_cdp_cmd("Emulation.setEmulatedVisionDeficiency", {"type": "none"})
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_on_a_phone(every_state, width):
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    every_state.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert every_state.script("return document.documentElement.scrollWidth") == width
+    tile = every_state.tile("fra1-05")
+    tile.click()
+    assert "0.33.0 is planned" in every_state.detail()
+    # The detail is in view without scrolling to it, and leaves half of the screen to the hosts.
+    top, bottom = every_state.script(
+        "const box = document.querySelector('#detail').getBoundingClientRect(); return [box.top, box.bottom];"
+    )
+    assert 844 / 2 <= top < bottom <= 845
+    # A finger finds a host: 24 CSS pixels are the least that WCAG 2.2 asks for.
+    assert tile.size["height"] >= 24 and tile.size["width"] >= 24
+    for entry in every_state.all("#states .entry"):
+        assert entry.size["height"] >= 20
+
+
+# Each text's contrast with the first opaque background behind it, by WCAG; a canvas knows the sRGB of any CSS colour.
+CONTRASTS = """
+const context = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+const rgba = (colour) => {
+  context.clearRect(0, 0, 1, 1); context.fillStyle = colour; context.fillRect(0, 0, 1, 1);
+  return [...context.getImageData(0, 0, 1, 1).data];
+};
+const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+  .map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+const paper = (node) => {
+  for (; node; node = node.parentElement) {
+    const colour = rgba(getComputedStyle(node).backgroundColor);
+    if (colour[3] === 255) return colour;
+  }
+  return [255, 255, 255];
+};
+const texts = document.querySelectorAll(
+  'h1, #sum, #shown, .name, .n, h2, h3, h4, .total, .words > b, .words > i, #detail dt, #detail dd, #detail p');
+return [...texts].filter((node) => node.offsetParent && node.textContent.trim()).map((node) => {
+  const [a, b] = [light(rgba(getComputedStyle(node).color)), light(paper(node))].sort((x, y) => y - x);
+  return [(a + .05) / (b + .05), node.className + ' ' + node.textContent.slice(0, 40)];
+});
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(every_state, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    every_state.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    every_state.tile("fra1-02").click()
+    found = every_state.script(CONTRASTS)
+    assert len(found) > 60
+    assert [entry for entry in found if entry[0] < 4.5] == []
+
+
+@pytest.mark.parametrize("deficiency", ["protanopia", "deuteranopia", "tritanopia", "achromatopsia"])
+def test_the_colour_blind_see_every_state(every_state, deficiency):
+    """The pictures of any two states differ, as the browser simulates what these people see."""
+    every_state.browser.execute_cdp_cmd("Emulation.setEmulatedVisionDeficiency", {"type": deficiency})
+    tiles = every_state.all("#states .entry .t")
+    pictures = {tile.screenshot_as_png for tile in tiles}
+    assert len(pictures) == len(tiles) == len(STATES_OF_THE_PAGE)
 
 
 def test_ten_thousand_hosts(browser, tmp_path):

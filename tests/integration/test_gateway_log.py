@@ -122,9 +122,13 @@ def test_what_is_refused_has_an_id_too_and_each_line_is_json_without_a_key(tmp_p
             assert KEY not in text and WRONG not in text
 
 
-def test_without_the_option_nothing_changes(tmp_path):
+def test_a_line_of_text_has_the_id_that_the_engine_and_the_client_get(tmp_path):
     with counted_engine(tmp_path / "run") as server, gateway(tmp_path, [server.port]) as found:
         until(lambda: found.state("gw--chat-1") == "UP")
-        made, status = ask(found, headers=[("X-Request-Id", "own")])
-        assert (made, status) == (None, 200) and server.requests[-1][2][b"x-request-id"] == b"own"
-        until(lambda: 'client="alice" service=chat' in found.log.read_text())
+        ids = [ask(found, headers=[("X-Request-Id", "own")])[0] for _request in range(2)]
+        assert all(re.fullmatch(r"own-[0-9a-f]{12}", found_id) for found_id in ids) and ids[0] != ids[1]
+        assert [headers[b"x-request-id"].decode() for _path, _request, headers in server.requests[-2:]] == ids
+        until(lambda: re.search(rf'client="alice" service=chat .* id={ids[1]}$', found.log.read_text(), re.MULTILINE))
+        made, status = ask(found, key=WRONG)
+        assert status == 401 and str(uuid.UUID(made)) == made
+        until(lambda: f" id={made}" in found.log.read_text())

@@ -104,10 +104,11 @@ def test_tokens_are_counted_for_the_client_behind_the_router_too(tmp_path):
         answer(found, Baggage="gateway-usage=forged")
         value = router.asked[0][1]["baggage"]
         name, _equals, text = value.partition("=")
-        assert (name, base64.b64decode(text).decode()) == ("gateway-usage", "gw alice -")
+        told = base64.b64decode(text).decode()
+        assert name == "gateway-usage" and told.startswith("gw alice - ")
         router.status = 500
         assert answer(found)[:2] == (200, {"by": "engine0"})
-        assert engine.asked[0][1]["x-gateway-usage"] == "gw alice -"
+        assert engine.asked[0][1]["x-gateway-usage"].startswith("gw alice - ")
 
 
 def test_without_a_prefill_host_vllm_itself_answers(tmp_path):

@@ -111,7 +111,7 @@ PUBLISHES_BY_HAND = {
     # Programs that stay on a host and can import nothing of the collection.
     "roles/gateway/files/gateway-agent.py": "a program of its own; the file is made anew at each start",
     "roles/gateway/files/gateway-tool.py": "a program of its own",
-    "roles/gateway/files/gateway-usage.py": "a program of its own; it moves a damaged database aside",
+    "roles/gateway/files/gateway_usage_store.py": "part of a program of its own; it moves a damaged database aside",
     "roles/weights/files/weights-scrub.py": "a program of its own",
 }
 BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock", "fcntl.lockf", "tempfile.mktemp"}

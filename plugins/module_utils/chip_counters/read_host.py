@@ -35,7 +35,7 @@ def read_counters(stack: str, run: Run = run_command) -> CountersAnswer:
         answers = [run(argv) for argv in cuda.COMMANDS]
         return cuda.parse_counters(answers, kernel_log(run, cuda.LOG_WORD))
     if stack == ROCM:
-        answers = [_ask(argv, _amd_smi(), run) for argv in rocm.COMMANDS]
+        answers = [ask_amd_smi(argv, run) for argv in rocm.COMMANDS]
         return rocm.parse_counters(answers, kernel_log(run, rocm.LOG_WORD))
     if stack == CANN:
         table = _ask(cann.TABLE, NPU_SMI, run)
@@ -45,8 +45,10 @@ def read_counters(stack: str, run: Run = run_command) -> CountersAnswer:
     return CountersAnswer()
 
 
-def _amd_smi() -> Sequence[str]:
-    return ("amd-smi", *(os.path.join(directory, "amd-smi") for directory in TOOL_DIRECTORIES))
+def ask_amd_smi(argv: Sequence[str], run: Run = run_command) -> CommandResult:
+    """Return the answer of amd-smi, wherever it is installed."""
+    tools = ("amd-smi", *(os.path.join(directory, "amd-smi") for directory in TOOL_DIRECTORIES))
+    return _ask(argv, tools, run)
 
 
 def _ask(argv: Sequence[str], tools: Sequence[str], run: Run) -> CommandResult:

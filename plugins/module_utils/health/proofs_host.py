@@ -13,7 +13,7 @@ from typing import Iterable, Iterator
 
 from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances
-from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import ask_tool
+from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import ask_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import proof_problem
 
@@ -42,7 +42,7 @@ class Proofs:
     def _prove(self, name: str) -> None:
         settings, problem = self._settings, ""
         if settings.addresses:
-            answer = ask_tool(settings.stack).counters
+            answer = ask_counters(settings.stack)
             wanted = list(settings.chips.get(name) or settings.addresses)
             problem = answer.problem or proof_problem(wanted, answer.chips, self._book)
         self._ended.put((name, problem or self._instances.token_problem(name)))

@@ -8,10 +8,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.records_host import (
+    RecordsAnswer,
+    read_records,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import read_metrics
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
@@ -34,10 +38,11 @@ class Look:
 
 @dataclass
 class Answer:
-    """What the vendor's tool said, and how long it took."""
+    """What the vendor's tool said, and how long it took for the counters."""
 
     counters: CountersAnswer
     seconds: float
+    records: RecordsAnswer = field(default_factory=RecordsAnswer)
 
 
 class Background:
@@ -61,11 +66,17 @@ class Background:
         return newest
 
 
+def ask_counters(stack: str) -> CountersAnswer:
+    """Ask the vendor's tool of a stack for the counters and states of all chips."""
+    return read_counters(stack, _run)
+
+
 def ask_tool(stack: str) -> Answer:
     """Ask the vendor's tool of a stack about all chips."""
     began = time.monotonic()
-    counters = read_counters(stack, _run)
-    return Answer(counters, time.monotonic() - began)
+    counters = ask_counters(stack)
+    seconds = time.monotonic() - began
+    return Answer(counters, seconds, read_records(stack, _run))
 
 
 def _run(argv: Sequence[str]) -> CommandResult:

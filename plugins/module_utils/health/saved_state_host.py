@@ -21,6 +21,8 @@ class SavedState:
         self.path = os.path.join(directory, STATE_FILE)
         self.boot = boot
         self.damage = ""
+        # The time of the newest error record of the chips that the ledger knows, of this boot.
+        self.newest = 0.0
         self._marks = ""
 
     def restore(self) -> tuple[Ledger, int]:
@@ -35,13 +37,15 @@ class SavedState:
         try:
             data = json.loads(text)
             ledger = Ledger.from_document(data.get("ledger") if isinstance(data, dict) else None)
-            record = data["record"] if data["boot"] == self.boot else -1
-            if not isinstance(record, int):
-                raise LedgerError("record is no number")
+            same = data["boot"] == self.boot
+            record, newest = (data["record"], data.get("newest", 0.0)) if same else (-1, 0.0)
+            if not isinstance(record, int) or not isinstance(newest, (int, float)):
+                raise LedgerError("record or newest is no number")
         except (ValueError, KeyError) as exc:
             self.damage = str(exc)
             os.replace(self.path, f"{self.path}.damaged")
             return Ledger(), -1
+        self.newest = float(newest)
         return ledger, record
 
     def save(self, ledger: Ledger, record: int, *, due: bool) -> None:
@@ -50,6 +54,6 @@ class SavedState:
         marks = json.dumps(document, sort_keys=True)
         changed = marks != self._marks
         if changed or due:
-            text = json.dumps({"boot": self.boot, "record": record, "ledger": document}, sort_keys=True)
-            publish(self.path, text, durable=changed)
+            state = {"boot": self.boot, "record": record, "newest": self.newest, "ledger": document}
+            publish(self.path, json.dumps(state, sort_keys=True), durable=changed)
             self._marks = marks

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import Callable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.records_host import RecordsAnswer
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.health.commands_host import take_cleared
 from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import Labels, Sample, render
@@ -36,6 +37,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.questio
 from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import SavedState
 from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import InstanceSigns, states_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.error_records import SeenRecords
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
 
 # Seconds between two writings of the metrics.
@@ -57,6 +59,7 @@ class Service:
         self.journal = Journal(clock)
         self.state = SavedState(settings.state_dir, self.boot)
         self.ledger, after = self._restored()
+        self.seen_records, self.records_problem = SeenRecords(self.state.newest), ""
         self.log = KernelLog(settings.kernel_log, self.book, after)
         self.record = after
         self.units: dict[str, Unit] = {}
@@ -133,6 +136,7 @@ class Service:
         if answer is None:
             return
         self.answer = answer
+        self.take_records(answer.records)
         if answer.counters.problem:
             self.journal.say_at_times(("", "tool"), answer.counters.problem)
             return
@@ -140,6 +144,20 @@ class Service:
         for key in set(found) - self.states:
             self.take(found[key])
         self.states = set(found)
+
+    def take_records(self, answer: RecordsAnswer) -> None:
+        """Take the error records that the driver keeps of the chips."""
+        if answer.problem:
+            # Once: older releases of amd-smi have no records.
+            if answer.problem != self.records_problem and not self.answer.counters.problem:
+                self.records_problem = answer.problem
+                self.journal.say(answer.problem)
+            return
+        booted = self.clock() - time.monotonic()
+        for record in self.seen_records.new(answer.records):
+            for code in record.codes:
+                self.take(Event(self.book.fault("afid", code), record.chip), at=record.at - booted)
+        self.state.newest = self.seen_records.newest
 
     def take_looks(self, looks: Mapping[str, Look] | None) -> None:
         """Take what the instances say about themselves."""

@@ -140,6 +140,8 @@ HOST = (
     Place("/etc/systemd/system/gateway-usage.service", "counts the tokens of clients", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-usage.json", "the configuration of this service", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-usage.py", "its program", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway_usage_store.py", "a part of it: the database", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway_usage_budgets.py", "a part of it: budgets", "gateway", EVERYTHING),
     Place("/var/lib/gateway-usage/", "the tokens of each client, team, model and hour", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),

@@ -24,7 +24,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     scaled,
 )
 
-COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), ("amd-smi", "static", "--bus", "--json"))
+BUS = ("amd-smi", "static", "--bus", "--json")
+COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), BUS)
 LOG_WORD = "amdgpu"
 
 ERRORS = {
@@ -52,11 +53,17 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
     """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's amdgpu lines."""
     metric, static = answers
-    addresses = {str(entry.get("gpu")): _value(entry, "bus", "bdf") for entry in _gpus(static.out)}
-    chips = [_chip(entry, str(addresses.get(str(entry.get("gpu"))) or "")) for entry in _gpus(metric.out)]
+    addresses = addresses_of(static)
+    chips = [_chip(entry, addresses.get(str(entry.get("gpu")), "")) for entry in _gpus(metric.out)]
     if not chips:
         return CountersAnswer(problem=f"amd-smi metric --json reports no chips: {explain_silence(metric)}")
     return CountersAnswer(add_log_errors(chips, _log_errors(log)))
+
+
+def addresses_of(static: CommandResult) -> dict[str, str]:
+    """Return the PCI addresses of the chips by amd-smi's numbers, from the result of BUS."""
+    found = {str(entry.get("gpu")): _value(entry, "bus", "bdf") for entry in _gpus(static.out)}
+    return {number: chip_address(str(bdf)) for number, bdf in found.items() if bdf}
 
 
 def _gpus(text: str) -> list[Mapping[str, Any]]:
@@ -77,12 +84,12 @@ def _value(entry: Any, *names: str) -> Any:
     return entry.get("value") if isinstance(entry, Mapping) else entry
 
 
-def _chip(entry: Mapping[str, Any], bdf: str) -> ChipCounters:
+def _chip(entry: Mapping[str, Any], address: str) -> ChipCounters:
     temperatures = {name: first_number(_value(entry, "temperature", name)) for name in SENSORS}
     active = [name for name in SLOWDOWNS if _value(entry, "throttle", f"{name}_violation_status") == "ACTIVE"]
     clocks = {name: scaled(_value(entry, "clock", key, "clk"), 1e6) for name, key in CLOCKS.items()}
     return ChipCounters(
-        chip=chip_address(bdf) if bdf else f"gpu {entry.get('gpu')}",
+        chip=address or f"gpu {entry.get('gpu')}",
         errors=counts_of({name: _value(entry, *path) for name, path in ERRORS.items()}),
         slowed=counts_of({name: _value(entry, "throttle", f"{name}_accumulated") for name in SLOWDOWNS}),
         slowing=tuple(active),

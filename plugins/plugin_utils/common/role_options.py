@@ -36,6 +36,7 @@ FACTS = (
     "accelerator_rocm_version", "accelerator_stale",
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
+    "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
@@ -86,15 +87,19 @@ def check_names_and_values(
     ``template`` renders a value; without it a template is not judged.
     """
     warnings = misspelt_options(frozenset(variables), roles)
-    for role in roles:
-        for name, spec in specs_of(role).items():
-            if name in variables:
-                _check_value(name, spec, variables[name], template)
-                _check_contents(name, variables[name], template)
+    for role, name in _set_options(frozenset(variables), roles):
+        _check_value(name, specs_of(role)[name], variables[name], template)
+        _check_contents(name, variables[name], template)
     return warnings
 
 
 # Hosts of a fleet have few different sets of variables.
+@functools.lru_cache(maxsize=256)
+def _set_options(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the roles' options that are among ``names``, each with its role."""
+    return [(role, name) for role in roles for name in specs_of(role) if name in names]
+
+
 @functools.lru_cache(maxsize=256)
 def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]:
     """Return warnings about the names of a host's variables. Raises RoleOptionError for a misspelt option."""

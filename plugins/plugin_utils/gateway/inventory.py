@@ -98,7 +98,7 @@ def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backen
     """Return hosts with the plans of their instances. Raises FleetError with the problems of all hosts."""
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
     fleet.check("the gateway stays unchanged")
-    plans = {host: (group.plans, _tasks(group)) for group in fleet.groups for host in group.hosts}
+    plans = {host: pair for group in fleet.groups for pair in [(group.plans, _tasks(group))] for host in group.hosts}
     variables = InventoryVariables(hostvars, loader)
     return [Backend(host, address_of(host, variables), *plans.get(host, ({}, {}))) for host in hosts]
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Count the tokens of requests for which a gateway asks, and tell the gateways.
 
-A gateway names itself, the client, the client's team and, where it gives one, the request's id in the header
+A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header
 ``x-gateway-usage``, which clients cannot send through it. Without the header this module changes nothing. With it, each
 answer gives one record, as JSON in a line of a file in the instance's cache; a record has no text of prompts or
 answers. GET /gateway/usage returns the records that a gateway has not read, and waits for new ones. Gateways allow no
@@ -46,6 +46,7 @@ GENERATES_NOTHING = ("/v1/messages/count_tokens", "/tokenize", "/detokenize", "/
 _USAGE, _NO_CHOICES = b',"usage":{', b'"choices":[]'
 _INDEX = re.compile(rb'"choices":\[\{"index":(\d{1,6})')
 _MODEL = re.compile(rb'"model":"([^"\\]{1,256})"')
+_TIME = re.compile("[0-9]{1,11}")
 _FALSE = ("", "0", "f", "false", "n", "no", "off")
 _DECODER = json.JSONDecoder()
 _LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
@@ -251,8 +252,11 @@ class Answer:
 
     def __init__(self, path: str, named: bytes, records: Records, receive: Receive, send: Send) -> None:
         self.path, self.records = path, records
-        names = [*named.decode("ascii", "replace").split(), "", "", "", ""][:4]
-        self.gateway, self.client, self.team, self.id = (name[:128] for name in names)
+        names = [*named.decode("ascii", "replace").split(), "", "", "", "", ""][:5]
+        self.gateway, self.client, self.team, self.id, at = (name[:128] for name in names)
+        # By the clock of the gateway, so that a wrong one here puts no tokens into another day.
+        self.at = int(at) if _TIME.fullmatch(at) else int(time.time())
+        self.began = time.monotonic()
         self._receive, self._send = receive, send
         self.body: bytes | None = None
         self.asked_last = self.asked_each = True
@@ -394,8 +398,9 @@ class Answer:
         self.recorded = True
         self.records.add(
             {
-                "at": int(time.time()), "gateway": self.gateway, "client": self.client, "team": self.team,
-                "model": self.model, "state": state, **tokens._asdict(), **({"id": self.id} if self.id else {}),
+                "at": self.at + int(time.monotonic() - self.began), "gateway": self.gateway, "client": self.client,
+                "team": self.team, "model": self.model, "state": state, **tokens._asdict(),
+                **({"id": self.id} if self.id else {}),
             }
         )  # fmt: skip
 

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-# The sizes that throughput had on Hopper before it got coarse ones.
-FINE = {"cudagraph-capture-sizes": None, "max-cudagraph-capture-size": 2048}
 # Several chips without NVLink multicast, for a server that has other users.
 NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1",
@@ -32,30 +30,24 @@ def instance(preset: str, chips: list[int], port: int, **args: Any) -> dict[str,
 
 
 def write(name: str, **instances: dict[str, Any]) -> None:
-    """Write an inventory; those that begin anew remove what it does not name."""
+    """Write an inventory, whose host loses the instances that it does not name."""
     host = {
         "ansible_connection": "local",
         "ansible_python_interpreter": "/usr/bin/python3.13",
         "weights_manifest_path": ["/carried/site/weights"],
         "vllm_verify_expect": "",
-        "vllm_remove_unlisted": name.startswith(("presets-first", "presets-tp2")),
+        "vllm_remove_unlisted": True,
         "vllm_instances": instances,
     }
     (HERE / f"{name}.yml").write_text(json.dumps({"inference": {"hosts": {"gpu-test": host}}}, indent=1))
 
 
 def main() -> None:
-    """Write those for two chips, and with the suffix 1 those for one."""
-    big = instance("balanced", [0], 8010, **{"jit-monitor-verbose": True})
-    write("presets-first", big=big, tuned=instance("latency", [1], 8020))
-    write("presets-first1", big=big)
-    for suffix, chips in (("", [1]), ("1", [0])):
-        write(f"presets-latency{suffix}", tuned=instance("latency", chips, 8020))
-        write(f"presets-throughput{suffix}", tuned=instance("throughput", chips, 8020))
-        write(f"presets-fine{suffix}", tuned=instance("throughput", chips, 8020, **FINE))
-    for method in ("spawn", "fork"):
-        env = {**NO_MULTICAST, "VLLM_WORKER_MULTIPROC_METHOD": method}
-        write(f"presets-tp2-{method}", both={**instance("balanced", [0, 1], 8030), "env": env})
+    """Write that of both chips in one instance, and that of two instances."""
+    fork = {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}
+    write("presets-first", both={**instance("latency", [0, 1], 8030), "env": {**NO_MULTICAST, **fork}})
+    big = instance("throughput", [0], 8010, **{"jit-monitor-verbose": True})
+    write("presets-second", big={**big, "env": fork}, tuned={**instance("latency", [1], 8020), "env": fork})
 
 
 if __name__ == "__main__":

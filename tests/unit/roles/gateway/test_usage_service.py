@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 import threading
 import time
@@ -16,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_
 from tests.fakes.gateways import loaded
 
 usage = loaded("gateway-usage")
+stored, budgets_of = importlib.import_module("gateway_usage_store"), importlib.import_module("gateway_usage_budgets")
 NOW = 1_764_077_502
 FILE = "100.7-1.jsonl"
 NONE = usage.Budgets({}, "", "")
@@ -29,12 +31,12 @@ def record(number, at=NOW, **more):
 
 
 def part(*records, file=FILE, end=100):
-    return usage.Part(file, end, list(records))
+    return stored.Part(file, end, list(records))
 
 
 @pytest.fixture
 def store(tmp_path):
-    return usage.Store(str(tmp_path / "usage.sqlite"), 13)
+    return stored.Store(str(tmp_path / "usage.sqlite"), 13)
 
 
 def rows(store):
@@ -68,10 +70,39 @@ def test_a_number_that_no_database_holds_loses_its_own_record_only(store, damage
     assert [row["requests"] for row in rows(store)] == [2] and len(found) == 2
 
 
-@pytest.mark.parametrize("at", [0, -5, NOW + 86400, NOW - 500 * 86400])
-def test_an_instance_with_a_wrong_clock_counts_in_this_hour(store, at):
+@pytest.mark.parametrize("at", [0, -5, NOW + 86401, NOW - 500 * 86400])
+def test_a_time_that_is_quite_wrong_counts_in_this_hour(store, at):
     store.add("a", [part(record(1, at))], NOW)
     assert [row["hour"] for row in rows(store)] == [NOW // 3600 * 3600]
+
+
+def test_gateways_whose_clocks_differ_store_a_record_in_the_same_hour(store):
+    for number, clock in enumerate((NOW - 7200, NOW, NOW + 7200)):
+        store.add(f"{number}", [part(record(1))], clock)
+    assert [(row["hour"], row["requests"]) for row in rows(store)] == [(NOW // 3600 * 3600, 3)]
+
+
+def test_a_clock_that_jumps_and_returns_forgets_no_budget():
+    budgets = usage.Budgets({"@research": {"day": 36}}, "", "")
+
+    def add(number, at):
+        budgets.add([stored.row_of(record(number, at), at, 0)], at)
+
+    add(1, NOW)
+    add(2, NOW)
+    add(3, NOW + 86400)
+    assert budgets.over(NOW) == budgets.over(NOW + 86400) == {}
+    add(4, NOW)
+    assert list(budgets.over(NOW)) == ["@research"] and budgets.over(NOW + 86400) == {}
+
+
+def test_windows_that_are_long_over_are_forgotten():
+    budgets = usage.Budgets({"@research": {"minute": 5, "day": 5, "month": 5}}, "", "")
+    for number in range(200):
+        at = NOW + number * 43200
+        budgets.add([stored.row_of(record(number, at), at, 0)], at)
+        assert len(budgets.over(at)) == 1
+    assert len(budgets.used) <= 1 + 8 + 3
 
 
 @pytest.mark.parametrize(
@@ -84,7 +115,7 @@ def test_an_instance_with_a_wrong_clock_counts_in_this_hour(store, at):
     ],
 )  # fmt: skip
 def test_a_damaged_record_counts_nothing_and_stops_nothing(store, text):
-    store.add("a", usage.read_parts(text), NOW)
+    store.add("a", stored.read_parts(text), NOW)
     assert rows(store) == []
 
 
@@ -135,7 +166,7 @@ def test_a_record_is_read_once_also_by_the_next_process(instance, follower, stor
     instance.text = answer(record(1, time.time()))
     for _time in range(3):
         follower.step()
-    again = usage.Follower(follower.address, follower.server, usage.Store(store.path, 13), follower.counters, NONE)
+    again = usage.Follower(follower.address, follower.server, stored.Store(store.path, 13), follower.counters, NONE)
     again.step()
     assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
 
@@ -225,7 +256,7 @@ def test_a_gateway_without_a_database_says_what_to_set(tmp_path):
     ],
 )  # fmt: skip
 def test_windows_begin_in_utc(period, begins, ends):
-    found = [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each)) for each in usage.window(period, 1_798_761_599)]
+    found = [time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each)) for each in budgets_of.window(period, 1_798_761_599)]
     assert found == [begins, ends]
 
 

@@ -263,6 +263,30 @@ def test_an_instance_starts_again_when_its_gateways_have_let_it_go_and_returns_a
     until(lambda: not host.reason("code"))
 
 
+def test_a_chip_that_comes_and_goes_stays_out_of_service_longer(host):
+    host.start().watching()
+    host.says(COPY_ENGINE)
+    until(lambda: host.restarts)
+    host.runs["code"] = "b2"
+    host.write_units()
+    until(lambda: not host.reason("code"))
+    host.says(COPY_ENGINE)
+    until(lambda: host.reason("code"))
+    assert "it has come back within a day, so it is out of service for 5 minutes at least" in host.reason("code")
+    until(lambda: len(host.restarts) == 2)
+    host.runs["code"] = "b3"
+    host.write_units()
+    # The proof would pass by now, as it did the first time.
+    time.sleep(5)
+    assert host.reason("code") and host.journal.count("code is well again") == 1
+    # A new start of the service forgets nothing of it.
+    host.stop(signal.SIGKILL)
+    host.start()
+    until(lambda: host.journal.count("Watching") == 2)
+    time.sleep(2)
+    assert "it has come back within a day" in host.reason("code")
+
+
 def test_an_instance_that_was_idle_before_its_fault_waits_for_its_gateways(host):
     host.configure(idle=4.0)
     host.start().watching()
@@ -398,6 +422,48 @@ def test_what_the_scrub_of_the_weights_has_found_is_among_the_metrics(host):
     host.start()
     until(lambda: 'health_weights_damaged_files{host="gpu-01"} 1\n' in host.metrics)
     assert 'health_weights_scrubbed_seconds{host="gpu-01"} 1790000000' in host.metrics
+
+
+AMD_SMI = """#!/bin/sh
+case "$*" in
+metric*) echo '[{{"gpu": 0}}, {{"gpu": 1}}]' ;;
+static*) echo '[{{"gpu": 0, "bus": {{"bdf": "{0}"}}}}, {{"gpu": 1, "bus": {{"bdf": "{1}"}}}}]' ;;
+"ras --cper --severity fatal --folder "*) test -d "$6" && cat {2} ;;
+esac
+"""
+RECORD = "2026/11/25 10:45:{:02}  1       FATAL                fatal-1.cper      {}\n"
+
+
+def test_an_error_record_of_amd_takes_the_chips_instance_out_by_its_afid(host):
+    records = host.directory / "records"
+    records.write_text(RECORD.format(13, "24 34"))
+    host.tool("amd-smi", AMD_SMI.format(*CHIPS, records))
+    host.configure(stack="rocm", vendor="amd", model="mi300x", faults=faults_of_host("rocm"))
+    host.start().watching()
+    until(lambda: "afid 34 of 0000:5d:00.0: An error that AMD has no identifier for (report)" in host.journal)
+    assert host.reason("code") == ""
+    records.write_text(RECORD.format(13, "24 34") + RECORD.format(14, 30))
+    until(lambda: host.reason("code"))
+    assert host.reason("code") == "reset_chip afid 30 of 0000:5d:00.0: Other fatal error within the chip"
+    assert host.reason("chat") == ""
+    until(lambda: 'fault="afid 24",action="ignore"} 1' in host.metrics)
+    # The driver keeps the record: neither the next answer nor a new start of the service takes it again.
+    assert "Told the service" in host.call("clear", CHIPS[1])
+    until(lambda: not host.reason("code"))
+    host.stop()
+    host.start()
+    until(lambda: host.journal.count("Watching") == 2)
+    time.sleep(3)
+    assert host.reason("code") == "" and host.journal.count("code is sick") == 1
+
+
+def test_an_amd_smi_without_records_is_said_once(host):
+    host.tool("amd-smi", AMD_SMI.format(*CHIPS, "/nowhere").replace("metric*)", "ras*) exit 2 ;;\nmetric*)"))
+    host.configure(stack="rocm", vendor="amd", model="mi300x", faults=faults_of_host("rocm"))
+    host.start().watching()
+    until(lambda: "amd-smi ras --cper fails" in host.journal)
+    time.sleep(2)
+    assert host.journal.count("amd-smi ras --cper fails") == 1
 
 
 def test_wrong_words_show_how_it_is_called(host):

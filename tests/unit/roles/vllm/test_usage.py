@@ -75,6 +75,13 @@ def test_a_record_has_the_id_that_the_gateway_gave(engine):
     assert found["id"] == "r" * 128
 
 
+def test_a_record_has_the_time_of_the_gateway_and_what_passed_since(engine):
+    engine.pause = 0.25
+    for told, expected in (("1700000000", 1700000001), ("9" * 12, time.time()), ("-5", time.time())):
+        ask(engine, CHAT, request(5), {"X-Gateway-Usage": f"gw1 alice - id {told}"})
+        assert abs(records(engine)[0][-1]["at"] - expected) < 5
+
+
 def engine_records(engine):
     return engine.server.config.app.app.records.directory
 

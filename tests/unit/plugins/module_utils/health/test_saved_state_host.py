@@ -11,6 +11,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.faults 
 from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, Mark
 from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import SavedState
 
+NEWEST = '{"boot": "boot", "record": 1, "newest": "x", "ledger": {"schema": 1, "marks": [], "returns": {}}}'
+
 
 @pytest.fixture
 def ledger():
@@ -28,13 +30,30 @@ def test_what_was_saved_is_restored(tmp_path, ledger):
     assert (restored.document(), record, state.damage) == (ledger.document(), 41, "")
 
 
+def test_the_newest_error_record_is_that_of_this_boot(tmp_path, ledger):
+    first = SavedState(str(tmp_path), "boot")
+    first.newest = 962102713.0
+    first.save(ledger, 41, due=True)
+    for boot, newest in (("boot", 962102713.0), ("next boot", 0.0)):
+        state = SavedState(str(tmp_path), boot)
+        state.restore()
+        assert state.newest == newest
+
+
+def test_the_state_of_an_older_release_has_no_error_record(tmp_path, ledger):
+    text = json.dumps({"boot": "boot", "record": 4, "ledger": ledger.document()})
+    (tmp_path / "state.json").write_text(text)
+    state = SavedState(str(tmp_path), "boot")
+    assert (state.restore()[1], state.newest, state.damage) == (4, 0.0, "")
+
+
 def test_records_of_another_boot_are_read_from_the_first(tmp_path, ledger):
     SavedState(str(tmp_path), "boot").save(ledger, 41, due=True)
     restored, record = SavedState(str(tmp_path), "next boot").restore()
     assert (restored.document(), record) == (ledger.document(), -1)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"boot": "boot", "record": "x", "ledger": {}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"boot": "boot", "record": "x", "ledger": {}}', NEWEST])
 def test_a_damaged_file_is_moved_aside(tmp_path, text):
     state = SavedState(str(tmp_path), "boot")
     (tmp_path / "state.json").write_text(text)

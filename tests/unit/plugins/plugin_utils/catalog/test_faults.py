@@ -36,8 +36,11 @@ def test_schema_and_loader_know_the_same_keys():
 
 
 def test_every_published_code_is_there():
-    """172 XIDs, 93 SXids, and the 802 different codes among the 804 of Huawei's eight lists."""
-    kinds = {**load_faults()["nvidia"]["kinds"], **load_faults()["ascend"]["kinds"]}
+    """172 XIDs, 93 SXids, AMD's 34 AFIDs, and the 802 different codes among the 804 of Huawei's eight lists."""
+    kinds = {
+        name: kind for vendor in ("nvidia", "amd", "ascend") for name, kind in load_faults()[vendor]["kinds"].items()
+    }
+    assert set(kinds["afid"]["faults"]) == {*(str(number) for number in range(1, 35)), "none"}
     assert {code for code in kinds["xid"]["faults"] if "." not in code} == {str(number) for number in range(1, 173)}
     assert len(kinds["sxid"]["faults"]) == 93
     assert len(kinds["event"]["faults"]) == 802
@@ -76,7 +79,7 @@ def test_every_state_that_the_tools_report_is_listed():
 
 
 def test_a_host_gets_the_faults_of_its_stack_and_those_of_hosts():
-    assert set(faults_of_host("rocm")["kinds"]) == {"log", "state", "pcie", "disk", "vllm"}
+    assert set(faults_of_host("rocm")["kinds"]) == {"log", "afid", "state", "pcie", "disk", "vllm"}
     assert set(faults_of_host("cpu")["kinds"]) == {"pcie", "disk", "vllm"}
     assert json.loads(json.dumps(faults_of_host("cann"))) == faults_of_host("cann")
 

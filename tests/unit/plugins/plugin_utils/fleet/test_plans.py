@@ -391,3 +391,11 @@ def test_hosts_that_declare_nothing_are_left_for_later():
     hosts = {"b": {"vllm_instances": INSTANCES, "vllm_release": "0.33.0"}}
     found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner("never"))
     assert (found.problems, found.groups) == ({}, [])
+
+
+def test_values_that_python_counts_as_equal_stay_different():
+    values = (True, 1, 1.0, "1")
+    hosts = {f"gpu-{number}": {**HOST, "accelerator_driver_version": value} for number, value in enumerate(values)}
+    reader = HostReader(HostVars(hosts), DataLoader())
+    found = [dict(reader.read(name))["accelerator_driver_version"] for name in hosts]
+    assert found == ["true", "1", "1.0", '"1"']

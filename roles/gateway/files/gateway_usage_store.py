@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Records of instances, and the database that gateway-usage.py keeps of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from typing import Any, Mapping, NamedTuple
+
+HOUR, DAY = 3600, 86400
+# Seconds after which the place in a file is forgotten that no instance has had since.
+FORGET = 90 * DAY
+# A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
+LARGEST = 10**12
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS usage (
+    hour INTEGER, gateway TEXT, client TEXT, team TEXT, model TEXT,
+    requests INTEGER, aborted INTEGER, uncounted INTEGER, prompt INTEGER, cached INTEGER, completion INTEGER,
+    PRIMARY KEY (hour, gateway, client, team, model)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    server TEXT, file TEXT, offset INTEGER, seen INTEGER, PRIMARY KEY (server, file)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS processes (
+    server TEXT, process TEXT, number INTEGER, seen INTEGER, PRIMARY KEY (server, process)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS gaps (
+    hour INTEGER, server TEXT, missing INTEGER, PRIMARY KEY (hour, server)
+) WITHOUT ROWID;
+"""
+ADD = """
+INSERT INTO usage VALUES (
+    :hour, :gateway, :client, :team, :model, 1, :aborted, :uncounted, :prompt, :cached, :completion
+) ON CONFLICT (hour, gateway, client, team, model) DO UPDATE SET
+    requests = requests + 1, aborted = aborted + :aborted, uncounted = uncounted + :uncounted,
+    prompt = prompt + :prompt, cached = cached + :cached, completion = completion + :completion
+"""
+ADD_GAP = """
+INSERT INTO gaps VALUES (?, ?, ?) ON CONFLICT (hour, server) DO UPDATE SET missing = missing + excluded.missing
+"""
+
+
+class Part(NamedTuple):
+    """Records of one file of an instance, and the offset behind them."""
+
+    file: str
+    end: int
+    records: list[dict[str, Any]]
+
+    @property
+    def process(self) -> str:
+        """The process that wrote the file; a process may have written several."""
+        return self.file.split(".")[1] if self.file.count(".") == 2 else self.file
+
+
+def read_parts(text: str) -> list[Part]:
+    """Return the files in an instance's answer. Raises ValueError; a damaged record is left out."""
+    parts: list[Part] = []
+    for line in text.split("\n"):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if not isinstance(found, dict):
+            continue
+        if "file" in found:
+            parts.append(Part(str(found["file"]), int(found["end"]), []))
+        elif parts:
+            parts[-1].records.append(found)
+    return parts
+
+
+def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
+    """Return what a record adds. Raises KeyError, ValueError, TypeError and OverflowError for anything else.
+
+    Its time is that of the gateway that served it, so all gateways store it in the same hour, though their clocks
+    differ. A clock that is quite wrong must not hide tokens in a month that nobody looks at.
+    """
+    at = int(record["at"])
+    if not oldest <= at <= now + DAY:
+        at = now
+    tokens = {name: int(record[name]) for name in ("prompt", "cached", "completion")}
+    if not all(0 <= count <= LARGEST for count in (*tokens.values(), int(record["number"]))):
+        raise ValueError("no count")
+    names = {name: str(record[name])[:256] for name in ("gateway", "client", "team", "model")}
+    # What the gateway writes where a client has no team, and an open gateway no client.
+    names.update({name: "" for name in ("client", "team") if names[name] == "-"})
+    state = record["state"]
+    return {
+        **names, **tokens, "at": at, "hour": at // HOUR * HOUR,
+        "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
+        "id": str(record.get("id", ""))[:128],
+    }  # fmt: skip
+
+
+class Store:
+    """The database. One thread at a time uses it."""
+
+    def __init__(self, path: str, months: int) -> None:
+        self.path, self.months = path, months
+        self.lock = threading.Lock()
+        self.connection: sqlite3.Connection | None = None
+        self.pruned_at = 0
+        self.fault = ""
+
+    def _open(self) -> sqlite3.Connection:
+        if self.connection is None:
+            connection = sqlite3.connect(self.path, timeout=2, check_same_thread=False, isolation_level=None)
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=NORMAL")
+                connection.executescript(SCHEMA)
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self.connection = connection
+        return self.connection
+
+    def offsets(self, server: str) -> dict[str, int]:
+        """Return how far the files of a server were read. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            query = "SELECT file, offset FROM files WHERE server = ?"
+            return dict(self._open().execute(query, (server,)).fetchall())
+
+    def used(self, since: int) -> list[tuple[str, str, int]]:
+        """Return clients, their teams and their tokens in the hours from ``since`` on. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            query = "SELECT client, team, SUM(prompt + completion) FROM usage WHERE hour >= ? GROUP BY client, team"
+            return self._open().execute(query, (since,)).fetchall()
+
+    def add(self, server: str, parts: list[Part], now: int) -> tuple[list[dict[str, Any]], int]:
+        """Store the records of a server; return what was added, and how many are missing. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                found = self._add(connection, server, parts, now)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            return found
+
+    def _add(
+        self, connection: sqlite3.Connection, server: str, parts: list[Part], now: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        rows, missing, oldest = [], 0, now - self.months * 31 * DAY
+        for part in parts:
+            query = "SELECT number FROM processes WHERE server = ? AND process = ?"
+            before = (connection.execute(query, (server, part.process)).fetchone() or (None,))[0]
+            for record in part.records:
+                with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
+                    row, number = row_of(record, now, oldest), int(record["number"])
+                    missing += max(0, number - before - 1) if before is not None else 0
+                    before = number
+                    rows.append(row)
+            connection.execute(
+                "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", (server, part.process, before or 0, now)
+            )
+            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (server, part.file, part.end, now))
+        connection.executemany(ADD, rows)
+        if missing:
+            connection.execute(ADD_GAP, (now // HOUR * HOUR, server, missing))
+        if now - self.pruned_at >= DAY:
+            self._prune(connection, now, oldest)
+            self.pruned_at = now
+        return rows, missing
+
+    def _prune(self, connection: sqlite3.Connection, now: int, oldest: int) -> None:
+        for table in ("usage", "gaps"):
+            connection.execute(f"DELETE FROM {table} WHERE hour < ?", (oldest,))  # noqa: S608  (two fixed names)
+        for table in ("files", "processes"):
+            connection.execute(f"DELETE FROM {table} WHERE seen < ?", (now - FORGET,))  # noqa: S608
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Any:
+        """Log when the database fails, and when it works again; a damaged one is put aside."""
+        try:
+            yield
+        except sqlite3.Error as exc:
+            if not self.fault:
+                print(f"{self.path}: {exc}; the records wait at the instances", flush=True)
+            self.fault = str(exc)
+            if self.connection is not None:
+                self.connection.close()
+                self.connection = None
+            if "malformed" in str(exc) or "not a database" in str(exc):
+                self._put_aside()
+            raise
+        if self.fault:
+            print(f"{self.path}: works again", flush=True)
+            self.fault = ""
+
+    def _put_aside(self) -> None:
+        aside = f"{self.path}.damaged-{int(time.time())}"
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                os.replace(self.path + suffix, aside + suffix)
+        print(f"{self.path}: damaged; it is now {aside}, and a new one is made", flush=True)

@@ -1,0 +1,17 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fleet in the picture of the docs."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES
+
+from tools.drawing import fleet
+
+
+def test_the_picture_shows_every_state() -> None:
+    """A state is new: add a host with it to tools/drawing/fleet.py, run it, and commit docs/images/fleet.png."""
+    assert {line.state for line in fleet.fleet()} == set(STATES)
+    assert fleet.PICTURE.read_bytes().startswith(b"\x89PNG")
+    assert "fra1-05" in fleet.html()
