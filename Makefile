@@ -90,8 +90,11 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/origin.py
 	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/monitoring.py
+	$(BIN)/python tests/bench/scrape.py
+	$(BIN)/python tests/bench/status.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
+	$(BIN)/python tests/bench/gateway_streams.py
 
 site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
 	@tools/site.sh $(S)
