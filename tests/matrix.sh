@@ -56,9 +56,9 @@ run_tests() {
 run_lab() {
   local status=0
   export LAB_NAME=${LAB_NAME:-matrix} LAB_SUBNET_PREFIX=${LAB_SUBNET_PREFIX:-10.87.246} ANSIBLE_FORCE_COLOR=0
-  tools/lab/content.sh && bin/lab up mirror cpu-12 || return
   {
-    "$1/ansible-playbook" -i inventories/lab site.yml && "$1/ansible-playbook" -i inventories/lab site.yml | tee .lab/matrix/lab.log &&
+    tools/lab/content.sh && bin/lab up mirror cpu-12 && "$1/ansible-playbook" -i inventories/lab site.yml &&
+      "$1/ansible-playbook" -i inventories/lab site.yml | tee .lab/matrix/lab.log &&
       ! grep -E '(changed|failed|unreachable)=[1-9]' .lab/matrix/lab.log
   } || status=1
   bin/lab down
