@@ -91,7 +91,8 @@ def test_one_clear_error(tmp_path):
     rc, said = run(tmp_path, groups(ga={"cluster": "c"}), ["a1"])
     assert rc and "ga: gateway_cluster: no host of the group inference is in the cluster 'c'; " in said, said
     rc, said = run(tmp_path, groups(ga={"cluster": "a"}), ["a11"])
-    assert rc and "hosts: the inventory has no a11 (nearest: 'a1')" in said, said
+    # ansible-core 2.18 prints the message as YAML, with each quote doubled.
+    assert rc and "hosts: the inventory has no a11 (nearest: 'a1')" in said.replace("''", "'"), said
     rc, said = run(tmp_path, groups(ga={"gateway_cluster": "{{ nowhere }}"}), ["a1"])
     assert rc and "ga: gateway_cluster" in said and "nowhere" in said, said
 
