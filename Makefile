@@ -66,6 +66,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/parity -m long
 	tests/matrix.sh
+	tests/matrix.sh --lab 2.18 newest
 	MOLECULE_LONG=1 tests/molecule.sh
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
@@ -89,8 +90,11 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/origin.py
 	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/monitoring.py
+	$(BIN)/python tests/bench/scrape.py
+	$(BIN)/python tests/bench/status.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
+	$(BIN)/python tests/bench/gateway_streams.py
 
 site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
 	@tools/site.sh $(S)

@@ -40,6 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", nargs="?", choices=["down"], help="remove the demo again")
     arguments = parser.parse_args()
+    if os.geteuid():
+        sys.exit("The demo boots hosts in containers, which needs root. Run: sudo make demo")
     os.chdir(TOP)
     os.environ.setdefault("LAB_NAME", "demo")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
 from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_files import (
     find_file,
@@ -51,6 +52,7 @@ class ActionModule(ControllerAction):
         "models": {"type": "list", "elements": "str", "default": []},
         "rate": {"type": "int", "default": 0},
         "concurrent": {"type": "int", "default": 0},
+        **{name: {"type": "int", "default": 0} for name in BUDGETS},
         "sha256": {"type": "str", "default": ""},
         "write": {"type": "bool", "default": False},
     }

@@ -191,6 +191,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
 # From 2.19 on Ansible templates only values that are marked as trusted.
 TEXT_IS_TEXT = not ansible_version.startswith("2.18.")
 
+NO_HOST = (
+    "no source before this one has a host. Ansible reads the files of a directory by name, so give this file a name "
+    "that comes last, such as z-accelerators.yml"
+)
+
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     """Read everything known about all hosts, decide, and only then change the inventory."""
@@ -248,6 +253,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         earlier = [host for name, host in self.inventory.hosts.items() if name not in fleet]
         candidates = [self._earlier(host) for host in earlier]
         candidates += [self._from_fleet(host) for host in fleet.values()]
+        if not candidates and not self.get_option("fleet_files"):
+            self.display.warning(f"{self._path}: {NO_HOST}")
         seen = Seen(catalogue, self._discovery())
         for candidate in candidates:
             candidate.new.update(seen.discovered(candidate.name))

@@ -68,6 +68,21 @@ options:
       - Allowed concurrent requests; V(0) for no limit.
     type: int
     default: 0
+  tokens_per_minute:
+    description:
+      - Tokens that it may use in a minute; V(0) for no limit.
+    type: int
+    default: 0
+  tokens_per_day:
+    description:
+      - Tokens that it may use in a day; V(0) for no limit.
+    type: int
+    default: 0
+  tokens_per_month:
+    description:
+      - Tokens that it may use in a month; V(0) for no limit.
+    type: int
+    default: 0
   sha256:
     description:
       - The sha256 of the key that the client has made itself.

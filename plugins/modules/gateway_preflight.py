@@ -93,6 +93,11 @@ counts_tokens:
   type: bool
   returned: success
   version_added: 0.7.0
+limits_tokens:
+  description: Whether that unit is there and HAProxy looks for used budgets.
+  type: bool
+  returned: success
+  version_added: 0.7.0
 shares_address:
   description: Whether keepalived has a configuration from this role.
   type: bool
@@ -114,6 +119,7 @@ KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
+HAPROXY_CONFIG, USED_BUDGETS = "/etc/haproxy/haproxy.cfg", "/over.map"
 UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT))
 
 
@@ -143,8 +149,9 @@ def main() -> None:
         keepalived=os.path.exists(KEEPALIVED),
         unread=unread_files(module.params["socket"], module.params["files"]),
         certificate=first_certificate(module.params["certificate"] or ""),
-        shares_address=is_ours(KEEPALIVED_CONFIG),
+        shares_address=has_text(KEEPALIVED_CONFIG, MARK),
         counts_tokens=os.path.exists(USAGE_UNIT),
+        limits_tokens=os.path.exists(USAGE_UNIT) and has_text(HAPROXY_CONFIG, USED_BUDGETS),
     )
 
 
@@ -170,11 +177,11 @@ def first_certificate(path: str) -> str:
     return found.group(0) if found else ""
 
 
-def is_ours(path: str) -> bool:
-    """Return whether the role wrote a configuration."""
+def has_text(path: str, text: str) -> bool:
+    """Return whether a configuration is there and has a text."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return MARK in file.read(4096)
+            return text in file.read()
     except OSError:
         return False
 

@@ -4,22 +4,29 @@
 """A server that answers as vLLM 0.32.0 does, and counts tokens as vLLM's own counters do, behind the role's middleware.
 
 The prompt has as many tokens as the body has of the word "word"; ``max_tokens`` are generated, one for each chunk.
+
+As a program (RUN PORT) it is an instance of its own that a test may kill, and writes a line of JSON for each request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import socket
+import sys
 import threading
 import time
+from pathlib import Path
 
 import uvicorn
 
 from tests.fakes.stopping_engine import answer, middleware
 
 FALSE = (None, False, 0, "false")
+# Of the request that runs: what it generated, and whether all of it was sent.
+OWN = contextvars.ContextVar("own")
 
 
 class CountedEngine:
@@ -28,6 +35,8 @@ class CountedEngine:
     def __init__(self):
         self.prompt, self.generated, self.requests, self.pause = 0, 0, [], 0.0
         self.server, self.port, self.thread = None, 0, None
+        # Gets what each request was, in place of ``requests``.
+        self.ledger = None
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
@@ -45,14 +54,26 @@ class CountedEngine:
         length = dict(scope["headers"]).get(b"content-length")
         if length is not None and int(length) != len(body):
             return await answer(send, b"wrong length", 400)
-        request = json.loads(body)
-        self.requests.append((path, request, dict(scope["headers"])))
+        try:
+            request = json.loads(body)
+        except (ValueError, RecursionError):
+            request = None
+        if not isinstance(request, dict):
+            return await answer(send, b'{"error":{"message":"no JSON"}}', 400)
+        headers = dict(scope["headers"])
+        own = {"client": headers.get(b"x-gateway-usage", b"- -").split()[1].decode(), "made": 0, "done": False}
+        own["pause"] = request.get("pause", self.pause)
+        OWN.set(own)
+        if self.ledger is None:
+            self.requests.append((path, request, headers))
         gone = asyncio.Event()
         listener = asyncio.ensure_future(watch(receive, gone))
         try:
             return await self.serve(path, request, send, gone)
         finally:
             listener.cancel()
+            if self.ledger:
+                self.ledger({**own, "prompt": json.dumps(request).count("word"), "intruder": b"intruder" in body})
 
     async def serve(self, path, request, send, gone):
         prompt = json.dumps(request).count("word")
@@ -67,13 +88,13 @@ class CountedEngine:
             return await answer(send, dumped({**head, "data": data, "usage": usage}))
         if request.get("stream") in FALSE:
             for _token in range(wanted):
-                await asyncio.sleep(self.pause)
+                await self.token()
                 if gone.is_set():
                     return None
-                self.generated += 1
-            return await answer(
-                send, dumped({**head, "choices": [], "usage": self.usage(path, prompt, cached, wanted)})
-            )
+            usage = self.usage(path, prompt, cached, wanted)
+            await answer(send, dumped({**head, "choices": [], "usage": usage}))
+            OWN.get()["done"] = True
+            return None
         await send(
             {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; x")]}
         )
@@ -93,8 +114,10 @@ class CountedEngine:
         return {"prompt_tokens": prompt, "total_tokens": prompt + made, "completion_tokens": made, **details}
 
     async def token(self):
-        await asyncio.sleep(self.pause)
+        own = OWN.get()
+        await asyncio.sleep(own["pause"])
         self.generated += 1
+        own["made"] += 1
 
     async def chunks(self, request, head, prompt, cached, wanted):
         options = request.get("stream_options") or {}
@@ -114,6 +137,7 @@ class CountedEngine:
         if last:
             usage = self.usage("", prompt, cached, wanted * choices)
             yield b"data: " + dumped({**head, "choices": [], "usage": usage}) + b"\n\n"
+            OWN.get()["done"] = True
         yield b"data: [DONE]\n\n"
 
     async def responses(self, request, head, prompt, cached, wanted):
@@ -122,6 +146,7 @@ class CountedEngine:
             yield b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n'
         response = {**head, "tools": request.get("tools"), "usage": self.usage("/v1/responses", prompt, cached, wanted)}
         yield b"event: response.completed\ndata: " + dumped({"type": "x", "response": response}) + b"\n\n"
+        OWN.get()["done"] = True
 
     async def messages(self, _request, head, prompt, cached, wanted):
         start = {**head, "usage": {"input_tokens": prompt, "output_tokens": 0}}
@@ -131,6 +156,7 @@ class CountedEngine:
             yield b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
         usage = self.usage("/v1/messages", prompt, cached, wanted)
         yield b"event: message_delta\ndata: " + dumped({"type": "message_delta", "usage": usage}) + b"\n\n"
+        OWN.get()["done"] = True
         yield b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
@@ -145,9 +171,10 @@ def dumped(value):
 
 
 @contextlib.contextmanager
-def counted_engine(run, port=0, counts=True):
+def counted_engine(run, port=0, counts=True, ledger=None, engine=None):
     """Serve with the middleware for an instance whose directory is ``run``."""
-    engine = CountedEngine()
+    engine = engine or CountedEngine()
+    engine.ledger = ledger
     run.mkdir(parents=True, exist_ok=True)
     app = middleware(run)(engine) if counts else engine
     (run / "ready").touch()
@@ -166,3 +193,8 @@ def counted_engine(run, port=0, counts=True):
         engine.server.should_exit = engine.server.force_exit = True
         engine.thread.join(10)
         listener.close()
+
+
+if __name__ == "__main__":
+    with counted_engine(Path(sys.argv[1]), int(sys.argv[2]), ledger=lambda entry: print(json.dumps(entry), flush=True)):
+        threading.Event().wait()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A command of docs/operate/common-tasks.md as it is written, on this machine as a stand-in for a GPU server, timed.
 
-tests/unit/docs/test_common_tasks.py lists the tests that run the others.
+tests/integration/test_common_tasks_lab.py runs the others, on a lab.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ class Site:
         self.top, self.inventory = top, top / "inventory"
         self.inventory.mkdir()
         cache = {"plugin": "baremetal.inference.accelerators", "discovery_cache": str(top / "discovery.json")}
-        (self.inventory / "accelerators.yml").write_text(json.dumps(cache))
+        (self.inventory / "z-accelerators.yml").write_text(json.dumps(cache))
 
-    def declare(self, chips, port):
-        """Write a server of eight H200 that has this number of them on PCI, and an instance on this port."""
+    def declare(self, chips, port, **hardware):
+        """Write a server that has this number of H200 on PCI, and an instance on this port."""
         tree = self.top / f"tree-{chips}"
         write_sysfs(tree, lines("10de:2335", chips), nodes=2)
         host = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "accelerator": "h200",
-            "accelerator_count": 8,
             "accelerator_sysfs_root": str(tree),
             "vllm_release": "0.33.0",
             "vllm_instances": {"chat": {"recipe": "openai/gpt-oss-120b", "replicas": 1, "port": port}},
             "weights_sources": ["hub"],
+            **hardware,
         }
         (self.inventory / "hosts.json").write_text(json.dumps({"inference": {"hosts": {"gpu-a-01": host}}}))
 
@@ -66,13 +65,15 @@ class Site:
         return done.stdout, time.monotonic() - begin
 
 
-def test_what_changed_since_yesterday(tmp_path, capsys):
+@pytest.mark.parametrize("hardware", [{}, {"accelerator": "h200", "accelerator_count": 8}], ids=["found", "declared"])
+def test_what_changed_since_yesterday(tmp_path, capsys, hardware):
     site = Site(tmp_path)
-    site.declare(8, 8000)
-    site.run("--check", "--diff")
+    site.declare(8, 8000, **hardware)
+    # The first night: render plans for the chips that discover found in the same run.
+    assert "1 instance of 1 host" in site.run("--check", "--diff")[0]
     same, _seconds = site.run()
     assert "changed=1" not in same, same
-    site.declare(7, 8001)
+    site.declare(7, 8001, **hardware)
     changed, seconds = site.run()
     assert "h200 x 8 -> h200 x 7" in changed and "+port: 8001" in changed, changed
     assert site.run()[0].count("h200 x 8 -> h200 x 7") == changed.count("h200 x 8 -> h200 x 7"), (

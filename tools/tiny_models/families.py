@@ -83,10 +83,10 @@ def _writer(config: Mapping[str, Any], layers: Tensors, answer: Sequence[str]) -
     return TinyModel(documents, tensors)
 
 
-def _layers(*parts: Mapping[str, Tensor]) -> Tensors:
+def _layers(*parts: Mapping[str, Tensor], layers: int = LAYERS) -> Tensors:
     return {
         f"model.layers.{layer}.{name}": tensor
-        for layer in range(LAYERS)
+        for layer in range(layers)
         for part in (_norms(), *parts)
         for name, tensor in part.items()
     }
@@ -106,8 +106,8 @@ def _attention() -> Tensors:
     return {f"self_attn.{name}.weight": filled(shape) for name, shape in shapes.items()}
 
 
-def _feed_forward(where: str) -> Tensors:
-    shapes = {"gate_proj": (INNER, HIDDEN), "up_proj": (INNER, HIDDEN), "down_proj": (HIDDEN, INNER)}
+def _feed_forward(where: str, inner: int = INNER) -> Tensors:
+    shapes = {"gate_proj": (inner, HIDDEN), "up_proj": (inner, HIDDEN), "down_proj": (HIDDEN, inner)}
     return {f"{where}.{name}.weight": filled(shape) for name, shape in shapes.items()}
 
 
@@ -136,9 +136,10 @@ def _llama_config() -> dict[str, Any]:
     return _sizes(architectures=["LlamaForCausalLM"], model_type="llama", num_key_value_heads=KV_HEADS, head_dim=HEAD)
 
 
-def llama() -> TinyModel:
-    """Return a dense model with grouped heads."""
-    return _writer(_llama_config(), _layers(_attention(), _feed_forward("mlp")), READY)
+def llama(layers: int = LAYERS, inner: int = INNER) -> TinyModel:
+    """Return a dense model with grouped heads; more layers, and wider ones, cost time and change no answer."""
+    config = {**_llama_config(), "num_hidden_layers": layers, "intermediate_size": inner}
+    return _writer(config, _layers(_attention(), _feed_forward("mlp", inner), layers=layers), READY)
 
 
 def qwen3_moe() -> TinyModel:

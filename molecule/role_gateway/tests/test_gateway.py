@@ -209,6 +209,35 @@ def test_tokens_are_counted_and_a_budget_ends_them(ask, connect, tmp_path):
     assert sums == {"prompt": 10 * requests, "completion": 20 * requests, "aborted": 0, "uncounted": 0}
 
 
+def test_a_new_team_is_limited_by_the_command_that_makes_its_key(ask):
+    key = f"planted-erin-{LAB}"
+    gateway = lab_host.connect("mirror")
+    worker = tell(gateway, "show info").split("Pid: ")[1].split()[0]
+    made = {
+        "gateway_teams": {"planners": {"tokens_per_day": 50}, "writers": {"tokens_per_day": 30}},
+        "gateway_keys_make": "erin", "gateway_keys_team": "writers", "gateway_keys_tokens_per_month": 10**6,
+        "gateway_keys_sha256": hashlib.sha256(key.encode()).hexdigest(),
+    }  # fmt: skip
+    file, began = INVENTORY / "20-gateway.yml", time.monotonic()
+    text = file.read_text()
+    try:
+        play("-e", json.dumps(made), name="gateway_keys")
+        assert "erin: {sha256: [" in file.read_text()
+    finally:
+        file.write_text(text)
+    took = time.monotonic() - began
+    print(f"a team with a budget after {took:.0f} s")
+    assert took < 60
+    assert generate(ask, key, 30)[0] == 200
+    until(lambda: generate(ask, key, 30)[0] == 429, 20)
+    status, body = generate(ask, key, 30)
+    assert status == 429 and b"The team writers may use 30 tokens a day" in body
+    # Without a reload, at both gateways.
+    assert tell(gateway, "show info").split("Pid: ")[1].split()[0] == worker
+    config = json.loads(lab_host.connect("cpu-13").check_output("cat /etc/haproxy/gateway-usage.json"))
+    assert config["budgets"]["@writers"] == {"day": 30} and config["budgets"]["erin"] == {"month": 10**6}
+
+
 def test_requests_go_on_while_the_store_is_read_only_and_count_afterwards(ask, keys):
     gateway = lab_host.connect("mirror")
     name = 'inference_usage_tokens_total{client="alice",team="",model="baremetal/gpt-oss-smoke",kind="completion"}'

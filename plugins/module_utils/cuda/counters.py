@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Error counters, throttling and links of NVIDIA's chips, from ``nvidia-smi -q -x`` and the kernel's log."""
+"""Error counters, throttling and links of NVIDIA's chips, from ``nvidia-smi`` and the kernel's log."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Sequence
 from xml.etree import ElementTree
 
@@ -22,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     scaled,
 )
 
-COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"),)
+COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-e"))
 LOG_WORD = "NVRM"
 
 # Counters of errors in the report. Volatile ones count since the driver was loaded, aggregate ones for ever.
@@ -47,7 +48,16 @@ FAULTS = (
     ("ecc_errors/tpc_repair_pending", "Yes", "the repair of a compute unit is pending"),
     ("ecc_errors/aggregate/sram_threshold_exceeded", "Yes", "more SRAM errors than a chip may have"),
     ("ecc_mode/current_ecc", "Disabled", "ECC is off"),
+    ("fabric/state", "Not Started", "the chip has not joined the NVLink fabric"),
+    ("fabric/state", "In Progress", "the chip is joining the NVLink fabric"),
 )
+# Counters of each NVLink: the first three up to NVLink 4, the others of NVLink 5. Symbol errors and effective errors
+# are not among them, because forward error correction makes them normal.
+NVLINK_ERRORS = (
+    "Replay Errors", "Recovery Errors", "CRC Errors",
+    "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
+    "Local link integrity Errors", "Link recovery failed events",
+)  # fmt: skip
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 SLOWED = ("sw_therm_slowdown", "hw_therm_slowdown", "hw_power_brake")
 CLOCKS = ("sm", "mem")
@@ -57,17 +67,28 @@ REASONS = "clocks_event_reasons"
 OLDER_REASONS = "clocks_throttle_reasons"
 OLDER_DRAW = "gpu_power_readings/power_draw"
 
+# GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)
+_LINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (\S+)\)")
+# Link 0: Replay Errors: 0
+_LINK_ERROR = re.compile(r"\s*Link \d+: (.+): (\d{1,18})\s*")
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,9})")
 
 
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
-    """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's NVRM lines."""
-    (report,) = answers
+    """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's NVRM lines.
+
+    The second answer may be missing: chips without NVLink have no such counters.
+    """
+    report, *more = answers
+    links = _nvlink_errors(more[0].out if more else "")
     try:
         root = ElementTree.fromstring(report.out)  # noqa: S314 - the tool's own output, on the tool's own host
     except ElementTree.ParseError:
         return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {explain_silence(report)}")
-    chips = [_chip(gpu) for gpu in root.findall("gpu")]
+    chips = []
+    for gpu in root.findall("gpu"):
+        chip = _chip(gpu)
+        chips.append(replace(chip, errors={**chip.errors, **links.get((gpu.findtext("uuid") or "").strip(), {})}))
     return CountersAnswer(add_log_errors(chips, _xids(log)), "" if chips else "nvidia-smi -q -x reports no chips")
 
 
@@ -104,6 +125,20 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         memory_total=scaled(text("fb_memory_usage/total"), MIB),
         hertz={name: value for name, value in clocks.items() if value is not None},
     )
+
+
+def _nvlink_errors(text: str) -> dict[str, dict[str, int]]:
+    """Return the sums over the links of each chip, by its UUID."""
+    found: dict[str, dict[str, int]] = {}
+    counts: dict[str, int] = {}
+    for line in text.splitlines():
+        chip, link = _LINKS_OF.match(line), _LINK_ERROR.fullmatch(line)
+        if chip:
+            counts = found.setdefault(chip[1], {})
+        elif link and link[1] in NVLINK_ERRORS:
+            name = f"NVLink {link[1]}"
+            counts[name] = counts.get(name, 0) + int(link[2])
+    return found
 
 
 def _xids(log: str) -> dict[str, dict[str, int]]:

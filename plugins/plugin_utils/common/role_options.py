@@ -36,6 +36,7 @@ FACTS = (
     "accelerator_rocm_version", "accelerator_stale",
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
+    "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",

@@ -10,13 +10,14 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import NAME
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS, NAME
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words, end_of
 
 # The sha256 of a key that is made after all checks.
 UNMADE = "0" * 64
 # Options that only a new client has, in the order of its line in the inventory.
-OF_CLIENT = ("team", "models", "rate", "concurrent", "expires")
+LIMITS = ("rate", "concurrent", *BUDGETS)
+OF_CLIENT = ("team", "models", *LIMITS, "expires")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
@@ -70,7 +71,7 @@ def _problems_of_new(options: Mapping[str, Any], names: list[str], now: float) -
         found.append("gateway_keys_sha256: expected 64 digits 0-9a-f; run `sha256sum` on a key without a line end")
     found += [
         f"gateway_keys_{name}: found {options[name]}, expected a whole number from 1; leave it out for no limit"
-        for name in ("rate", "concurrent")
+        for name in LIMITS
         if options[name] < 0
     ]
     return [*found, *_expires_problems(options["expires"], now)]

@@ -27,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.routin
     listeners_of,
     services_by_model,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import adapter_names
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
@@ -159,7 +160,7 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
             service.servers.append(server)
             tasks = tasks_of(plan["args"], backend.tasks.get(name, ()))
             service.tasks = tuple(task for task in service.tasks if task in tasks) if service.names else tasks
-            service.names[server["name"]] = list(plan["served_model_names"])
+            service.names[server["name"]] = [*plan["served_model_names"], *adapter_names(plan["args"])]
             if plan.get("group", {}).get("role") == "peer":
                 service.groups[server["name"]] = plan["group"]["hosts"][0]
     return services, [f"{hosts_in_words(hosts)}: {text}" for text, hosts in problems.items()]

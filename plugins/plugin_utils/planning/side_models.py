@@ -69,6 +69,26 @@ def paths_in(args: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def adapter_names(args: Mapping[str, Any]) -> list[str]:
+    """Return the names by which requests choose an adapter."""
+    adapters = args.get(_ADAPTERS)
+    found = [_name(entry) for entry in (adapters if isinstance(adapters, (list, tuple)) else [adapters])]
+    return [name for name in found if name]
+
+
+def _name(entry: Any) -> str:
+    if isinstance(entry, Mapping):
+        return str(entry.get("name") or "")
+    text = str(entry or "")
+    if text.startswith("{"):
+        try:
+            return _name(json.loads(text))
+        except (ValueError, RecursionError):
+            return ""
+    name, equals, _path = text.partition("=")
+    return name if equals else ""
+
+
 def _adapter(entry: Any, path_of: PathOf) -> Any:
     return _each_adapter(entry, lambda value: _path(value, path_of))
 

@@ -15,8 +15,10 @@ from gateway_usage_store import DAY, Store
 
 # Seconds between two looks at HAProxy's map.
 SYNC = 0.25
-# Seconds for which a window that is over is kept, because clocks differ.
-KEPT = 2 * DAY
+# Seconds for which the tokens of a window are kept, because clocks jump and return. A month has at most 31 days.
+KEPT = {"minute": 600, "day": 3 * DAY, "month": 34 * DAY}
+# Seconds between two times that those of older ones are forgotten.
+FORGET = 60
 
 
 def window(period: str, now: int) -> tuple[int, int]:
@@ -40,6 +42,7 @@ class Budgets:
         self.lock = threading.Lock()
         # The tokens of each owner in the windows that are not long over, by their beginnings.
         self.used: dict[tuple[str, str, int], int] = {}
+        self.forgot_at = 0
         self.reached = threading.Event()
         self.fault = ""
 
@@ -56,13 +59,10 @@ class Budgets:
             for row in rows:
                 begins = window(period, row["at"])[0]
                 self._count(row["client"], row["team"], period, begins, row["prompt"] + row["completion"])
-        over = window("month", now)[0] - KEPT
-        with self.lock:
-            self.used = {
-                key: tokens
-                for key, tokens in self.used.items()
-                if key[2] >= (now - KEPT if key[1] == "minute" else over)
-            }
+        if abs(now - self.forgot_at) >= FORGET:
+            self.forgot_at = now
+            with self.lock:
+                self.used = {key: tokens for key, tokens in self.used.items() if key[2] > now - KEPT[key[1]]}
 
     def _count(self, client: str, team: str, period: str, begins: int, tokens: int) -> None:
         for owner in (client, f"@{team}"):

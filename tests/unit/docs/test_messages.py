@@ -61,6 +61,7 @@ def test_a_message_is_split_where_it_varies():
         "YAML parsing failed",
         "UNREACHABLE",
         "names no accelerator of the catalogue",
+        "no source before this one has a host",
         "accelerator_count is not set",
         "the host has an accelerator and no vllm_instances",
     ],

@@ -46,3 +46,12 @@ def test_a_lab_that_cannot_be_removed_ends_with_a_sentence(tmp_path, monkeypatch
     (tmp_path / "bin/lab").chmod(0o755)
     with pytest.raises(SystemExit, match=r"^`bin/lab down --all` ended with 125; .* Run `make demo-down` again$"):
         demo.take_down()
+
+
+def test_without_root_nothing_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(demo.sys, "argv", ["demo.py"])
+    monkeypatch.setattr(demo, "TOP", tmp_path)
+    with pytest.raises(SystemExit, match="needs root"):
+        demo.main()
+    assert list(tmp_path.iterdir()) == []

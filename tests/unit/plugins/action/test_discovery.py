@@ -190,7 +190,7 @@ def test_a_damaged_cache_is_not_thrown_away_for_nothing(site):
 def test_without_a_place_for_the_answers_nobody_is_asked(site):
     status, output, words = site.discover(cache=False)
     assert status == 2
-    assert "No file for the answers: add a file accelerators.yml with 'plugin: " in words
+    assert "No file for the answers: add a file z-accelerators.yml with 'plugin: " in words
     assert "name a file with -e discover_cache=FILE" in words
     assert "TASK [Ask each host]" not in output
 

@@ -317,6 +317,12 @@ def test_an_empty_fleet_is_a_warning_and_empty_groups(tmp_path, files):
     assert {group for group in ALWAYS | {"accelerator_conflict"} if found.groups.get(group) != frozenset()} == set()
 
 
+def test_a_source_that_is_read_before_the_hosts_is_a_warning(tmp_path):
+    source = write_source(tmp_path, {}, fleet_files=[])
+    assert [text for text in parse(source).warnings if "such as z-accelerators.yml" in text]
+    assert parse(source, inventory_of({"earlier": {"accelerator": "h100"}})).warnings == []
+
+
 def test_nothing_is_added_where_something_is_wrong(tmp_path):
     source = write_source(tmp_path, {"a.csv": "name,accelerator\na,h200\nb,h2000\n"})
     inventory = inventory_of({"earlier": {"accelerator": "h100"}})

@@ -96,6 +96,15 @@ def test_a_clock_that_jumps_and_returns_forgets_no_budget():
     assert list(budgets.over(NOW)) == ["@research"] and budgets.over(NOW + 86400) == {}
 
 
+def test_windows_that_are_long_over_are_forgotten():
+    budgets = usage.Budgets({"@research": {"minute": 5, "day": 5, "month": 5}}, "", "")
+    for number in range(200):
+        at = NOW + number * 43200
+        budgets.add([stored.row_of(record(number, at), at, 0)], at)
+        assert len(budgets.over(at)) == 1
+    assert len(budgets.used) <= 1 + 8 + 3
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -263,6 +263,30 @@ def test_an_instance_starts_again_when_its_gateways_have_let_it_go_and_returns_a
     until(lambda: not host.reason("code"))
 
 
+def test_a_chip_that_comes_and_goes_stays_out_of_service_longer(host):
+    host.start().watching()
+    host.says(COPY_ENGINE)
+    until(lambda: host.restarts)
+    host.runs["code"] = "b2"
+    host.write_units()
+    until(lambda: not host.reason("code"))
+    host.says(COPY_ENGINE)
+    until(lambda: host.reason("code"))
+    assert "it has come back within a day, so it is out of service for 5 minutes at least" in host.reason("code")
+    until(lambda: len(host.restarts) == 2)
+    host.runs["code"] = "b3"
+    host.write_units()
+    # The proof would pass by now, as it did the first time.
+    time.sleep(5)
+    assert host.reason("code") and host.journal.count("code is well again") == 1
+    # A new start of the service forgets nothing of it.
+    host.stop(signal.SIGKILL)
+    host.start()
+    until(lambda: host.journal.count("Watching") == 2)
+    time.sleep(2)
+    assert "it has come back within a day" in host.reason("code")
+
+
 def test_an_instance_that_was_idle_before_its_fault_waits_for_its_gateways(host):
     host.configure(idle=4.0)
     host.start().watching()

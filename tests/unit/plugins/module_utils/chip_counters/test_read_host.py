@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     CommandResult,
 )
 
+from tests.standins import daemons
 from tests.standins.tool import answer
 from tests.unit.standins import test_amd, test_huawei, test_nvidia
 
@@ -23,7 +24,10 @@ def machine(root, name):
     """Return a machine with a driver that is loaded."""
     stack = MACHINES[name][0]
     if stack == "cuda":
-        return test_nvidia.machine(root, name)
+        place = test_nvidia.machine(root, name)
+        manager = answer("nvidia-fabricmanager", [test_nvidia.VERSION], place)
+        daemons.enter(place, 1, "nvidia-fabricmanager", manager.daemon, manager.note, cgroup="0::/")
+        return place
     return test_amd.host(root, name) if stack == "rocm" else test_huawei.installed(test_huawei.host(root, name))
 
 
@@ -37,6 +41,11 @@ def read(place, stack, tools=TOOLS):
         return CommandResult(said.rc, said.out, said.err)
 
     return read_counters(stack, run)
+
+
+def test_a_board_without_its_fabric_manager(tmp_path):
+    found = read(test_nvidia.machine(tmp_path, "hgx_h200"), "cuda")
+    assert {chip.faults for chip in found.chips} == {("the chip is joining the NVLink fabric",)}
 
 
 @pytest.mark.parametrize("name", MACHINES)

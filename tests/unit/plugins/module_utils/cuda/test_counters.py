@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
@@ -45,6 +48,47 @@ def changed(path, old, new):
     assert f"<{path}>{old}</{path}>" in REPORT
     (chip,) = counters(REPORT.replace(f"<{path}>{old}</{path}>", f"<{path}>{new}</{path}>")).chips
     return chip
+
+
+# As published outputs show it; the H200 of the recording stands alone, and its tool lists no link.
+LINKS = """GPU 0: NVIDIA H200 (UUID: {uuid})
+\t Link 0: Replay Errors: 1
+\t Link 0: Recovery Errors: 0
+\t Link 0: CRC Errors: 2
+
+\t Link 17: Replay Errors: 4
+\t Link 17: Effective Errors: 900
+\t Link 17: Rx General Errors: 7
+GPU 1: NVIDIA H200 (UUID: GPU-11111111-1111-1111-1111-111111111111)
+\t Link 0: Replay Errors: 99
+"""
+
+
+def test_the_errors_of_all_links_of_a_chip_are_added():
+    uuid = ElementTree.fromstring(REPORT).findtext("gpu/uuid")
+    answers = [CommandResult(0, REPORT), CommandResult(0, LINKS.format(uuid=uuid))]
+    (chip,) = parse_counters(answers, "").chips
+    found = {name: count for name, count in chip.errors.items() if name.startswith("NVLink")}
+    assert found == {
+        "NVLink Replay Errors": 5, "NVLink Recovery Errors": 0, "NVLink CRC Errors": 2, "NVLink Rx General Errors": 7,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "answer", [CommandResult(0, ""), CommandResult(1, "", "Not supported"), CommandResult(0, "Link 0: CRC Errors: 5")]
+)
+def test_a_chip_without_nvlink_has_no_such_counters(answer):
+    (chip,) = parse_counters([CommandResult(0, REPORT), answer], "").chips
+    assert not any(name.startswith("NVLink") for name in chip.errors)
+
+
+@pytest.mark.parametrize(("state", "fault"), [
+    ("Completed", ()), ("Not Started", ("the chip has not joined the NVLink fabric",)),
+    ("In Progress", ("the chip is joining the NVLink fabric",)),
+])  # fmt: skip
+def test_a_chip_that_is_not_in_the_fabric_says_so(state, fault):
+    text = re.sub(r"(<fabric>\s*<state>)N/A", rf"\g<1>{state}", REPORT)
+    assert counters(text).chips[0].faults == fault
 
 
 def test_reasons_for_lower_clocks():

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,10 +23,21 @@ TOP = Path(__file__).resolve().parents[5]
 LABELS = Labels("gpu-01", "nvidia", "h200", {"chat": ["0000:1b:00.0"], "all": [], "other": ["0000:5d:00.0"]})
 
 
-def test_the_recorded_h200_has_the_whole_vocabulary_that_its_tool_reports():
-    report = (TOP / "tests/fixtures/h200/nvidia-smi-q.xml").read_text()
-    chips = parse_counters([CommandResult(0, report)], "").chips
-    text = render(chip_samples(Labels("gpu-01", "nvidia", "h200", {}), chips))
+def recorded(name):
+    """Return what nvidia-smi said on a real machine."""
+    text = (TOP / "tests/fixtures" / name).read_text()
+    return json.loads(text)["report"]["out"] if name.endswith(".json") else text
+
+
+RECORDINGS = (
+    "h200/nvidia-smi-q.xml", "h200/cuda-recording.json", "h200/cuda-recording-2.json", "h100/cuda-recording.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_recorded_chip_has_the_whole_vocabulary_that_its_tool_reports(name):
+    chip = parse_counters([CommandResult(0, recorded(name))], "").chips[-1]
+    text = render(chip_samples(Labels("gpu-01", "nvidia", name[:4], {"chat": [chip.chip]}), [chip]))
     names = {line.split("{")[0] for line in text.splitlines() if not line.startswith("#")}
     # Energy is the only one of a chip's figures that nvidia-smi -q does not have.
     assert names >= {
@@ -32,8 +46,26 @@ def test_the_recorded_h200_has_the_whole_vocabulary_that_its_tool_reports():
         "accel_errors_total", "accel_power_capped", "accel_link_lanes", "accel_link_lanes_max",
         "accel_link_generation",
     }  # fmt: skip
+    # Every one has the labels of the vocabulary.
+    own = f'{{host="gpu-01",vendor="nvidia",model="{name[:4]}",chip="{chip.chip}",instance="chat"'
+    assert all(own in line for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_the_figures_of_the_recorded_h200():
+    chips = parse_counters([CommandResult(0, recorded("h200/nvidia-smi-q.xml"))], "").chips
+    text = render(chip_samples(Labels("gpu-01", "nvidia", "h200", {}), chips))
     assert f'accel_memory_total_bytes{{host="gpu-01",vendor="nvidia",model="h200",chip="{chips[0].chip}"' in text
     assert "} 150754820096" in text and 'clock="sm"} 375000000' in text
+    assert "accel_errors_total" in text and 'error="PCIe replays"} 1\n' in text and 'sensor="gpu"} 39\n' in text
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not here (Debian's package prometheus)")
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_prometheus_can_read_what_a_recorded_chip_becomes(name):
+    chips = parse_counters([CommandResult(0, recorded(name))], "").chips
+    text = render(chip_samples(Labels("gpu-01", "nvidia", name[:4], {}), chips))
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_labels_of_a_chip_name_the_instances_that_use_it():

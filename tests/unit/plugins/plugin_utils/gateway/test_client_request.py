@@ -21,16 +21,16 @@ DIGEST = "a" * 64
 def options(**more):
     return {
         "make": "", "end": "", "clients": CLIENTS, "team": "", "models": [], "rate": 0, "concurrent": 0, "expires": "",
-        "sha256": "", **more,
+        "sha256": "", "tokens_per_minute": 0, "tokens_per_day": 0, "tokens_per_month": 0, **more,
     }  # fmt: skip
 
 
 def test_requests_that_are_possible():
     check_request(options(), NOW)
     check_request(options(end="bob"), NOW)
-    made = options(make="reports", team="finance", models=["chat"], rate=5, expires="2027-03-31", sha256=DIGEST)
+    made = options(make="reports", team="finance", models=["chat"], rate=5, tokens_per_day=9, sha256=DIGEST)
     check_request(made, NOW)
-    entry = {"sha256": [DIGEST], "team": "finance", "models": ["chat"], "rate": 5, "expires": "2027-03-31"}
+    entry = {"sha256": [DIGEST], "team": "finance", "models": ["chat"], "rate": 5, "tokens_per_day": 9}
     assert entry_of(made, DIGEST) == entry
     assert clients_after(made, DIGEST) == {**CLIENTS, "reports": entry}
     assert clients_after(options(make="reports"), UNMADE)["reports"] == {"sha256": [UNMADE]}
@@ -48,6 +48,8 @@ def test_requests_that_are_possible():
         ({"team": "finance"}, "gateway_keys_team: only a new client has it; name the client with -e gateway_keys_make"),
         ({"end": "bob", "rate": 5}, "gateway_keys_rate: only a new client has it"),
         ({"make": "c", "team": "a b"}, "gateway_keys_team: found 'a b', expected a name"),
+        ({"make": "c", "tokens_per_day": -1}, "gateway_keys_tokens_per_day: found -1, expected a whole number from 1"),
+        ({"tokens_per_day": 5}, "gateway_keys_tokens_per_day: only a new client has it"),
         ({"make": "c", "rate": -1}, "gateway_keys_rate: found -1, expected a whole number from 1"),
         ({"make": "c", "expires": "31.3.2027"}, "gateway_keys_expires: found '31.3.2027', expected a date such as"),
         (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import (
+    adapter_names,
     paths_in,
     side_models,
     with_paths,
@@ -40,6 +41,13 @@ def test_each_repository_is_found_once():
 def test_anything_else_is_no_repository(value):
     assert side_models({"tokenizer": value, "lora-modules": [f"a={value}"]}) == []
     assert with_paths({"tokenizer": value}, path_of) == {"tokenizer": value}
+
+
+def test_requests_choose_an_adapter_by_its_name():
+    assert adapter_names(ARGS) == ["sql", "fr", "x"]
+    assert adapter_names({"lora-modules": "sql=org/lora"}) == ["sql"]
+    for odd in (None, "", "x", "{", "{}", [], [None, 5, "=y", {"path": "/p"}], 5):
+        assert adapter_names({"lora-modules": odd}) == []
 
 
 def test_pinned_ones_get_their_path():

@@ -1,0 +1,81 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What status.yml costs for 1,000 hosts with two instances each and two gateways; the goal is 10 s.
+
+    status    status.yml, with two gateways on this machine that have no HAProxy to read
+    overview  its last play alone, with what two gateways report of 2,000 servers, 40 of them sick or drained
+
+Start of Ansible and inventory are included in both. On a busy machine only the processor seconds mean anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from monitoring import SHARED, measure
+
+HOSTS, GATEWAYS, GOAL = 1_000, ("gw-1", "gw-2"), 10
+
+
+def inventory(top: Path) -> str:
+    """Write the inventory and return its path; an address for documentation, so that contacting a host would fail."""
+    hosts = {
+        f"gpu-{number:04}": {"ansible_host": "192.0.2.1", "accelerator": "h200", "accelerator_count": 8,
+                             "cluster": f"c{number // 250}"}
+        for number in range(HOSTS)
+    }  # fmt: skip
+    here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    groups = {"inference": {"hosts": hosts, "vars": SHARED}, "gateways": {"hosts": dict.fromkeys(GATEWAYS, here)}}
+    (top / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    return str(top / "hosts.json")
+
+
+def server(number: int) -> dict[str, Any]:
+    """Return what a gateway reports of a server."""
+    found = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
+    if number % 100 == 7:
+        return {**found, "up": False, "why": "sick: isolate_host xid 79 of 0000:5d:00.0"}
+    if number % 100 == 8:
+        return {**found, "state": "drain", "owner": "admin:alice", "reason": "new fans", "since": "2026-11-24"}
+    return found
+
+
+def overview(top: Path) -> str:
+    """Write the play that shows the fleet with what the gateways report, and return its path."""
+    servers = {
+        f"gpu-{number:04}--{name}": server(number) for number in range(HOSTS) for name in SHARED["vllm_instances"]
+    }
+    gateways = {name: {"servers": servers} for name in GATEWAYS}
+    task = {"baremetal.inference.fleet_overview": {"page": str(top / "fleet.html"), "gateways": gateways},
+            "run_once": True}  # fmt: skip
+    (top / "play.json").write_text(json.dumps([{"hosts": "inference", "gather_facts": False, "tasks": [task]}]))
+    return str(top / "play.json")
+
+
+def main() -> None:
+    slow = []
+    with tempfile.TemporaryDirectory() as directory:
+        top = Path(directory)
+        path = inventory(top)
+        page = json.dumps({"status_page": str(top / "status.html")})
+        for name, words in {"status": ("playbooks/status.yml", "-e", page), "overview": (overview(top),)}.items():
+            # The first run compiles what is not compiled yet.
+            runs = [measure("-i", path, *words) for _run in range(2)]
+            took, busy = runs[-1]
+            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {HOSTS} hosts")
+            slow += [name] if busy > GOAL else []
+        sick = (top / "fleet.html").read_text().count("xid 79")
+    if not sick:
+        sys.exit("the page shows no sick host")
+    if slow:
+        sys.exit(f"{', '.join(slow)} took more than {GOAL} s")
+
+
+if __name__ == "__main__":
+    main()
