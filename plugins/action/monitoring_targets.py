@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Iterable, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     INFERENCE,
@@ -61,8 +62,8 @@ class ActionModule(ControllerAction):
                 f"monitoring_dir: found {show_value(options['directory'])}, expected an absolute path; set it with "
                 "-e monitoring_dir=/srv/monitoring"
             )
-        # What Ansible has read of the inventory stays until this process ends: the collector need not go through it.
-        gc.freeze()
+        # This process ends with the task.
+        gc.disable()
         groups, hostvars = variables["groups"], KeptHostVariables(variables["hostvars"])
         hosts = list(groups.get(INFERENCE, []))
         # Gateways and mirrors that do not serve.
@@ -88,3 +89,7 @@ class ActionModule(ControllerAction):
             "counts": {job: len(entries) for job, entries in found.jobs.items()},
             "warnings": found.warnings(),
         }
+
+
+# Ansible has read the inventory by now. Without this, each process of a task would search all of it for garbage.
+preload(gc.freeze)

@@ -13,6 +13,8 @@ description:
   - Internal to the role P(baremetal.inference.rollout#role).
   - Renders the files of the instances on the controller as the role P(baremetal.inference.vllm#role) would, and
     compares contents, owners and modes with those on the host, and the links to the weights.
+  - Can also return what M(baremetal.inference.instance_slot) returns without an instance, so that a rollout needs one
+    module less for each host.
   - Changes nothing that is installed. Only hashes leave the controller, unless O(stage) names instances. The files of
     those become a slot on the host, so that M(baremetal.inference.instance_slot) can switch to them at once.
 extends_documentation_fragment:
@@ -51,6 +53,12 @@ options:
       - The text of each file of these instances by its path; set by the action.
     type: dict
     default: {}
+  states:
+    description:
+      - Whether to return RV(instances) and RV(turn).
+    type: bool
+    default: false
+    version_added: 0.7.0
   state_dir:
     description:
       - Directory with a directory for each instance.
@@ -79,6 +87,16 @@ staged:
   type: dict
   returned: success
   sample: {chat: 0624db4b8922c54a}
+instances:
+  description: The running and the kept states, as M(baremetal.inference.instance_slot) returns them.
+  type: dict
+  returned: with O(states)
+  version_added: 0.7.0
+turn:
+  description: The mark of a rollout that is updating the host, as M(baremetal.inference.instance_slot) returns it.
+  type: dict
+  returned: with O(states)
+  version_added: 0.7.0
 """
 
 import grp
@@ -94,6 +112,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.host imp
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.stage import stage
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.status_host import status_of_host
 
 
 def main() -> None:
@@ -105,6 +124,7 @@ def main() -> None:
             "stage": {"type": "list", "elements": "str", "default": []},
             "contents": {"type": "dict", "default": {}, "no_log": True},
             "links": {"type": "dict", "default": {}},
+            "states": {"type": "bool", "default": False},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
         },
         supports_check_mode=True,
@@ -118,19 +138,20 @@ def main() -> None:
         path = os.path.join(module.params["state_dir"], name, "model")
         if not os.path.islink(path) or os.readlink(path) != target:
             found.setdefault(name, []).append(path)
+    module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         staged = prepared(module)
+        states = status_of_host(module.run_command, "/", {}, 2) if module.params["states"] else {}
     except (SlotError, OSError) as exc:
         module.fail_json(
             msg=f"{platform.node()}: the new state cannot be prepared: {exc}. Running instances are not touched"
         )
-    module.exit_json(changed=False, changes=found, staged=staged)
+    module.exit_json(changed=False, changes=found, staged=staged, **states)
 
 
 def prepared(module: AnsibleModule) -> dict[str, str]:
     """Return the slots of the instances to be staged. Raises SlotError, OSError."""
     options = module.params
-    module.run_command_environ_update = {"LC_ALL": "C"}
     os.umask(0o022)
     host = Host("/", Engine(module.run_command).image_id)
     found = {}

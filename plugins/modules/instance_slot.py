@@ -205,8 +205,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     choose,
     link_of,
     summarize_plan,
-    utc,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.status_host import status_of, status_of_host
 
 
 class Work:
@@ -219,31 +219,9 @@ class Work:
 
     def status(self) -> dict[str, Any]:
         """Return the installed and the kept states."""
-        installed, state, started = self.host.is_installed(self.name), self.host.state(self.name), self.service.started
-        kept = {
-            digest: {**(slot.as_dict() if slot else {"digest": digest, **_UNKNOWN}), "damage": damage}
-            for digest, slot, damage in self.slots.all()
-        }
-        shown_links = {which: _without_damage(kept.get(digest)) for which, digest in self._links().items()}
-        return {
-            "installed": installed,
-            "digest": state.digest if installed else "",
-            "missing": self.host.missing(self.name, state) if installed else [],
-            **shown_links,
-            "slots": list(kept.values()),
-            "up": self.service.is_up,
-            "enabled": self.service.is_enabled,
-            "kept": installed and self._is_kept(state),
-            "running_since": "" if started is None else utc(started),
-            "needs_reload": installed and self.service.needs_reload,
-            "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
-            "group": self.host.group(self.name) if installed else {},
-        }
-
-    def _is_kept(self, state: SlotState) -> bool:
-        """Return whether keeping the installed state with its plan would change nothing."""
-        plan = self.module.params["plans"].get(self.name)
-        return bool(plan) and not self.slots.would_change(state, summarize_plan(plan), None, self.module.params["keep"])
+        params = self.module.params
+        plan = params["plans"].get(self.name)
+        return status_of(self.host, self.name, self.slots, self.service, self.engine, plan, params["keep"])
 
     def keep(self) -> dict[str, Any]:
         """Keep the installed state as the good one."""
@@ -315,16 +293,6 @@ class Work:
             "diff": describe(link_of(self.name), work.before.digest, digest, work.differences),
         }
 
-    def _links(self) -> dict[str, str]:
-        return {"good": self.slots.good, "previous": self.slots.previous}
-
-
-_UNKNOWN: dict[str, Any] = {"plan": {}, "record": {}, "kept_at": ""}
-
-
-def _without_damage(slot: dict[str, Any] | None) -> dict[str, Any] | None:
-    return {key: value for key, value in slot.items() if key != "damage"} if slot else None
-
 
 def do(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises SlotError."""
@@ -333,12 +301,11 @@ def do(module: AnsibleModule) -> dict[str, Any]:
         raise SlotError(f"keep: found {module.params['keep']}, expected 1 or more")
     if name is not None and not NAME.match(name):
         raise SlotError(f"instance: found {show_value(name)}, expected a name such as chat")
+    if name is None:
+        found = status_of_host(module.run_command, module.params["root"], module.params["plans"], module.params["keep"])
+        return {"changed": False, **found}
     engine = Engine(module.run_command)
     host = Host(module.params["root"], engine.image_id)
-    if name is None:
-        found = {each: Work(module, host, engine, each).status() for each in host.names()}
-        names = [each for each, status in found.items() if status["stale"]]
-        return {"changed": False, "instances": found, "stale_instances": names, "turn": turn_of(host)}
     work = Work(module, host, engine, name)
     if state == "kept":
         return work.keep()

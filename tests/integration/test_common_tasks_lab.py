@@ -26,6 +26,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.integration.test_rulebooks import PROGRAM, TOKEN, Rulebook, alert
 from tests.rollout.site import CREW, FLEET, MODEL, TELL
 from tests.unit.docs.test_common_tasks import COMMAND, SECTIONS
 
@@ -61,6 +62,7 @@ class Fleet:
             "vllm_release_path": [str(self.files / "releases")],
             "weights_manifest_path": [str(self.files / "manifests")],
             "rollout_state_dir": str(self.files / "rollouts"),
+            "vllm_start_timeout": 1800,
             "rollout_watch": 3,
             # Two servers share the processors of one machine with each other and with their tests.
             "rollout_throughput_share": 0.05,
@@ -70,6 +72,7 @@ class Fleet:
         gateways = {
             "cluster": "lab",
             "gateway_ca_dir": str(self.files / "ca"),
+            "gateway_clients": {"operators": {"sha256": ["a" * 64]}},
             "gateway_tokens": True,
             "gateway_teams": {"finance": {"tokens_per_day": 1_000_000}},
         }
@@ -90,7 +93,9 @@ class Fleet:
         manifest = yaml.safe_load((HOME / f"made/manifests/{MODEL}.yml").read_text())
         source = HOME / "mirror/weights" / MODEL / manifest["revision"]
         target = HOME / "mirror/weights" / OTHER / manifest["revision"]
-        shutil.copytree(source, target, copy_function=os.link, dirs_exist_ok=True)
+        # A killed run may have left it.
+        shutil.rmtree(target.parent, ignore_errors=True)
+        shutil.copytree(source, target)
         recipe = yaml.safe_load((TOP / f"catalog/recipes/{MODEL}.yaml").read_text())
         recipe["model"]["model_id"] = manifest["repository"] = OTHER
         for kind, content in (("recipes", recipe), ("manifests", manifest)):
@@ -239,6 +244,33 @@ def test_a_server_that_died_is_named_while_the_other_serves(fleet, key):
     output = fleet.do("A chip died at 3 am")
     assert re.search(r"cpu-12b\b.*(DOWN|down)", output), output
     fleet.on("cpu-12b", "systemctl start vllm@chat")
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="ansible-rulebook is not installed")
+def test_an_alert_drains_a_server_which_returns_after_its_fault_ended(fleet, key, tmp_path):
+    """The rulebook of docs/operate/events.md against the same lab; the mark is the one of the health service."""
+    mark, server = "/run/vllm/chat/unhealthy", "cpu-12b--chat"
+    rulebook = Rulebook(tmp_path, "chips", fleet.inventory)
+
+    def send(status, runs):
+        message = {"version": "4", "status": status, "alerts": [alert(status, "cpu-12b")]}
+        assert rulebook.send(message, Authorization=f"Bearer {TOKEN}") == 200
+        rulebook.wait(lambda: len(rulebook.runs()) >= runs, 300)
+
+    try:
+        rulebook.wait(rulebook.listens)
+        fleet.on("cpu-12b", f"mkdir -p {Path(mark).parent} && touch {mark}")
+        send("firing", 1)
+        rulebook.wait(lambda: fleet.servers()[server].startswith("DRAIN"), 300)
+        assert fleet.ask(key, OTHER) == CREW
+        send("resolved", 2)
+        rulebook.wait(lambda: "the health service still reports a fault" in (tmp_path / "log").read_text(), 300)
+        assert fleet.servers()[server].startswith("DRAIN")
+        fleet.on("cpu-12b", f"rm {mark}")
+        send("resolved", 3)
+        rulebook.wait(lambda: fleet.servers()[server].startswith("UP"), 300)
+    finally:
+        rulebook.end()
 
 
 def test_everything_is_taken_off_a_host(fleet, key):

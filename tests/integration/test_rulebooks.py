@@ -62,16 +62,20 @@ def free_port():
         return found.getsockname()[1]
 
 
-class Rulebook:
-    """A running ansible-rulebook, and what it has started."""
+def write_site(site):
+    (site / "group_vars").mkdir(parents=True)
+    (site / "hosts.yml").write_text(HOSTS)
+    (site / "group_vars/all.yml").write_text(VARIABLES)
+    (site / "z-accelerators.yml").write_text("plugin: baremetal.inference.accelerators\n")
+    return site
 
-    def __init__(self, top, name):
+
+class Rulebook:
+    """A running ansible-rulebook and what it has started; without an inventory, for one host without a gateway."""
+
+    def __init__(self, top, name, inventory=None):
         self.top, self.port, self.record = top, free_port(), top / "record"
-        site = top / "site"
-        (site / "group_vars").mkdir(parents=True)
-        (site / "hosts.yml").write_text(HOSTS)
-        (site / "group_vars/all.yml").write_text(VARIABLES)
-        (site / "accelerators.yml").write_text("plugin: baremetal.inference.accelerators\n")
+        site = inventory or write_site(top / "site")
         (top / "callbacks").mkdir()
         (top / "callbacks/recorder.py").write_text(RECORDER)
         (top / "vars.yml").write_text(f"events_port: {self.port}\n")
@@ -90,7 +94,7 @@ class Rulebook:
             "RENDER_DIR": str(top / "rendered"),
         }
         names = {"chips": "ALERTMANAGER_TOKEN", "netbox": "NETBOX_SECRET,RENDER_DIR"}[name]
-        command = [PROGRAM, "-r", f"baremetal.inference.{name}", "-i", "site", "--vars", "vars.yml", "-E", names]
+        command = [PROGRAM, "-r", f"baremetal.inference.{name}", "-i", str(site), "--vars", "vars.yml", "-E", names]
         self.log = (top / "log").open("w")
         self.process = subprocess.Popen(command, cwd=top, env=environment, stdout=self.log, stderr=self.log)
 
@@ -110,7 +114,7 @@ class Rulebook:
         headers = {"Content-Type": "application/json", **headers}
         try:
             with urllib.request.urlopen(
-                urllib.request.Request(f"http://127.0.0.1:{self.port}/", content, headers), timeout=10
+                urllib.request.Request(f"http://127.0.0.1:{self.port}/", content, headers), timeout=60
             ) as answer:
                 return answer.status
         except urllib.error.HTTPError as exc:

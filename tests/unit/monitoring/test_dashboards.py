@@ -5,32 +5,39 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 PROMTOOL = shutil.which("promtool")
+SCHEMA = json.loads(Path(__file__).with_name("dashboard.schema.json").read_text())
 DASHBOARDS = sorted((Path(__file__).resolve().parents[3] / "playbooks/files/monitoring/dashboards").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_is_complete(path):
+def test_a_dashboard_holds_to_the_schema(path):
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_dashboard_is_consistent(path):
     board = json.loads(path.read_text())
-    assert board["uid"] == path.stem and board["title"] and board["schemaVersion"] >= 36
+    assert board["uid"] == path.stem
     names = {each["name"] for each in board["templating"]["list"]}
-    ids, places = set(), set()
     for panel in board["panels"]:
-        ids.add(panel["id"])
-        places.add((panel["gridPos"]["x"], panel["gridPos"]["y"]))
-        assert panel["title"] and panel["targets"] and panel["datasource"]["uid"] == "${datasource}"
         for target in panel["targets"]:
             assert set(re.findall(r"\$(\w+)", target["expr"])) <= names
-    assert len(ids) == len(places) == len(board["panels"])
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for one, other in itertools.combinations([panel["gridPos"] for panel in board["panels"]], 2):
+        apart = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        assert apart or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
 
 
 def test_there_is_one_for_fleet_instance_chip_and_gateway():

@@ -66,3 +66,10 @@ def test_a_file_that_is_not_there_is_a_change(host, tmp_path):
 
 def test_other_weights_change_the_instance(host, tmp_path):
     assert host(link="/srv/models/b") == {"chat": [str(tmp_path / "state" / "chat" / "model")]}
+
+
+def test_the_states_of_the_host_are_returned_on_request(tmp_path):
+    found = run_module("instance_changes_info", files=[], states=True)
+    assert found["instances"] == run_module("instance_slot")["instances"]
+    assert "turn" in found
+    assert "turn" not in run_module("instance_changes_info", files=[])
