@@ -167,6 +167,10 @@ def copy_site(stage: Path) -> None:
             target.write_bytes(source.read_bytes())
     for name in INSIDE:
         (stage / name).write_bytes((HERE / name).read_bytes())
+    # What sweep.py has measured on earlier visits.
+    (stage / "site/measured").mkdir(exist_ok=True)
+    for source in sorted((HERE / "results").glob("*/sweep/*.json")):
+        (stage / "site/measured" / source.name).write_bytes(source.read_bytes())
 
 
 def split(stage: Path, out: Path) -> None:

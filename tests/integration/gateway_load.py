@@ -164,7 +164,8 @@ class Requests(threading.Thread):
         for level, option, value in more:
             connection.connect()
             connection.sock.setsockopt(level, option, value)
-        connection.request("POST", path, body, {"Authorization": f"Bearer {self.key}"})
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        connection.request("POST", path, body, headers)
         return connection, connection.getresponse()
 
     def ask(self, port):

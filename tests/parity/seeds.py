@@ -45,6 +45,8 @@ PLAIN_ARGS = {"fail-on-environ-validation": None}
 QUIET = ("VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS")
 # Variables whose value is a path: that it is set is the same.
 FILE_LOCATIONS = ("TIKTOKEN_ENCODINGS_BASE",)
+# How a start makes the engine's processes: the recipes choose it from measured starts, and no answer depends on it.
+OF_THE_START = ("VLLM_WORKER_MULTIPROC_METHOD",)
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,9 @@ def accelerator_stack(name):
 
 
 def own_variables(plan, named=()):
-    """Return the variables of a plan that recipe and site set, and those that ``named`` holds; file locations aside.
+    """Return the variables of a plan that recipe and site set, and those that ``named`` holds.
+
+    File locations are left out, and how a start makes its processes.
 
     The rest is what the collection sets for every instance: caches, and that it asks nobody on the network.
     """
@@ -245,6 +249,7 @@ def own_variables(plan, named=()):
         name: value
         for name, value in plan["env"].items()
         if name not in FILE_LOCATIONS
+        and (name not in OF_THE_START or name in named)
         and (layers[f"env.{name}"] != "collection" or name in named or (name[:5] == "VLLM_" and name not in QUIET))
     }
 

@@ -24,9 +24,10 @@ Each command of five published guides that starts a server, and the instance her
 against `catalog/options/`. Where {real} are not named, they refuse the guide's command.
 
 The comparison ignores what a site has and a guide does not: the path of the model, its pinned revision, host, port and
-served names. The collection adds `--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are
-off (`vllm_drain_timeout: 0`, which is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes
-what a recipe sets because it is better today. A host has 8 chips where no number is given.
+served names; and whether a start forks its processes (`VLLM_WORKER_MULTIPROC_METHOD`). The collection adds
+`--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are off (`vllm_drain_timeout: 0`, which
+is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes what a recipe sets because it is
+better today. A host has 8 chips where no number is given.
 
 In a checkout, this page is made from
 [`tests/parity/seeds.yml`]({parity}/seeds.yml) by

@@ -288,6 +288,16 @@ def test_latency_on_cuda_compiles_no_sampler():
     assert "VLLM_USE_FLASHINFER_SAMPLER" not in plan("mi300x", "0.33.0", asked)["env"]
 
 
+@pytest.mark.parametrize("size", ["20b", "120b"])
+def test_processes_are_forked_where_that_was_measured(size):
+    method = "VLLM_WORKER_MULTIPROC_METHOD"
+    asked = {"recipe": f"openai/gpt-oss-{size}", "preset": "balanced"}
+    assert plan("h100", "0.25.1", asked)["env"][method] == "fork"
+    assert plan("h100", "0.25.1", {**asked, "env": {method: "spawn"}})["env"][method] == "spawn"
+    assert method not in plan("h100", "0.23.0", asked)["env"]
+    assert method not in plan("b200", "0.25.1", asked)["env"]
+
+
 def test_a_recipe_without_a_preset_names_those_of_its_class():
     with pytest.raises(PlanError) as caught:
         plan("h200", "0.33.0", {"recipe": "baremetal/gpt-oss-smoke", "preset": "balance"})

@@ -28,7 +28,7 @@ SHIPPED = {
     "requirements.txt", "roles", "site.yml", "tools",
 }  # fmt: skip
 TOOLS = {"tools/verify.py", "tools/vllm"}
-MOST_BYTES = 6_000_000
+MOST_BYTES = 6_500_000
 # Pages about a checkout, which say so; CHANGELOG.md is about the past.
 OF_A_CHECKOUT = (
     "CONTRIBUTING.md", "README.md", "docs/contribute/*.md", "docs/reference/lab.md",
