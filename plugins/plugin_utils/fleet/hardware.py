@@ -58,8 +58,8 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
         raise FleetError(
             "the accelerator is unknown: set accelerator and accelerator_count for the host in the inventory, or put "
             f"the host into a group {GROUP}<model> such as {GROUP}h200 and set accelerator_count, or run "
-            "playbooks/discover.yml without --check (docs/operate/discovery.md), or the role accelerator once with a fact "
-            "cache (accelerator_detected)"
+            "playbooks/discover.yml without --check (docs/operate/discovery.md), or the role accelerator once with a "
+            "fact cache (accelerator_detected)"
         )
     seen = detected if detected.get("model") == model else {}
     count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
