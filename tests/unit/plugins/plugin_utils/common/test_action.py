@@ -19,6 +19,9 @@ class Reader(ControllerAction):
     ARGUMENT_SPEC: ClassVar = {"path": {"type": "str", "required": True}}
     ERRORS = (ValueError,)
 
+    # The loader of plugins sets it; ansible-core 2.18 names it in its own message.
+    _load_name = "reader"
+
     def decide(self, options, variables):
         if options["path"] == "/here":
             return {"text": variables["text"]}
