@@ -11,6 +11,7 @@ The page itself is the one of playbooks/status.yml.
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,7 @@ def html() -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     chromium = shutil.which("chromium")
     if not chromium:
         sys.exit("chromium is not installed; on Debian: apt-get install chromium")
