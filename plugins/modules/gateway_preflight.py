@@ -119,7 +119,8 @@ KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
-HAPROXY_CONFIG, USED_BUDGETS = "/etc/haproxy/haproxy.cfg", "/over.map"
+HAPROXY_CONFIG = "/etc/haproxy/haproxy.cfg"
+USED_BUDGETS = "/over.map"
 UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT))
 
 
