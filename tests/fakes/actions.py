@@ -119,6 +119,11 @@ def play_by_ansible(directory: Path, play: str, hosts: Mapping[str, Mapping[str,
 
 
 def read_result(file: Path) -> dict[str, Any]:
-    """Return what a play kept. ansible-core 2.18 turns none of a template into an empty text."""
+    """Return what a play kept.
+
+    ansible-core 2.18 turns none of a template into an empty text, and each plan has its warnings, even none.
+    """
     kept = json.loads(file.read_text())
+    if isinstance(kept.get("planned"), dict) and kept["planned"].get("warnings") == []:
+        del kept["planned"]["warnings"]
     return {key: None if value == "" else value for key, value in kept.items()}
