@@ -91,7 +91,7 @@ def main() -> None:
         print(f"NOTE: all packages of the machine are linked, because: {done.stderr.strip().splitlines()[-1:]}")
         entries = {path.name for path in packages.iterdir() if path.name != "__pycache__"}
         link(packages, entries, target)
-    print(f"{len(entries)} of {sum(1 for _ in packages.iterdir())} entries are linked")
+    print(f"{len(entries)} of {len(list(packages.iterdir()))} entries are linked")
     standard = Path(sysconfig.get_path("stdlib"))
     for name, place in (("the machine's packages", packages), ("Python", standard)):
         print(f"bytecode of {name}, before: {dict(count_bytecode(place))}")

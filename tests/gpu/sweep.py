@@ -135,7 +135,7 @@ def end(process: int) -> None:
     """End a server and its processes, and wait until the chip is free."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)
-    for _ in range(100):
+    for _attempt in range(100):
         if has_ended(process):
             break
         time.sleep(0.1)
@@ -143,7 +143,7 @@ def end(process: int) -> None:
 
 def wait_for_memory(chip: str) -> None:
     """Wait until the processes of the last server have left the chip."""
-    for _ in range(60):
+    for _attempt in range(60):
         command = ["nvidia-smi", "-i", chip, "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         try:
             said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
