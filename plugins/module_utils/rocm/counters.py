@@ -32,6 +32,9 @@ ERRORS = {
     "ECC correctable": ("ecc", "total_correctable_count"),
     "ECC uncorrectable": ("ecc", "total_uncorrectable_count"),
     "ECC deferred": ("ecc", "total_deferred_count"),
+    # Also among the totals. A block is listed only where the chip counts its errors.
+    "XGMI correctable": ("ecc_blocks", "XGMI_WAFL", "correctable_count"),
+    "XGMI uncorrectable": ("ecc_blocks", "XGMI_WAFL", "uncorrectable_count"),
     "PCIe replays": ("pcie", "replay_count"),
     "PCIe replay roll-overs": ("pcie", "replay_roll_over_count"),
     "PCIe NAKs sent": ("pcie", "nak_sent_count"),

@@ -112,6 +112,7 @@ def _metric(number: int, address: str, place: Place) -> dict[str, Any]:
             "total_uncorrectable_count": int(count) if fault == address else 0,
             "total_deferred_count": 0,
         },
+        "ecc_blocks": {"XGMI_WAFL": {"correctable_count": 0, "uncorrectable_count": 0, "deferred_count": 0}},
         "throttle": {
             "accumulation_counter": 8213780,
             "prochot_accumulated": 0,

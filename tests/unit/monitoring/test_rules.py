@@ -89,7 +89,7 @@ CASES = {
         {f"accel_link_lanes{{{C}}}": "8x30", f"accel_link_lanes_max{{{C}}}": "16x30"},
         {f"accel_link_lanes{{{C}}}": "16x30", f"accel_link_lanes_max{{{C}}}": "16x30"}, 10),
     "LinkErrorsNew": (
-        {f'accel_errors_total{{{C},error="NVLink CRC Errors"}}': "0x10 40x60"},
+        {f'accel_errors_total{{{C},error="XGMI correctable"}}': "0x10 40x60"},
         {f'accel_errors_total{{{C},error="NVLink CRC Errors"}}': "0x10 4x60",
          f'accel_errors_total{{{C},error="PCIe replays"}}': "0+9x70"}, 40),
     "ChipToolFails": ({'accel_tool_up{host="gpu-01"}': "0x30"}, {'accel_tool_up{host="gpu-01"}': "1x30"}, 10),

@@ -44,6 +44,13 @@ def test_a_chip_that_is_too_hot_now():
     assert counters([hot], [STATIC]).chips[0].slowing == ("hbm_thermal",)
 
 
+def test_errors_of_links_between_chips_are_counted():
+    blocks = {"UMC": {"correctable_count": 3}, "XGMI_WAFL": {"correctable_count": 2, "uncorrectable_count": "N/A"}}
+    errors = counters([{**METRIC, "ecc_blocks": blocks}], [STATIC]).chips[0].errors
+    assert {name: count for name, count in errors.items() if "XGMI" in name} == {"XGMI correctable": 2}
+    assert not any("XGMI" in name for name in counters([{**METRIC, "ecc_blocks": "N/A"}], [STATIC]).chips[0].errors)
+
+
 def test_without_addresses_a_chip_has_its_number():
     assert counters([METRIC], "not JSON").chips[0].chip == "gpu 0"
 
