@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Error counters and health of Huawei's chips, from npu-smi.
 
-UNCONFIRMED on hardware: the names are those of Huawei's manuals. npu-smi reports no reason for lower clocks.
+UNCONFIRMED on hardware: the names are those of Huawei's manuals, and for HCCS those of outputs that others published.
+npu-smi reports no reason for lower clocks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
 
 TABLE = ("npu-smi", "info")
 # The queries for each chip, by the type of npu-smi's ``info -t``.
-TYPES = ("ecc", "pcie-err")
+TYPES = ("ecc", "pcie-err", "hccs")
 
 _FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE)
 # A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
@@ -52,7 +53,7 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
     for row in rows:
         fields: dict[str, str] = {}
         for answer in details.get(row.address, ()):
-            fields.update((name, value) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
+            fields.update((name, _total(value)) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
         watts, celsius = power.get(row.npu, (None, None))
         busy, used, total = usage.get(row.address, (None, None, None))
         chips.append(
@@ -68,3 +69,9 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
             )
         )
     return CountersAnswer(tuple(chips))
+
+
+def _total(value: str) -> str:
+    """Return the sum of a counter that has a number for each link of HCCS, as in ``[0 0 5]``; another one as it is."""
+    numbers = value.strip("[]").split() if value.startswith("[") else []
+    return str(sum(map(int, numbers))) if numbers and all(map(str.isdecimal, numbers)) else value

@@ -37,7 +37,7 @@ FIELD = "\t{name:<30} : {value}\n"
 
 
 def answer(argv: Sequence[str], place: Place) -> Answer:
-    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health|ecc|pcie-err -i N [-c N]``."""
+    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health|ecc|pcie-err|hccs -i N [-c N]``."""
     if not loaded(place, huawei_install.MODULE):
         return Answer(255, FAILED)
     words = list(argv)
@@ -53,6 +53,9 @@ def answer(argv: Sequence[str], place: Place) -> Answer:
         return Answer(out=_ecc(place, words[4], words[6]))
     if words[:3] == ["info", "-t", "pcie-err"]:
         return Answer(out=_fields({"NPU ID": words[4], **dict.fromkeys(PCIE_COUNTERS, "0")}))
+    if words[:3] == ["info", "-t", "hccs"]:
+        links = f"[{' '.join('0' for _link in range(7))}]"
+        return Answer(out=_fields({"hccs health status": "OK", "hccs retry count": links, "hccs error count": links}))
     if words[:3] == ["info", "-t", "health"]:
         return Answer(out=_fields({"Health": "Alarm", "Error Code": "0x80E01801"}))
     return Answer(1, f"Error parameter of {words[-1]}\n")

@@ -25,10 +25,16 @@ ECC = """\
 PCIE = (
     "NPU ID                         : 2\nRX Error Count                 : 991\nRetry Count                    : 415\n"
 )
+HCCS = """
+\thccs health status             : OK
+\thccs tx packets                : [1993002168   1434439505   1588783520]
+\thccs retry count               : [0            3            2]
+\thccs error count               : [0            0            0]
+"""
 
 
-def counters(health="OK", ecc=ECC):
-    answers = [CommandResult(0, ecc), CommandResult(0, PCIE)]
+def counters(health="OK", ecc=ECC, hccs=HCCS):
+    answers = [CommandResult(0, ecc), CommandResult(0, PCIE), CommandResult(0, hccs)]
     return parse_counters(CommandResult(0, TABLE.format(health=health)), {CHIP: answers})
 
 
@@ -41,6 +47,8 @@ def test_a_chip():
         "HBM Single Bit Isolated Pages Count": 1,
         "RX Error Count": 991,
         "Retry Count": 415,
+        "hccs retry count": 5,
+        "hccs error count": 0,
     }
     assert (chip.celsius, chip.watts, chip.faults) == ({"chip": 41}, 86.3, ())
 
@@ -50,7 +58,13 @@ def test_what_is_asked_for_a_chip():
     assert commands_of(row) == [
         ("npu-smi", "info", "-t", "ecc", "-i", "2", "-c", "0"),
         ("npu-smi", "info", "-t", "pcie-err", "-i", "2", "-c", "0"),
+        ("npu-smi", "info", "-t", "hccs", "-i", "2", "-c", "0"),
     ]
+
+
+def test_links_that_are_not_counted_in_numbers():
+    (chip,) = counters(hccs="hccs error count : [NA NA]\nhccs retry count : NA\n").chips
+    assert not any(name.startswith("hccs") for name in chip.errors)
 
 
 def test_a_chip_that_is_ill_and_answers_nothing_else():
