@@ -37,7 +37,7 @@ FIELD = "\t{name:<30} : {value}\n"
 
 
 def answer(argv: Sequence[str], place: Place) -> Answer:
-    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health|ecc|pcie-err|hccs -i N [-c N]``."""
+    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t TYPE -i N [-c N]``."""
     if not loaded(place, huawei_install.MODULE):
         return Answer(255, FAILED)
     words = list(argv)
