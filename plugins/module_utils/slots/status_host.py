@@ -66,7 +66,9 @@ def status_of(
 
 def _is_kept(slots: Slots, state: SlotState, plan: PlanDocument | None, keep: int) -> bool:
     """Return whether keeping the installed state with its plan would change nothing."""
-    return plan is not None and bool(plan) and not slots.would_change(state, summarize_plan(plan), None, keep)
+    if not plan:
+        return False
+    return not slots.would_change(state, summarize_plan(plan), None, keep)
 
 
 def _without_damage(slot: dict[str, Any] | None) -> dict[str, Any] | None:
