@@ -16,6 +16,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -274,16 +275,24 @@ def test_retry_after_of_nonsense_is_no_wait(tmp_path, server):
     assert published(tmp_path) == CONTENT
 
 
-def test_server_that_gives_few_connections_at_once_is_enough(tmp_path, server):
-    """More failures in a row than attempts, but others come meanwhile."""
-    server.faults[LARGE] = once_in(3, lambda *args: False)
-    busy = itertools.count()
+def test_part_that_is_refused_more_often_than_the_attempts_allow_while_others_arrive(tmp_path, server):
+    """As by a server that accepts few connections. It serves one other part after each refusal of the second part."""
+    turns = threading.Semaphore(0)
+    refusals = itertools.count(1)
 
     def limited(handler, start, end):
-        return handler.command == "GET" and next(busy) % 3 != 0 and status(503)(handler, start, end)
+        if handler.command != "GET" or start == 0:
+            return False
+        if start != PART:
+            turns.acquire(timeout=10)
+            return False
+        last = next(refusals) > 2 * SETTINGS.attempts
+        turns.release(1000 if last else 1)
+        return not last and status(503)(handler, start, end)
 
     server.faults[LARGE] = limited
-    fetch(tmp_path, server)
+    # Longer than one part takes on a busy machine.
+    fetch(tmp_path, server, settings=replace(SETTINGS, backoff=0.2))
     assert published(tmp_path) == CONTENT
 
 
