@@ -57,10 +57,17 @@ recap() {
   # awk reads all of its input. head would close the pipe early, which kills sort and fails the run.
   sed -nE 's/^([0-9.]+s (call|setup|teardown) .*)/\1/p' "$logs"/*.log | sort -rn | awk 'NR <= 20' | cut -c 1-160
   awk '$6 != 0 { print $3 }' "$logs/recap" | while read -r scenario; do
-    sed -nE '/^(fatal|failed):|\[ERROR\]|^ERROR|CRITICAL|^E  |^FAILED /p' "$logs/$scenario.log" | tail -n 8 | cut -c 1-600 |
-      sed "s/^/$scenario: /"
+    awk "$errors" "$logs/$scenario.log" | tail -n 25 | cut -c 1-600 | sed "s/^/$scenario: /"
   done
 }
+
+# The error lines of a log: also the message and the error output of the tasks that failed, which are over several lines.
+errors='
+  /^(fatal|failed):/ { task = 1; print; next }
+  /^[^ ]|^$/ { task = 0 }
+  task && /^    [a-z_]+:/ { shown = /^    (msg|stderr|reason):/ }
+  task { if (shown) print; next }
+  /\[ERROR\]|^ERROR|CRITICAL|^E  |^FAILED / { print }'
 
 if [[ ${1:-} == --one ]]; then
   mkdir -p "$logs"

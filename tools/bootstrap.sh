@@ -59,8 +59,8 @@ install_packages() {
     exit 1
   fi
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq
-  apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${absent[@]}" | sed -un 's/^Setting up/  &/p'
+  apt-get update -qq -o Acquire::Retries=3
+  apt-get install -y -qq --no-install-recommends -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "${absent[@]}" | sed -un 's/^Setting up/  &/p'
   # Debian starts the server, on all addresses. The tests need only promtool.
   if [[ " ${absent[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
     systemctl --quiet disable --now prometheus.service

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tools.lab.plan import Lab, LabError, Recipe, apt_entries, apt_options, cert
 from tools.lab.podman import HELD, TOP, locked, podman, run, say, write
 
 IMAGE_SCRIPT = TOP / "tools" / "lab" / "image.sh"
+# A mirror of Debian may refuse a request, or change while it is read. Both pass.
+BUILD_ATTEMPTS = 3
+BUILD_PAUSE_SECONDS = 20
 
 
 def read_recipe(release: str) -> Recipe:
@@ -88,6 +92,22 @@ def has_image(tag: str) -> bool:
 
 
 def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
+    """Build a root file system, with further attempts where that fails."""
+    for attempt in range(1, BUILD_ATTEMPTS + 1):
+        try:
+            attempt_build(lab, recipe, tarball)
+            return
+        except LabError as exc:
+            if attempt == BUILD_ATTEMPTS:
+                raise
+            say(
+                f"image {recipe.release}: attempt {attempt} of {BUILD_ATTEMPTS} failed; the next one is in "
+                f"{BUILD_PAUSE_SECONDS} s.\n{exc}"
+            )
+            time.sleep(BUILD_PAUSE_SECONDS)
+
+
+def attempt_build(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     """Build a root file system with mmdebstrap, which ends when this process is killed."""
     scratch = lab.cache / "scratch"
     # One file system only: mounts that a killed build left must not be followed.
