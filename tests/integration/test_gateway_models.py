@@ -14,9 +14,8 @@ import socket
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, decide
 
-from tests.fakes.gateways import HAPROXY, KEY, client, gateway, options, plan, until
+from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 
@@ -370,28 +369,6 @@ def test_the_gateway_reads_the_model_that_vllm_reads(one):
         expected = owners.get(read) if isinstance(read, str) and read else "chat"
         status = one.ask(*POST, KEY, text.encode())[0]
         assert (one.to(), status) == (([expected], 200) if expected else ([], 404)), (seed, number, text)
-
-
-def test_an_adapter_is_a_model_of_its_service(tmp_path):
-    with engine() as chat, engine() as other:
-        more = {"args": {"enable-lora": True, "lora-modules": ["sql=/srv/lora/sql"]}}
-        plans = {
-            "chat": plan(chat.server_port, of="chat", models=["c"], **more),
-            "other": plan(other.server_port, of="other", models=["o"]),
-        }
-        clients = [client("few", services=rights_of(["sql"], plans))]
-        with gateway(tmp_path, [], clients, plans=plans) as found:
-            models = json.loads(found.ask("GET", "/v1/models", KEY)[2])["data"]
-            assert [each["id"] for each in models] == ["c", "sql"]
-            for name, status in (("sql", 200), ("o", 404)):
-                assert found.ask(*POST, KEY, json.dumps({"model": name}).encode())[0] == status
-            assert len(chat.asked) == 1 and other.asked == []
-
-
-def rights_of(models, plans):
-    """Return the services that a key with these models may use."""
-    decided = decide("gw", [Backend("gw", "127.0.0.1", plans)], options())
-    return tuple(dict.fromkeys(service for name in models for service in decided["models"][name]))
 
 
 def test_a_fallback_gets_what_its_service_cannot_serve(tmp_path):

@@ -40,8 +40,9 @@ class KeyFileError(ValueError):
 class Client:
     """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit).
 
-    ``services`` are those that it may use, ANY for all. Its keys are valid until ``ends``, in seconds since 1970;
-    0 for always. Its tokens count as those of ``team``, empty for none.
+    ``services`` are those that it may use, ANY for all; for one with adapters also ``SERVICE=MODEL`` for each model. The
+    keys are valid until ``ends``, in seconds since 1970; 0 for always. Its tokens count as those of ``team``, empty for
+    none.
     """
 
     name: str
@@ -199,12 +200,21 @@ def describe_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, 
             "keys": owners.count(name),
             "rate": maps.get(RATES, {}).get(name, ""),
             "concurrent": maps.get(CONCURRENT, {}).get(name, ""),
-            "services": rights.get(name, [ANY]),
+            "services": _services_in_words(rights.get(name, [ANY])),
             "expires": end_in_words(maps.get(ENDS, {}).get(name)),
             "team": maps.get(TEAMS, {}).get(name, ""),
         }
         for name in sorted(set(owners))
     }
+
+
+def _services_in_words(rights: Sequence[str]) -> list[str]:
+    """Return services, each with the models to which it is limited: chat, or chat (base, sql)."""
+    models: dict[str, list[str]] = {}
+    for right in rights:
+        service, equals, model = right.partition("=")
+        models.setdefault(service, []).extend([model] if equals else [])
+    return [f"{service} ({', '.join(names)})" if names else service for service, names in models.items()]
 
 
 def map_text(entries: Mapping[str, str]) -> str:

@@ -32,8 +32,9 @@ PROGRAMS = tuple(
     for path in (
         "/usr/local/lib/vllm-wait-ready.py",
         "/usr/local/lib/vllm-drain.py",
-        # Before the module that imports it, because an instance may start at any time.
+        # Before the module that imports them, because an instance may start at any time.
         f"{LIBRARY}/vllm_usage.py",
+        f"{LIBRARY}/vllm_models.py",
         f"{LIBRARY}/availability.py",
     )
 )

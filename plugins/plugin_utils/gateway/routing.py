@@ -23,6 +23,11 @@ class Service(Protocol):
     name: str
     port: int
     models: list[str]
+    adapters: list[str]
+
+    @property
+    def limited(self) -> list[str]:
+        """The models to which a key may be limited within the service."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Route:
     model: str
     shares: Mapping[str, int]
     fallback: str = ""
+    # The condition of HAProxy by which a key may use the model at a service.
+    rights: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def services(self) -> list[str]:
@@ -48,7 +55,14 @@ class Route:
         for service, share in self.shares.items():
             below += share
             targets.append({"service": service, "below": below})
-        return {"model": self.model, "targets": targets, "total": below, "fallback": self.fallback}
+        rights = {service: self.rights.get(service, f"may:{service}") for service in self.services}
+        return {
+            "model": self.model,
+            "targets": targets,
+            "total": below,
+            "fallback": self.fallback,
+            "rights": rights,
+        }
 
 
 @dataclass
@@ -101,10 +115,17 @@ def listeners_of(
         for model in services[name].models
         if not _NAME.match(model)
     ]
+    problems += [
+        f"service {name}: keys cannot be limited to the model name {model!r} of a service with adapters, expected at "
+        "most 256 letters, digits and ._:/@+-; change lora-modules or served_model_names"
+        for name in services
+        for model in services[name].limited
+        if name not in shared and not _NAME.match(model)
+    ]
     if not problems:
         for listener in found.values():
             listener.routes = [
-                _route(model, names, entries.get(model, {}))
+                _route(model, names, entries.get(model, {}), services)
                 for model, names in accepting.items()
                 if names[0] in listener.services
             ]
@@ -112,10 +133,25 @@ def listeners_of(
 
 
 def services_by_model(services: Mapping[str, Service], listeners: Sequence[Listener]) -> dict[str, list[str]]:
-    """Return the services that a key needs for each model name."""
+    """Return the rights that a key needs for each model name: services, and models of those that have adapters."""
     found = _accepting(services.values())
     found.update({route.model: route.services for listener in listeners for route in listener.routes})
-    return found
+    return {
+        model: [*names, *(right for name in names for right in _rights_of(services[name], model))]
+        for model, names in found.items()
+    }
+
+
+def _rights_of(service: Service, model: str) -> list[str]:
+    """Return the rights within a service with adapters: that to an adapter, or those to each name of its own model."""
+    if model in service.adapters:
+        return [f"{service.name}={model}"] if model in service.limited else []
+    return [f"{service.name}={name}" for name in service.limited if name not in service.adapters]
+
+
+def condition_of(service: Service, model: str) -> str:
+    """Return the name of HAProxy's condition by which a key may use a model; models have letters that names lack."""
+    return f"may:{service.name}" + (f":{service.limited.index(model)}" if model in service.limited else "")
 
 
 def _accepting(services: Any) -> dict[str, list[str]]:
@@ -127,11 +163,12 @@ def _accepting(services: Any) -> dict[str, list[str]]:
     return found
 
 
-def _route(model: str, accepting: Sequence[str], entry: Mapping[str, Any]) -> Route:
+def _route(model: str, accepting: Sequence[str], entry: Mapping[str, Any], services: Mapping[str, Service]) -> Route:
     fallback = str(entry.get("fallback") or "")
     own = [name for name in accepting if name != fallback]
     shares = entry.get("services") or dict.fromkeys(own, 1)
-    return Route(model, {name: share for name, share in shares.items() if share}, fallback)
+    rights = {name: condition_of(services[name], model) for name in accepting}
+    return Route(model, {name: share for name, share in shares.items() if share}, fallback, rights)
 
 
 def _problems(model: str, entry: Any, accepting: Mapping[str, Sequence[str]]) -> list[str]:
@@ -184,7 +221,7 @@ def _ambiguous(
     """Return a problem for each name whose service is not decided, or whose services have different ports."""
     problems = []
     for model, names in accepting.items():
-        route = _route(model, names, entries.get(model, {}))
+        route = _route(model, names, entries.get(model, {}), services)
         if len({services[name].port for name in names}) > 1:
             problems.append(
                 f"model {model}: the services {', '.join(names)} accept this name on different ports; "

@@ -66,6 +66,8 @@ class GatewayService:
     servers: list[dict[str, Any]] = field(default_factory=list)
     # Model names by server, to report differences.
     names: dict[str, list[str]] = field(default_factory=dict)
+    # Those of the names that choose an adapter.
+    adapters: list[str] = field(default_factory=list)
     # What all its servers do.
     tasks: tuple[str, ...] = ()
     # What the requests for one server have in common, one of AFFINITIES.
@@ -74,17 +76,27 @@ class GatewayService:
     # The first host of the group that a server belongs to, where each host of it is a server.
     groups: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def limited(self) -> list[str]:
+        """The models to which a key may be limited within the service: all of one that has adapters."""
+        return self.models if any(name in self.models for name in self.adapters) else []
+
+    @property
+    def routed(self) -> bool:
+        """Whether it has decode hosts: each has a router, which has another host compute the prompts."""
+        return bool(self.servers) and all("router" in server for server in self.servers)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the service as the templates expect it."""
         return {
             "name": self.name,
             "port": self.port,
             "models": self.models,
+            "limited": self.limited,
             "servers": self.servers,
             "paths": self.paths,
             "affinity": self.affinity,
-            # Decode hosts: each has a router, which has another host compute the prompts.
-            "routed": bool(self.servers) and all("router" in server for server in self.servers),
+            "routed": self.routed,
         }
 
 
@@ -109,7 +121,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     budgets, over = budgets_of(options["clients"], options["teams"], options["tokens"])
     problems += [
         *over, *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
-        *_inspected(options), *_without_clients(services, options),
+        *_inspected(options), *_without_clients(services, options), *_not_limited(services, options["clients"]),
     ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
@@ -160,7 +172,9 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
             service.servers.append(server)
             tasks = tasks_of(plan["args"], backend.tasks.get(name, ()))
             service.tasks = tuple(task for task in service.tasks if task in tasks) if service.names else tasks
-            service.names[server["name"]] = [*plan["served_model_names"], *adapter_names(plan["args"])]
+            adapters = adapter_names(plan["args"])
+            service.adapters += [adapter for adapter in adapters if adapter not in service.adapters]
+            service.names[server["name"]] = [*plan["served_model_names"], *adapters]
             if plan.get("group", {}).get("role") == "peer":
                 service.groups[server["name"]] = plan["group"]["hosts"][0]
     return services, [f"{hosts_in_words(hosts)}: {text}" for text, hosts in problems.items()]
@@ -322,6 +336,17 @@ def _exposed(options: Mapping[str, Any]) -> list[str]:
         names = ", ".join(options["clients"])
         problems.append(f"gateway_open is true, and gateway_clients names {names}; remove one of the two")
     return problems
+
+
+def _not_limited(services: Mapping[str, GatewayService], clients: Mapping[str, Any]) -> list[str]:
+    """Return a problem for each service with adapters whose routers would not pass on what a key is limited to."""
+    named = [name for name, entry in clients.items() if isinstance(entry, Mapping) and entry.get("models")]
+    return [
+        f"service {service.name} has adapters and prefill hosts, where keys cannot be limited to models, and "
+        f"gateway_clients.{named[0]} has models; serve the adapters without prefill hosts"
+        for service in services.values()
+        if named and service.limited and service.routed
+    ]
 
 
 def _without_clients(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
+import vllm_models
 import vllm_usage
 
 Scope = MutableMapping[str, Any]
@@ -41,7 +42,8 @@ class Availability:
     missing they get 503 too, with ``retry-after``: vLLM would take them and never answer. Each answer of this class has
     the header ``open-requests``: the number of requests that this API server has not finished answering.
 
-    Requests for which a gateway asks are counted (vllm_usage.py).
+    Requests for which a gateway asks are counted (vllm_usage.py), and those for models that its client may not use are
+    refused (vllm_models.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide.
@@ -49,7 +51,7 @@ class Availability:
 
     def __init__(self, app: App) -> None:
         records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
-        self.app: App = vllm_usage.Usage(app, records, CLOSED)
+        self.app: App = vllm_models.Models(vllm_usage.Usage(app, records, CLOSED))
         self.open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

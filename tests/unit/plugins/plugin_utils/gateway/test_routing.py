@@ -51,6 +51,7 @@ def test_shares_and_a_fallback_are_as_requested():
     assert route.as_dict() == {
         "model": "chat", "total": 100, "fallback": "quick",
         "targets": [{"service": "chat", "below": 70}, {"service": "next", "below": 100}],
+        "rights": {"chat": "may:chat", "next": "may:next", "quick": "may:quick"},
     }  # fmt: skip
     models = services_by_model(services(names), found)
     assert models == {"chat": ["chat", "next", "quick"], "big": ["chat"], "quick": ["quick"]}

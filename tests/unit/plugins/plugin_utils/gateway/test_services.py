@@ -15,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     KeyFileError,
     check_clients,
     commands,
+    describe_maps,
     differences,
     ending,
     hashes_of,
@@ -122,6 +123,39 @@ class TestServices:
         assert found["services"][0]["models"] == ["m"]
         assert "not every server accepts every model name" in found["warnings"][0]
         assert "its servers have no model name in common" in refused(a, backend("c", chat=plan(1, models=["x"])))
+
+
+LORA = {"enable-lora": True, "lora-modules": ["sql=/srv/sql", "crew=/srv/crew"]}
+
+
+class TestAdapters:
+    def rights(self, models):
+        found = decided(backend("a", chat=plan(8000, models=["base", "b"], args=LORA)))
+        entries = {"alice": {"models": models}}
+        (client,), said = with_services([Client("alice", (HASH,))], entries, found["models"])
+        assert said == []
+        return client.services
+
+    def test_a_key_for_an_adapter_has_no_right_to_another_model(self):
+        assert self.rights(["sql"]) == ("chat", "chat=sql")
+
+    def test_a_key_for_the_model_has_its_other_names_too(self):
+        assert self.rights(["b"]) == ("chat", "chat=base", "chat=b")
+
+    def test_where_no_adapter_is_a_key_has_all_names_of_the_service(self):
+        found = decided(backend("a", chat=plan(8000, models=["base", "b"])))
+        assert found["models"] == {"base": ["chat"], "b": ["chat"]}
+
+    def test_routers_would_not_pass_on_the_rights(self):
+        group = {"role": "decode", "hosts": ["a"], "router": {"port": 8100}}
+        hosts = [backend("a", chat=plan(8000, args=LORA, group=group))]
+        assert decided(*hosts)["services"][0]["routed"]
+        said = refused(*hosts, clients={"alice": {"models": ["sql"]}})
+        assert said.startswith("service chat has adapters and prefill hosts") and "gateway_clients.alice" in said
+
+    def test_a_name_that_no_key_can_be_limited_to(self):
+        args = {"lora-modules": ["s ql=/srv/sql"]}
+        assert "the model name 's ql'" in refused(backend("a", chat=plan(8000, args=args)))
 
 
 class TestPorts:
@@ -284,6 +318,10 @@ class TestPaths:
 
 
 class TestClients:
+    def test_the_models_of_a_service_stand_behind_it(self):
+        maps = maps_of([Client("alice", (HASH,), services=("chat", "chat=sql", "chat=crew", "quick"))])
+        assert describe_maps(maps)["alice"]["services"] == ["chat (crew, sql)", "quick"]
+
     def test_only_the_hash_of_a_key_goes_on(self):
         client = Client("alice", hashes_of(f"{KEY}\n\n{'x' * 32}\n"), 60, 0)
         maps = maps_of([client, Client("bob", ("0" * 64,))])

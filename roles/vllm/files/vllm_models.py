@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuse requests for models that a gateway's client may not use, at an instance with adapters.
+
+A gateway lists the models of such a client in the header ``x-gateway-models``, which clients cannot send through it. It
+reads only the beginning of a body, and vLLM takes the last of two equal keys; so the whole body is read here, as vLLM
+reads it. Without the header this module changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Awaitable, Callable, Dict, MutableMapping
+
+Scope = MutableMapping[str, Any]
+Message = Dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEADER = b"x-gateway-models"
+FORMS = (b"multipart/", b"application/x-www-form-urlencoded")
+
+
+class Models:
+    """ASGI middleware: POST with the header is handed on if its body is JSON and names one of the models."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, or refuse it."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" and scope["method"] == "POST" else {}
+        if HEADER not in headers:
+            return await self.app(scope, receive, send)
+        body = await _body(receive)
+        if body is None:
+            return None
+        allowed = headers[HEADER].decode("ascii", "replace").split(",")
+        # A form may be JSON too, with another model.
+        is_form = headers.get(b"content-type", b"").lower().strip().startswith(FORMS)
+        problem = _problem(b"" if is_form else body, allowed)
+        if problem:
+            return await _refuse(send, scope["path"], problem)
+
+        async def replayed() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            message = {"type": "http.request", "body": body, "more_body": False}
+            body = None
+            return message
+
+        return await self.app(scope, replayed, send)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return the whole body, None where the client has gone."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _problem(body: bytes, allowed: list[str]) -> str:
+    """Return why a request is refused, empty for one that may be answered."""
+    names = ", ".join(filter(None, allowed)) or "none"
+    try:
+        request = json.loads(body)
+    except (ValueError, RecursionError):
+        return f"The key is limited to some models of this address, and the body is no JSON. The key may use: {names}."
+    model = request.get("model") if isinstance(request, dict) else None
+    # vLLM takes its own model where a request names none.
+    if isinstance(model, str) and model and model in allowed:
+        return ""
+    return f"The model is unknown, or this key may not use it. The key may use: {names}."
+
+
+async def _refuse(send: Send, path: str, message: str) -> None:
+    """Answer in the form of the API that was called."""
+    of_messages = path == "/v1/messages" or path.startswith("/v1/messages/")
+    kind = "not_found_error" if of_messages else "invalid_request_error"
+    error = {"message": message, "type": kind, "param": None, "code": "model_not_found"}
+    body = json.dumps({"error": error, **({"type": "error"} if of_messages else {})}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 404, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
