@@ -40,9 +40,8 @@ class KeyFileError(ValueError):
 class Client:
     """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit).
 
-    ``services`` are those that it may use, ANY for all; for one with adapters also ``SERVICE=MODEL`` for each model. The
-    keys are valid until ``ends``, in seconds since 1970; 0 for always. Its tokens count as those of ``team``, empty for
-    none.
+    ``services`` are those that it may use, ANY for all; for one with adapters also ``SERVICE=MODEL`` for each model.
+    The keys are valid until ``ends``, in seconds since 1970; 0 for always. Tokens count as those of ``team``, if any.
     """
 
     name: str

@@ -83,7 +83,7 @@ def test_a_record_has_the_time_of_the_gateway_and_what_passed_since(engine):
 
 
 def engine_records(engine):
-    return engine.server.config.app.app.records.directory
+    return engine.server.config.app.app.app.records.directory
 
 
 def test_embeddings_are_counted_without_parsing_them(engine):
