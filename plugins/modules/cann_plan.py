@@ -114,7 +114,7 @@ author:
 EXAMPLES = r"""
 - name: Decide what the driver needs
   baremetal.inference.cann_plan:
-    detected: "{{ accelerator_detected }}"
+    detected: "{{ ansible_facts.accelerator_detected }}"
     release: "0.23.0"
     licence_accepted: true
   become: true

@@ -54,7 +54,7 @@ author:
 EXAMPLES = r"""
 - name: Decide what the driver needs
   baremetal.inference.cuda_plan:
-    detected: "{{ accelerator_detected }}"
+    detected: "{{ ansible_facts.accelerator_detected }}"
     release: "0.33.0"
   become: true
   register: cuda

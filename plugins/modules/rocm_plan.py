@@ -82,7 +82,7 @@ author:
 EXAMPLES = r"""
 - name: Decide what the driver needs
   baremetal.inference.rocm_plan:
-    detected: "{{ accelerator_detected }}"
+    detected: "{{ ansible_facts.accelerator_detected }}"
     release: "0.33.0"
   become: true
   register: rocm

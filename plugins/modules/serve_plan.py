@@ -146,7 +146,7 @@ EXAMPLES = r"""
   baremetal.inference.serve_plan:
     instances: "{{ vllm_instances }}"
     release: "0.32.0"
-    accelerator: "{{ accelerator_detected }}"
+    accelerator: "{{ ansible_facts.accelerator_detected }}"
     site:
       weights_root: /srv/models
       encodings_dir: /srv/encodings

@@ -86,7 +86,7 @@ def run_play(play: str, host: str, variables: Mapping[str, Any]) -> dict[str, An
             except AnsibleActionFail as exc:
                 return {"failure": str(exc), "planned": None}
             assert not result.get("failed"), result
-            known.update(result.get("ansible_facts", {}))
+            known["ansible_facts"] = {**known.get("ansible_facts", {}), **result.get("ansible_facts", {})}
             # Ansible keeps no empty list of warnings, and whether the task failed.
             result = {key: value for key, value in result.items() if key != "warnings" or value}
             known[task.get("register", "_")] = {**result, "failed": False}

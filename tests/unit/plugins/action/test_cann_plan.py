@@ -31,7 +31,7 @@ PLAY = """
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
         - baremetal.inference.cann_plan:
-            detected: "{{ accelerator_detected }}"
+            detected: "{{ ansible_facts.accelerator_detected }}"
             release: "{{ release | default('ours') }}"
             release_path: ["{{ releases }}"]
             policy: "{{ policy | default('retain') }}"

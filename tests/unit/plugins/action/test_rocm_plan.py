@@ -34,7 +34,7 @@ PLAY = """
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
         - baremetal.inference.rocm_plan:
-            detected: "{{ accelerator_detected }}"
+            detected: "{{ ansible_facts.accelerator_detected }}"
             release: "{{ release | default('0.33.0') }}"
             release_path: ["{{ releases }}"]
             policy: "{{ policy | default('retain') }}"
