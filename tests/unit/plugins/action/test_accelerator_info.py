@@ -60,7 +60,9 @@ PLAYBOOK = """
         - ansible.builtin.set_fact:
             failure: "{{ ansible_failed_result.msg }}"
     - keep_result:
-        value: {failure: "{{ failure | default(none) }}", fact: "{{ ansible_facts.accelerator_detected | default(none) }}"}
+        value:
+          failure: "{{ failure | default(none) }}"
+          fact: "{{ ansible_facts.accelerator_detected | default(none) }}"
         dest: "{{ tree }}/result.json"
 """
 
