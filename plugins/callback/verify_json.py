@@ -43,10 +43,12 @@ class CallbackModule(CallbackBase):
         self._checks: list[dict[str, Any]] = []
         self._instances: list[dict[str, Any]] = []
 
-    def _collect(self, result: Any) -> None:
+    def _collect(self, result: Any, failed: bool = False) -> None:
         # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
         host = (getattr(result, "host", None) or result._host).get_name()
         values = getattr(result, "result", None) or result._result
+        # ansible-core 2.21 tells it by the method that it calls.
+        values = {**values, "failed": failed} if "failed" not in values else values
         self._checks += checks_of(host, values)
         self._instances += instances_of(host, values)
 
@@ -54,7 +56,7 @@ class CallbackModule(CallbackBase):
         self._collect(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:  # noqa: ARG002  Ansible's signature
-        self._collect(result)
+        self._collect(result, failed=True)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         self._collect(result)

@@ -27,7 +27,8 @@ def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
             rows += [{"host": host, "instance": instance, **check} for check in checks]
         elif item.get("skipped"):
             rows.append(_row(host, instance, "endpoint", None, item))
-        elif item.get("failed"):
+        # In a loop ansible-core 2.21 leaves out failed, and gives each item that failed an exception.
+        elif item.get("failed") or "exception" in item:
             rows.append(_row(host, instance, "endpoint", False, item))
     return rows
 
