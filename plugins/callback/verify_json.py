@@ -46,9 +46,8 @@ class CallbackModule(CallbackBase):
     def _collect(self, result: Any, failed: bool = False) -> None:
         # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
         host = (getattr(result, "host", None) or result._host).get_name()
-        values = getattr(result, "result", None) or result._result
-        # ansible-core 2.21 tells it by the method that it calls.
-        values = {**values, "failed": failed} if "failed" not in values else values
+        # Since 2.21 a result does not say whether it failed; Ansible calls another method.
+        values = {"failed": failed, **(getattr(result, "result", None) or result._result)}
         self._checks += checks_of(host, values)
         self._instances += instances_of(host, values)
 

@@ -75,7 +75,7 @@ HOST = (
     Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
     Place(
         "/usr/local/lib/vllm/",
-        "what vLLM imports: it tells gateways whether it takes requests, and counts tokens",
+        "what vLLM imports: for gateways: whether it takes requests, tokens, and models that a key may use",
         "vllm",
         EVERYTHING,
     ),

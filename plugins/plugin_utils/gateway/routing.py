@@ -55,13 +55,12 @@ class Route:
         for service, share in self.shares.items():
             below += share
             targets.append({"service": service, "below": below})
-        rights = {service: self.rights.get(service, f"may:{service}") for service in self.services}
         return {
             "model": self.model,
             "targets": targets,
             "total": below,
             "fallback": self.fallback,
-            "rights": rights,
+            "rights": dict(self.rights),
         }
 
 
@@ -149,8 +148,8 @@ def _rights_of(service: Service, model: str) -> list[str]:
     return [f"{service.name}={name}" for name in service.limited if name not in service.adapters]
 
 
-def condition_of(service: Service, model: str) -> str:
-    """Return the name of HAProxy's condition by which a key may use a model; models have letters that names lack."""
+def _condition_of(service: Service, model: str) -> str:
+    """Return the name of HAProxy's condition by which a key may use a model, with a number in place of the model."""
     return f"may:{service.name}" + (f":{service.limited.index(model)}" if model in service.limited else "")
 
 
@@ -167,7 +166,7 @@ def _route(model: str, accepting: Sequence[str], entry: Mapping[str, Any], servi
     fallback = str(entry.get("fallback") or "")
     own = [name for name in accepting if name != fallback]
     shares = entry.get("services") or dict.fromkeys(own, 1)
-    rights = {name: condition_of(services[name], model) for name in accepting}
+    rights = {name: _condition_of(services[name], model) for name in accepting}
     return Route(model, {name: share for name, share in shares.items() if share}, fallback, rights)
 
 

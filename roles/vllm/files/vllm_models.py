@@ -11,13 +11,8 @@ reads it. Without the header this module changes nothing.
 from __future__ import annotations
 
 import json
-from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
-Scope = MutableMapping[str, Any]
-Message = Dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from vllm_usage import App, Message, Receive, Scope, Send
 
 HEADER = b"x-gateway-models"
 FORMS = (b"multipart/", b"application/x-www-form-urlencoded")
