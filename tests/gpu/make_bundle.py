@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,14 +50,15 @@ LEFT_OUT = {
 # What runs inside of the Debian.
 INSIDE = (
     "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
-    "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py",
+    "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
 HARMONY = "oss-harmony==0.0.11"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "python3", "gcc", "g++", "libc6-dev", "iproute2", "kmod", "pciutils", "curl",
-    "procps", "libnuma1", "sudo", "ca-certificates", "libexpat1", "libffi8", "libsqlite3-0",
+    "procps", "libnuma1", "sudo", "ca-certificates", "libexpat1", "libffi8", "libsqlite3-0", "openssh-server",
+    "openssh-client", "nftables", "iputils-ping", "podman", "crun",
 )  # fmt: skip
 
 
@@ -64,8 +66,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path, help="directory for what is made and downloaded; kept for the next time")
     parser.add_argument("out", type=Path, help="directory of the parts, which git ignores, such as .gpu")
+    parser.add_argument("--container-toolkit", type=Path, help="directory of nvidia-ctk and nvidia-cdi-hook")
     arguments = parser.parse_args()
     stage = arguments.work / "stage"
+    if arguments.container_toolkit:
+        shutil.copytree(arguments.container_toolkit, stage / "ctk", dirs_exist_ok=True)
     for step in (make_root, make_mirror, fetch_ansible, build_collection, build_model, copy_site):
         print(f"{step.__name__} ...", flush=True)
         step(stage)

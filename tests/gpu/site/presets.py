@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the inventories of presets.sh beside this file: one host that is the machine itself."""
+"""Write the inventories of presets.sh and one.sh beside this file: one host that is the machine itself."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def instance(preset: str, chips: list[int], port: int, **args: Any) -> dict[str,
     return {"recipe": "openai/gpt-oss-20b", "preset": preset, "chips": chips, "port": port, "args": given}
 
 
-def write(name: str, **instances: dict[str, Any]) -> None:
-    """Write an inventory, whose host loses the instances that it does not name."""
+def write(name: str, more: dict[str, Any] | None = None, /, **instances: dict[str, Any]) -> None:
+    """Write an inventory, whose host loses the instances that it does not name; ``more`` are variables of the host."""
     host = {
         "ansible_connection": "local",
         "ansible_python_interpreter": "/usr/bin/python3.13",
@@ -38,16 +38,32 @@ def write(name: str, **instances: dict[str, Any]) -> None:
         "vllm_verify_expect": "",
         "vllm_remove_unlisted": True,
         "vllm_instances": instances,
+        **(more or {}),
     }
     (HERE / f"{name}.yml").write_text(json.dumps({"inference": {"hosts": {"gpu-test": host}}}, indent=1))
 
 
 def main() -> None:
-    """Write that of both chips in one instance, and that of two instances."""
+    """Write all of them."""
     fork = {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}
     write("presets-first", both={**instance("latency", [0, 1], 8030), "env": {**NO_MULTICAST, **fork}})
     big = instance("throughput", [0], 8010, **{"jit-monitor-verbose": True})
     write("presets-second", big={**big, "env": fork}, tuned={**instance("latency", [1], 8020), "env": fork})
+    # For one.sh. FlashInfer's sampler would be compiled for 100 s at the first start.
+    write("one-latency", tuned=instance("latency", [0], 8020))
+    without = {"env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"}}
+    write("one-balanced", big={**instance("balanced", [0], 8010), **without})
+    write("one-servers", big={**instance("balanced", [0], 8010, **{"api-server-count": 4}), **without})
+    smoke = {"recipe": "baremetal/gpt-oss-smoke", "port": 8040, "args": {"gpu-memory-utilization": 0.3}, **without}
+    container = {
+        "vllm_runtime": "container",
+        "vllm_image": "localhost/vllm:gpu-test",
+        "container_runtime_engine": "podman",
+        "container_runtime_source": "none",
+        "container_runtime_toolkit": "none",
+        "vllm_verify_expect": "The fleet is ready.",
+    }
+    write("one-container", container, chat=smoke)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Runs inside the Debian of run.sh on a machine with one chip: starts and loads of gpt-oss-20b's presets, a container, then the rest of
+# site/sweep.yml as far as the time goes.
+#   one.sh             all of it in the background, and the log
+#   one.sh follow S    wait S seconds and show the log
+# The file /carried/total has the seconds for all of it.
+set -euo pipefail
+# shellcheck source=tests/gpu/setup.sh
+. /carried/setup.sh
+python() { set -- /opt/vllm/*/bin/python; echo "$1"; }
+left() { echo $(($(cat "$result/end") - $(date +%s))); }
+started() {
+  systemctl show "vllm@$1" -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value | paste -sd' ' |
+    awk '{ printf "active after %.1f s", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'
+}
+warm() { journalctl -u "vllm@$1" --no-pager -o cat | grep '^Warm-up' | tail -1 || true; }
+# load UNIT PORT NAME AT_ONCE REQUESTS
+load() {
+  local since seed=$RANDOM clients=1; since=$(date +%s)
+  [ "$4" -le 64 ] || clients=4
+  say "$3, seed $seed: $(CLIENTS=$clients CHIP=0 "$(python)" /carried/load.py "$2" "$4" "$5" "$seed" "$result/one-$3.json" 2>&1 | tail -1)"
+  echo "  kernels compiled: $(find "/var/cache/vllm/$1" -name '*.cubin' -newermt "@$since" | wc -l)"
+}
+again() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }; say "START $1 $2: $(started "$1"); $(warm "$1")"; }
+# site NAME [ARGUMENT...]
+site() {
+  local began=$SECONDS
+  say "site.yml, $1"
+  if ! (cd /carried/site && playbook "one-$1.yml" site.yml "${@:2}" > "$result/site-$1.log" 2>&1); then
+    tail -50 "$result/site-$1.log"; say "FAILED: site.yml, $1"; return 1
+  fi
+  tail -2 "$result/site-$1.log" | head -1
+  say "site.yml, $1, took $((SECONDS - began)) s"
+  cp /etc/vllm/*.yaml /etc/vllm/*.env "$result/" 2>/dev/null || true
+  chmod a+r "$result"/*.yaml
+}
+# What the machine's kernel can do, for a visit with two hosts.
+probe() {
+  if nft list tables > /dev/null 2>&1 && nft add table inet probe && nft delete table inet probe; then say "nftables: yes"; else say "nftables: no"; fi
+  if unshare -n ip link add probe0 type veth peer name probe1; then say "veth: yes"; else say "veth: no"; fi
+  cat /sys/fs/cgroup/cgroup.controllers
+}
+# Kernels of Marlin that the driver compiles for this chip are kept in its own cache.
+driver_cache() { find /var/cache/vllm/tuned -path '*ComputeCache*' -type f -size +100k -printf '  %s %p\n' | head -20; }
+latency() {
+  site latency || return 0
+  say "START tuned, latency, nothing cached: $(started tuned); $(warm tuned)"
+  driver_cache
+  load tuned 8020 latency-c8-first 8 80
+  again tuned "latency, kept caches"
+  mkdir -p /run/kept
+  find /var/cache/vllm/tuned -maxdepth 2 -name .nv -exec mv {} /run/kept/ \;
+  ls -a /run/kept
+  again tuned "latency, kept caches, without that of the driver"
+  driver_cache
+}
+balanced() {
+  site balanced || return 0
+  say "START big, balanced, nothing cached, no FlashInfer sampler: $(started big); $(warm big)"
+  for number in 1 2 3; do
+    again big "balanced, kept caches, $number"
+    load big 8010 "balanced-$number-c512-first" 512 1024
+    load big 8010 "balanced-$number-c512-second" 512 1024
+  done
+}
+servers() {
+  site servers || return 0
+  say "START big, balanced, 4 API servers: $(started big); $(warm big)"
+  load big 8010 servers-c512-first 512 1024
+  load big 8010 servers-c512-second 512 1024
+  counted
+  say "site.yml again"
+  (cd /carried/site && playbook one-servers.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
+  local began=$SECONDS; systemctl stop vllm@big; say "stopped in $((SECONDS - began)) s; left over: $(pgrep -fc 'VLLM::' || true)"
+}
+# Do several API servers count as one? 64 requests with a gateway's header, and the records of one of the servers.
+counted() {
+  "$(python)" - <<'PYTHON'
+import asyncio, json, time
+import aiohttp
+
+URL = "http://127.0.0.1:8010"
+
+async def main():
+    async with aiohttp.ClientSession() as session:
+        async def ask(number):
+            header = {"x-gateway-usage": f"gateway client team r{number} {int(time.time())}"}
+            body = {"model": "openai/gpt-oss-20b", "prompt": [2000 + number] * 50, "max_tokens": 20, "ignore_eos": True}
+            async with session.post(f"{URL}/v1/completions", json=body, headers=header) as answer:
+                return (await answer.json())["usage"]
+        used = await asyncio.gather(*(ask(number) for number in range(64)))
+        print("usage in answers:", len(used), sum(each["completion_tokens"] for each in used))
+    for _attempt in range(4):
+        # Another connection each time, and so another server.
+        async with aiohttp.ClientSession() as session, session.get(f"{URL}/gateway/usage?wait=2") as answer:
+            rows = [json.loads(line) for line in (await answer.text()).splitlines()]
+            print("records:", answer.status, len(rows), rows[:1], sum(row.get("completion", 0) for row in rows))
+
+asyncio.run(main())
+PYTHON
+}
+# The image is this Debian with its environment: no registry is needed, and every byte is what ran without a container.
+image() {
+  local venv; venv=$(dirname "$(dirname "$(python)")")
+  [ -d /carried/ctk ] || { say "the bundle has no container toolkit"; return 0; }
+  cp /carried/ctk/nvidia-ctk /carried/ctk/nvidia-cdi-hook /usr/bin/
+  mkdir -p /var/run/cdi
+  nvidia-ctk cdi generate --output /var/run/cdi/nvidia.yaml 2>&1 | tail -5
+  nvidia-ctk cdi list
+  tar -C / --dereference --hard-dereference --exclude='__pycache__/*.tmp' -cf - opt/machine-torch > /run/torch-part.tar 2>/dev/null || true
+  tar -C / --one-file-system --exclude=opt/machine-torch --exclude=usr/local/nvidia -cf /srv/image.tar usr etc bin sbin lib lib64 usr/lib/python3.12 opt/vllm
+  tar --concatenate --file=/srv/image.tar /run/torch-part.tar
+  rm /run/torch-part.tar
+  podman import --change 'ENTRYPOINT ["vllm", "serve"]' --change "ENV PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
+    /srv/image.tar localhost/vllm:gpu-test 2>&1 | tail -1
+  ls -l /srv/image.tar
+  rm /srv/image.tar
+  touch "$result/image-done"
+}
+container() {
+  local limits=()
+  [ -e "$result/image-done" ] || { say "there is no image"; return 0; }
+  podman run --rm --network host --device nvidia.com/gpu=all --entrypoint nvidia-smi localhost/vllm:gpu-test -L || limits=(--cgroups=disabled)
+  podman run --rm --network host "${limits[@]}" --device nvidia.com/gpu=all --entrypoint python localhost/vllm:gpu-test -c \
+    'import torch; x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16); print(torch.cuda.get_device_name(), (x @ x).float().std().item())'
+  site container || { journalctl -u 'vllm@chat' --no-pager -o cat | grep -v Route | tail -30; return 0; }
+  chat 8040 || true
+  say "START chat, podman: $(started chat); $(systemd-analyze security vllm@chat.service --no-pager | tail -1)"
+  podman ps --format '{{.Names}} {{.Image}} {{.Status}}'
+  (cd /carried/site && playbook one-container.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
+  systemctl stop vllm@chat
+}
+sweep() {
+  local cache=/var/cache/vllm/sweep-0
+  install -d -o vllm -g vllm "$cache" "$result/sweep"
+  cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
+  cp -a "/var/cache/vllm/big/." "$cache/" && chown -R vllm: "$cache"
+  (
+    set -a
+    # shellcheck disable=SC1090  # plain assignments
+    . <(grep -E '^[A-Z_]+=' "$result/big.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/big#$cache#g")
+    HOME=$cache
+    cd /tmp
+    exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
+      0 8110 "$result/sweep" "$(left)"
+  )
+}
+lane() {
+  set +e
+  probe
+  latency
+  systemd-run --quiet --unit=image -E HOME=/root bash -c "exec nice bash /carried/one.sh image > $result/image.log 2>&1"
+  balanced
+  servers
+  container
+  cat "$result/image.log"
+  sweep
+}
+follow() {
+  local end=$((SECONDS + $1)); while systemctl is-active --quiet lane && [ "$SECONDS" -lt "$end" ]; do sleep 1; done
+  cat "$result/lane.log"
+  if systemctl is-active --quiet lane; then say "still running"; else say "the lane has ended"; fi
+}
+case ${1:-} in
+  lane | image) "$1" ;;
+  follow) follow "$2" ;;
+  *)
+    echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
+    [ -x /usr/local/bin/ansible-playbook ] || install_ansible
+    python3.13 /carried/shape.py /carried/weights /carried/site/weights
+    python3.13 /carried/site/presets.py
+    systemd-run --quiet --unit=lane -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/one.sh lane > $result/lane.log 2>&1"
+    follow "$((${LEFT:-400} - SECONDS))"
+    ;;
+esac
