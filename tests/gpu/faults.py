@@ -128,12 +128,12 @@ def short_cut(head: Host, worker: Host) -> dict[str, float]:
 
 
 def power_loss(head: Host, worker: Host) -> dict[str, float]:
-    """No packets, and the worker's processes are gone; it is back after 45 s."""
+    """No packets, and the worker's processes are gone; it is back after 35 s."""
     before = head.invocation()
     began = time.monotonic()
-    cut(worker, 45, f"systemctl kill --signal=SIGKILL {UNIT}")
+    cut(worker, 35, f"systemctl kill --signal=SIGKILL {UNIT}")
     found = {"the head ends": wait_until(lambda: head.invocation() != before, "the head ends", 90)}
-    time.sleep(max(0.0, 45 - (time.monotonic() - began)))
+    time.sleep(max(0.0, 35 - (time.monotonic() - began)))
     found["right answer after the network is back"] = wait_for_answer()
     return found
 

@@ -107,10 +107,12 @@ image() {
   mkdir -p /var/run/cdi
   nvidia-ctk cdi generate --output /var/run/cdi/nvidia.yaml 2>&1 | tail -5
   nvidia-ctk cdi list
-  tar -C / --dereference --hard-dereference --exclude='__pycache__/*.tmp' -cf - opt/machine-torch > /run/torch-part.tar 2>/dev/null || true
-  tar -C / --one-file-system --exclude=opt/machine-torch --exclude=usr/local/nvidia -cf /srv/image.tar usr etc bin sbin lib lib64 usr/lib/python3.12 opt/vllm
-  tar --concatenate --file=/srv/image.tar /run/torch-part.tar
-  rm /run/torch-part.tar
+  # The machine's PyTorch is linked into the environment, and Python 3.12's library is mounted.
+  tar -C / --dereference --hard-dereference -cf /srv/torch.tar opt/machine-torch
+  tar -C / -cf /srv/python.tar usr/lib/python3.12
+  tar -C / --one-file-system --exclude=opt/machine-torch --exclude=usr/local/nvidia --exclude=usr/lib/python3.12 -cf /srv/image.tar usr etc bin sbin lib lib64 opt/vllm
+  tar --concatenate --file=/srv/image.tar /srv/torch.tar /srv/python.tar
+  rm /srv/torch.tar /srv/python.tar
   podman import --change 'ENTRYPOINT ["vllm", "serve"]' --change "ENV PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
     /srv/image.tar localhost/vllm:gpu-test 2>&1 | tail -1
   ls -l /srv/image.tar
