@@ -107,6 +107,13 @@ if [ -n "$number" ]; then
   # Else the driver's library makes the missing nodes again.
   sed 's/^ModifyDeviceFiles: 1/ModifyDeviceFiles: 0/' /proc/driver/nvidia/params > "$work/params"
   mount --bind "$work/params" "$root/proc/driver/nvidia/params"
+  # The kernel shows the PCI devices of the whole machine: accelerator_sysfs_root has those of this host.
+  mkdir -p "$root/opt/sys/bus/pci/devices"
+  for each in /sys/bus/pci/devices/*; do
+    information=/proc/driver/nvidia/gpus/${each##*/}/information
+    [ -e "$information" ] && ! grep -Eq "^Device Minor:[[:space:]]*$number$" "$information" && continue
+    ln -s "$(readlink -f "$each")" "$root/opt/sys/bus/pci/devices/"
+  done
 fi
 cd "$root"
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin chroot "$root" /lib/systemd/systemd --log-target=journal

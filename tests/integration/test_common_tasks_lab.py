@@ -153,7 +153,7 @@ class Fleet:
         """Return what the gateway says of each server of the service."""
         shown = self.on("mirror", f"python3 -c {shlex.quote(TELL)} 'show stat'")
         lines = [line.split(",") for line in shown.splitlines()]
-        return {line[1]: line[17] for line in lines if line[:1] == ["chat"] and line[1] != "BACKEND"}
+        return {line[1]: line[17] for line in lines if line[:1] == ["chat"] and line[1] not in ("FRONTEND", "BACKEND")}
 
     def ask(self, key, model=MODEL):
         """Return what the gateway answers to a client."""
