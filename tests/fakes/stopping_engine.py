@@ -63,6 +63,7 @@ class StoppingEngine:
             names = ("running", "waiting") if self.metrics else ()
             line = 'vllm:num_requests_%s{engine="0",model_name="a {b}"} %.1f\n'
             text = "# HELP x y\n" + "".join(line % (name, getattr(self, name)) for name in names)
+            text += "vllm:prompt_tokens_total 7.0\nvllm:generation_tokens_total 3.0\n" if self.metrics else ""
             await answer(send, text.encode())
         elif path == "/v1/models":
             await answer(send, b'{"data": [{"id": "lab/model"}]}')
@@ -70,6 +71,7 @@ class StoppingEngine:
             await self.complete(receive, send)
         elif self.stopped:
             self.late.append(path)
+            await body_of(receive)
             await asyncio.sleep(600)
         else:
             self.asked.append(path)
@@ -80,11 +82,7 @@ class StoppingEngine:
                 self.running -= 1
 
     async def complete(self, receive, send):
-        body = b""
-        while (part := await receive())["type"] == "http.request":
-            body += part["body"]
-            if not part.get("more_body"):
-                break
+        body = await body_of(receive)
         self.running += 1
         if self.running > self.most:
             self.most = self.running
@@ -97,6 +95,15 @@ class StoppingEngine:
     async def slow(self, send):
         await asyncio.sleep(self.takes)
         await answer(send, b"ok")
+
+
+async def body_of(receive):
+    body = b""
+    while (part := await receive())["type"] == "http.request":
+        body += part["body"]
+        if not part.get("more_body"):
+            break
+    return body
 
 
 async def answer(send, body, status=200):

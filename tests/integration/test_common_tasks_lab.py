@@ -227,11 +227,14 @@ def test_another_model_is_served(fleet, key):
 
 
 def test_an_upgrade_installs_a_new_release(fleet, key):
+    hosts, served = ("cpu-12", "cpu-12b"), "cat /var/lib/vllm/chat/serve"
+    before = {host: fleet.on(host, served) for host in hosts}
     fleet.edit("group_vars/inference.yml", ("vllm_release: 0.32.0", "vllm_release: friday"))
     fleet.do("Upgrade on Friday")
     assert {fleet.ask(key, OTHER) for _number in range(4)} == {CREW}
-    for host in ("cpu-12", "cpu-12b"):
-        assert "friday" in fleet.on(host, "cat /var/lib/vllm/chat/serve /etc/vllm/chat.*"), host
+    # An environment is named after vLLM's version, which is the same, and its lock.
+    after = {host: fleet.on(host, served) for host in hosts}
+    assert all("exec /opt/vllm/0.32.0-cpu-" in text and text != before[host] for host, text in after.items()), after
 
 
 def test_a_server_that_died_is_named_while_the_other_serves(fleet, key):

@@ -29,6 +29,8 @@ ADDRESSES = {"head": f"{SUBNET}.12", "worker": f"{SUBNET}.14"}
 ANSWER = "The fleet is ready."
 # For two starts of vLLM that share the processors of one machine with whatever else runs there.
 LONG = 600
+# The scenario's vllm_group_stall.
+STALL = 60
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +306,19 @@ def test_a_power_loss(head, worker, record_property):
     time.sleep(15)
     worker.check_output("nft delete table inet cut")
     report(record_property, "right answer after the network is back", wait_for_answer())
+
+
+def test_an_engine_hangs(head, worker, record_property):
+    """The worker's processes stay, its connections too, and no token comes: vLLM's own figures then stand still."""
+    before = [invocation(each) for each in (head, worker)]
+    pids = worker.check_output("pgrep -f VLLM::Worker || pgrep -P $(systemctl show vllm@big -p MainPID --value)")
+    worker.check_output("kill -STOP %s", pids.split()[0])
+    asking = threading.Thread(target=Load().ask, daemon=True)
+    asking.start()
+    report(record_property, "the head ends", wait_until(lambda: invocation(head) != before[0], STALL + 60))
+    assert "without a token: ended vLLM" in watchdog(head)
+    report(record_property, "the worker ends", wait_until(lambda: invocation(worker) != before[1], 60))
+    report(record_property, "right answer after that", wait_for_answer())
 
 
 def test_a_changed_flag_restarts_all_and_a_second_run_nothing(head, worker):

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tell gateways whether an instance takes requests, and refuse requests that would get no answer.
 
-vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys five files in the
+vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys six files in the
 instance's directory below /run/vllm: vllm-wait-ready.py makes ``ready`` when vLLM is warm; vllm-drain.py makes
 ``stopping`` when systemd stops the instance and, once no request runs, ``closed``; the service of the role health
-writes into ``unhealthy`` why the instance is sick. Where an instance spans hosts, vllm-group.py calls ``ready``
-``withdrawn`` while it misses one of them.
+writes into ``unhealthy`` why the instance is sick. Where an instance spans hosts, vllm-group.py makes ``watched``, and
+calls ``ready`` ``withdrawn`` while it misses one of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DIRECTORY = os.environ["AVAILABILITY_DIRECTORY"]
-READY, STOPPING, CLOSED, WITHDRAWN, UNHEALTHY = (
-    os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed", "withdrawn", "unhealthy")
+READY, STOPPING, CLOSED, WITHDRAWN, UNHEALTHY, GROUP = (
+    os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed", "withdrawn", "unhealthy", "watched")
 )
 # What gateways answer while they have no server.
 RETRY_AFTER = b"5"
@@ -46,13 +46,16 @@ class Availability:
     refused (vllm_models.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
-    server can take its place is for the gateway to decide.
+    server can take its place is for the gateway to decide. Where the instance spans hosts, it has ``unanswered`` too:
+    how many requests have no byte of an answer. vLLM's own figures stand still when an engine hangs, and a request that
+    came after that is in none of them.
     """
 
     def __init__(self, app: App) -> None:
         records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
         self.app: App = vllm_models.Models(vllm_usage.Usage(app, records, CLOSED))
         self.open = 0
+        self.unanswered: set[Request | None] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or hand it to vLLM."""
@@ -64,18 +67,29 @@ class Availability:
         elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):
             await self._refuse(send, 503, b"this instance is starting\n")
         elif path in WATCHED:
-            reason = _unhealthy() if path == "/metrics" else b""
-            await self.app(scope, receive, _telling(send, reason) if reason else send)
+            told = self._told() if path == "/metrics" else []
+            await self.app(scope, receive, _telling(send, told) if told else send)
         elif scope["type"] == "http" and os.path.exists(CLOSED):
             await self._refuse(send, 503, b"this instance is stopping\n")
         elif scope["type"] == "http" and os.path.exists(WITHDRAWN):
             await self._refuse(send, 503, b"a host of this instance is missing\n", (b"retry-after", RETRY_AFTER))
         else:
             self.open += 1
+            request = None
+            if scope.get("method") == "POST" and path not in vllm_usage.GENERATES_NOTHING and os.path.exists(GROUP):
+                request = Request(self.unanswered, receive, send)
+                receive, send = request.receive, request.send
             try:
                 await self.app(scope, receive, send)
             finally:
                 self.open -= 1
+                self.unanswered.discard(request)
+
+    def _told(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers for those who look at the instance."""
+        reason = _unhealthy()
+        told = [(b"unhealthy", reason)] if reason else []
+        return [*told, (b"unanswered", b"%d" % len(self.unanswered))] if os.path.exists(GROUP) else told
 
     async def _refuse(self, send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
         headers = [
@@ -89,6 +103,29 @@ class Availability:
         await send({"type": "http.response.body", "body": body})
 
 
+class Request:
+    """A request that is among the unanswered ones from its last byte to the first byte of its answer.
+
+    A client that is slow to send or to read is no sign that the engine hangs.
+    """
+
+    def __init__(self, unanswered: set[Request | None], receive: Receive, send: Send) -> None:
+        self._unanswered, self._receive, self._send = unanswered, receive, send
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next part of the request."""
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body"):
+            self._unanswered.add(self)
+        return message
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send the next part of the answer; a stream has its headers long before its first token."""
+        if message["type"] == "http.response.body":
+            self._unanswered.discard(self)
+        await self._send(message)
+
+
 def _unhealthy() -> bytes:
     """Return why the instance is sick, empty where it is well."""
     try:
@@ -99,12 +136,12 @@ def _unhealthy() -> bytes:
     return bytes(byte if 32 <= byte < 127 else 63 for byte in text.strip())
 
 
-def _telling(send: Send, reason: bytes) -> Send:
-    """Return ``send`` with the reason added to the headers of the answer."""
+def _telling(send: Send, told: list[tuple[bytes, bytes]]) -> Send:
+    """Return ``send`` with more headers in the answer."""
 
-    async def told(message: dict[str, Any]) -> None:
+    async def telling(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), (b"unhealthy", reason)]}
+            message = {**message, "headers": [*message.get("headers", ()), *told]}
         await send(message)
 
-    return told
+    return telling

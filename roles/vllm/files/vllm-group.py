@@ -226,7 +226,11 @@ class Host:
         return found
 
     def load(self) -> tuple[float, float] | None:
-        """Return how many requests run and how many tokens there were, None where vLLM does not tell."""
+        """Return how many requests run and how many tokens there were, None where vLLM does not tell.
+
+        What runs is vLLM's own figure, or the number of requests without an answer where that is larger: the engine
+        reports after each step, so when it hangs in one, a request that came to an idle instance is not in the figure.
+        """
         listen = self.group["listen"]
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(listen["host"], listen["host"])  # noqa: S104
         connection = http.client.HTTPConnection(host, listen["port"], timeout=5)
@@ -236,9 +240,13 @@ class Host:
             connection = http.client.HTTPSConnection(host, listen["port"], timeout=5, context=context)
         try:
             connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode(errors="replace")
+            answer = connection.getresponse()
+            text = answer.read().decode(errors="replace")
             running, tokens = _RUNNING.findall(text), _TOKENS.findall(text)
-            return (sum(map(float, running)), sum(map(float, tokens))) if running and tokens else None
+            if not running or not tokens:
+                return None
+            unanswered = float(answer.headers.get("unanswered", 0))
+            return max(unanswered, sum(map(float, running))), sum(map(float, tokens))
         except (OSError, ValueError, http.client.HTTPException):
             return None
         finally:
@@ -252,6 +260,8 @@ class Host:
         partial.replace(place)
         ready, withdrawn = RUN / self.name / "ready", RUN / self.name / "withdrawn"
         with contextlib.suppress(OSError):
+            # availability.py tells about unanswered requests only where somebody asks.
+            (RUN / self.name / "watched").touch()
             if not complete and ready.exists():
                 ready.rename(withdrawn)
             elif complete and withdrawn.exists():

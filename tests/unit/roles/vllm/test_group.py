@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.stopping_engine import stopping_engine
+
 SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-group.py"
 SPEC = importlib.util.spec_from_file_location("vllm_group", SCRIPT)
 group = importlib.util.module_from_spec(SPEC)
@@ -106,6 +108,27 @@ def test_requests_that_make_no_progress():
     assert found.progress(301, 2, 11) == ""
     assert found.progress(500, 0, 11) == ""
     assert watch(stall=0).progress(1e6, 2, -1.0) == ""
+
+
+def test_an_engine_that_hangs_in_the_first_step_of_a_request_is_ended(places, peer, monkeypatch):
+    """vLLM's own figures are those of the last step, so nothing runs by them (seen on two H100 with NCCL)."""
+    process, _end = peer
+    with stopping_engine(places / "RUN/big") as engine:
+        host = Host(process, listen={"host": "127.0.0.1", "port": engine.port})
+        monkeypatch.setattr(host, "counts", lambda: {"127.0.0.1": 1})
+        found = watch("127.0.0.1", stall=30)
+        assert group.check(host, found, lambda: 0.0) == ""
+        assert host.load() == (0, 10)
+        engine.stopped = True
+        with socket.create_connection(("127.0.0.1", engine.port), 20) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}")
+            ends = time.monotonic() + 20
+            while host.load() != (1, 10):
+                assert time.monotonic() < ends, host.load()
+                time.sleep(0.01)
+            assert [group.check(host, found, lambda now=now: now) for now in (10.0, 29.0)] == ["", ""]
+            assert group.check(host, found, lambda: 30.0) == "1 requests have run for 30 s without a token"
+        assert host.ended == ["one"]
 
 
 # --- what is read of the kernel ---
