@@ -67,7 +67,7 @@ class Availability:
         elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):
             await self._refuse(send, 503, b"this instance is starting\n")
         elif path in WATCHED:
-            told = self._told() if path == "/metrics" else []
+            told = self._describe() if path == "/metrics" else []
             await self.app(scope, receive, _telling(send, told) if told else send)
         elif scope["type"] == "http" and os.path.exists(CLOSED):
             await self._refuse(send, 503, b"this instance is stopping\n")
@@ -85,7 +85,7 @@ class Availability:
                 self.open -= 1
                 self.unanswered.discard(request)
 
-    def _told(self) -> list[tuple[bytes, bytes]]:
+    def _describe(self) -> list[tuple[bytes, bytes]]:
         """Return the headers for those who look at the instance."""
         reason = _unhealthy()
         told = [(b"unhealthy", reason)] if reason else []
