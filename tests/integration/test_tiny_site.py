@@ -5,30 +5,25 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import subprocess
 import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import yaml
 
-from tests.fakes.wheelhouse import ROOT, run_module
-from tests.parity.conftest import fetched
-from tools.tiny_models.build import write
+from tests.fakes.wheelhouse import ROOT
+from tests.integration.tiny_lab import TinyLab
 from tools.tiny_models.families import FAMILIES
-from tools.vllm.fetch_vllm_release import MIRROR, environment
 
 pytestmark = [pytest.mark.long, pytest.mark.lab]
 
-NAME, PREFIX = os.environ.get("LAB_NAME", "tiny"), os.environ.get("LAB_SUBNET_PREFIX", "10.87.244")
-HOME = os.environ.get("LAB_HOME", str(ROOT / ".lab"))
-LAB = {**os.environ, "LAB_HOME": HOME, "LAB_NAME": NAME, "LAB_SUBNET_PREFIX": PREFIX, "ANSIBLE_NOCOLOR": "1"}
-ANSIBLE = ROOT / ".venv/bin/ansible-playbook"
-TASKS = {"bert": "embedding", "idefics3": "multimodal"}
+LAB = {
+    **os.environ,
+    "LAB_HOME": os.environ.get("LAB_HOME", str(ROOT / ".lab")),
+    "LAB_NAME": os.environ.get("LAB_NAME", "tiny"),
+    "LAB_SUBNET_PREFIX": os.environ.get("LAB_SUBNET_PREFIX", "10.87.244"),
+    "ANSIBLE_NOCOLOR": "1",
+}
 # As in inventories/lab: one process instead of three, because several start on one machine.
 SMALL = {
     "args": {"kv-cache-memory-bytes": "192M", "distributed-executor-backend": "uni"},
@@ -44,93 +39,15 @@ CHECKS = {
 }
 
 
-def recipe(name):
-    """Return the recipe of a tiny model."""
-    features = {}
-    if FAMILIES[name]().arguments:
-        features = {"features": {"tool_calling": {"args": list(FAMILIES[name]().arguments)}}}
-    return {
-        "meta": {"tasks": [TASKS.get(name, "text")]},
-        "model": {
-            "model_id": f"tiny/{name}",
-            "base_args": ["--dtype", "bfloat16", "--enforce-eager", "--max-num-seqs", "4"],
-        },
-        "variants": {"default": {"precision": "bf16", "vram_minimum_gb": 1}},
-        "compatible_strategies": ["single_node_tp"],
-        "hardware_overrides": {"cpu": {"extra_env": {"VLLM_CPU_KVCACHE_SPACE": "1"}}},
-        **features,
-    }
-
-
-def playbook(name, *words):
-    done = run(ANSIBLE, f"playbooks/{name}.yml", *words)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
-    return done.stdout
-
-
-def run(*command):
-    return subprocess.run(command, check=False, cwd=ROOT, env=LAB, capture_output=True, text=True)
-
-
-@pytest.fixture
-def mirror(tmp_path):
-    """A server of wheels and weights that the lab host reaches; returns its address."""
-    fetched(environment)
-    root = tmp_path / "mirror"
-    root.mkdir()
-    (root / "wheels").symlink_to(MIRROR / "wheels")
-    assert not run_module("wheel_index", root=str(root)).get("failed")
-    for name, family in FAMILIES.items():
-        source = tmp_path / "models" / name
-        write(family(), source)
-        words = {"pin_model": f"tiny/{name}", "pin_source": str(source), "pin_dest": str(tmp_path / "manifests")}
-        playbook("pin_weights", "-e", json.dumps(words))
-        manifest = yaml.safe_load((tmp_path / "manifests" / "tiny" / f"{name}.yml").read_text())
-        target = root / "weights" / "tiny" / name / manifest["revision"]
-        target.parent.mkdir(parents=True)
-        source.rename(target)
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(root))
-    subprocess.run([ROOT / "bin/lab", "up", "cpu-12"], env=LAB, check=True)
-    server = ThreadingHTTPServer((f"{PREFIX}.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://{PREFIX}.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        subprocess.run([ROOT / "bin/lab", "down"], env=LAB, check=True)
-
-
-@pytest.fixture
-def inventory(tmp_path, mirror):
-    """The inventory of a site that serves all of them on one host."""
-    for name in FAMILIES:
-        path = tmp_path / "recipes" / "tiny" / f"{name}.yml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(yaml.safe_dump(recipe(name)))
+def test_five_architectures_are_served_and_asked_what_fits_them(tmp_path):
+    lab = TinyLab(LAB, tmp_path)
     ports = dict(zip(FAMILIES, range(8001, 8100)))
-    variables = {
-        "accelerator": "cpu",
-        "accelerator_sysfs_root": "/usr/share/lab/sys",
-        "vllm_release": "0.32.0",
-        "vllm_wheel_index": f"{mirror}/simple/",
-        "weights_sources": [f"{mirror}/weights"],
-        "vllm_recipe_path": [str(tmp_path / "recipes")],
-        "weights_manifest_path": [str(tmp_path / "manifests")],
-        "vllm_instances": {name: {"recipe": f"tiny/{name}", "port": port, **SMALL} for name, port in ports.items()},
-        "vllm_start_timeout": 900,
-    }
-    site = tmp_path / "site"
-    (site / "group_vars").mkdir(parents=True)
-    (site / "hosts.yml").write_bytes((ROOT / "inventories/lab/hosts.yml").read_bytes())
-    (site / "group_vars" / "inference.yml").write_text(yaml.safe_dump(variables))
-    return site
-
-
-def test_five_architectures_are_served_and_asked_what_fits_them(inventory):
-    site = ["-i", str(inventory), "-l", "cpu-12"]
-    playbook("site", *site)
-    assert "changed=0" in playbook("site", *site).splitlines()[-2]
-    document = json.loads(run(sys.executable, "tools/verify.py", *site).stdout)
+    instances = {name: {"recipe": f"tiny/{name}", "port": port, **SMALL} for name, port in ports.items()}
+    with lab.mirror("cpu-12") as mirror:
+        site = ["-i", str(lab.site(mirror, instances)), "-l", "cpu-12"]
+        lab.playbook("site", *site)
+        assert "changed=0" in lab.playbook("site", *site).splitlines()[-2]
+        document = json.loads(lab.run(sys.executable, "tools/verify.py", *site).stdout)
     assert document["ok"], document
     asked = {name: [row["name"] for row in document["checks"] if row["instance"] == name] for name in FAMILIES}
     assert asked == {name: ["ready", "models", *checks] for name, checks in CHECKS.items()}
