@@ -7,6 +7,8 @@
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
+# shellcheck source=tests/gpu/measure.sh
+. /carried/measure.sh
 far() { ssh -o BatchMode=yes 10.20.0.2 "$@"; }
 
 # serve NAME [KEY=VALUE...]: site.yml with these variables, and how long it took
@@ -25,15 +27,14 @@ serve() {
   tail -4 "$result/group-$name.log"
   grep -hE 'all-reduce over|GB/s' "$result/group-$name.log" | sed 's/^ *//' | sort -u | head -4 || true
   say "$name: site.yml took $((SECONDS - began)) s"
-  for each in "" far; do $each systemctl show vllm@big -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value |
-    paste -sd' ' | awk '{ printf "active after %.1f s\n", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'; done
+  say "gpu-a: $(started big); gpu-b: $(started big far)"
   cp /etc/vllm/big.yaml "$result/group-$name-a.yaml"
   far cat /etc/vllm/big.yaml > "$result/group-$name-b.yaml"
   journalctl -u vllm@big --no-pager -o cat | grep -hoE 'via NET[^ ]*|via P2P[^ ]*|NCCL version [0-9.+a-z]*|NET/[A-Za-z]* : Using.*' | sort | uniq -c | head
 }
 
 # Nothing changes when everything is as it is said to be.
-again() {
+unchanged() {
   playbook hosts-group.yml site.yml "${firewall[@]}" > "$result/group-again.log" 2>&1 || { tail -30 "$result/group-again.log"; return 1; }
   grep -E '^gpu-. +:' "$result/group-again.log"
 }
@@ -47,7 +48,7 @@ tp() {
   serve tp || return 0
   (chat 8000) || true
   check_ports
-  say "site.yml again"; again || true
+  say "site.yml again"; unchanged || true
   python3.13 "$place/tools/verify.py" -i /carried/site/hosts-group.yml > "$result/verify-group.json" 2> "$result/verify-group.err" ||
     { cat "$result/verify-group.err"; head -c 3000 "$result/verify-group.json"; say "FAILED: verify"; }
   python3.13 /carried/faults.py 10.20.0.2 worker-killed head-stopped short-cut power-loss stall "$result/faults-tp.json" || say "FAILED: faults"
@@ -83,12 +84,6 @@ lane() {
   say "done"
 }
 
-follow() {
-  local end=$((SECONDS + $1)); while systemctl is-active --quiet lane && [ "$SECONDS" -lt "$end" ]; do sleep 1; done
-  cat "$result/lane.log"
-  if systemctl is-active --quiet lane; then say "still running"; else say "the lane has ended"; fi
-}
-
 prepare() {
   nvidia-smi -L; far nvidia-smi -L
   install_ansible
@@ -102,10 +97,10 @@ firewall=()
 if ! nft list tables > /dev/null 2>&1; then firewall=(-e vllm_group_firewall=none); fi
 case ${1:-} in
   lane) lane ;;
-  follow) follow "$2" ;;
+  follow) follow_lane "$2" ;;
   *)
     prepare
-    systemd-run --quiet --unit=lane -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/group.sh lane > $result/lane.log 2>&1"
-    follow "$((${LEFT:-400} - SECONDS))"
+    start_lane group.sh
+    follow_lane "$((${LEFT:-400} - SECONDS))"
     ;;
 esac

@@ -49,7 +49,7 @@ LEFT_OUT = {
 }  # fmt: skip
 # What runs inside of the Debian.
 INSIDE = (
-    "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
+    "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"

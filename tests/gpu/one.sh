@@ -5,23 +5,12 @@
 #   one.sh follow S    wait S seconds and show the log
 # The file /carried/total has the seconds for all of it.
 set -euo pipefail
+# load.py reads the energy of this chip.
+export CHIP=0
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
-python() { set -- /opt/vllm/*/bin/python; echo "$1"; }
-left() { echo $(($(cat "$result/end") - $(date +%s))); }
-started() {
-  systemctl show "vllm@$1" -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value | paste -sd' ' |
-    awk '{ printf "active after %.1f s", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'
-}
-warm() { journalctl -u "vllm@$1" --no-pager -o cat | grep '^Warm-up' | tail -1 || true; }
-# load UNIT PORT NAME AT_ONCE REQUESTS
-load() {
-  local since seed=$RANDOM clients=1; since=$(date +%s)
-  [ "$4" -le 64 ] || clients=4
-  say "$3, seed $seed: $(CLIENTS=$clients CHIP=0 "$(python)" /carried/load.py "$2" "$4" "$5" "$seed" "$result/one-$3.json" 2>&1 | tail -1)"
-  echo "  kernels compiled: $(find "/var/cache/vllm/$1" -name '*.cubin' -newermt "@$since" | wc -l)"
-}
-again() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }; say "START $1 $2: $(started "$1"); $(warm "$1")"; }
+# shellcheck source=tests/gpu/measure.sh
+. /carried/measure.sh
 # site NAME [ARGUMENT...]
 site() {
   local began=$SECONDS
@@ -126,26 +115,11 @@ container() {
   podman run --rm --network host "${limits[@]}" --device nvidia.com/gpu=all --entrypoint python localhost/vllm:gpu-test -c \
     'import torch; x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16); print(torch.cuda.get_device_name(), (x @ x).float().std().item())'
   site container || { journalctl -u 'vllm@chat' --no-pager -o cat | grep -v Route | tail -30; return 0; }
-  chat 8040 || true
+  (chat 8040) || true
   say "START chat, podman: $(started chat); $(systemd-analyze security vllm@chat.service --no-pager | tail -1)"
   podman ps --format '{{.Names}} {{.Image}} {{.Status}}'
   (cd /carried/site && playbook one-container.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
   systemctl stop vllm@chat
-}
-sweep() {
-  local cache=/var/cache/vllm/sweep-0
-  install -d -o vllm -g vllm "$cache" "$result/sweep"
-  cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
-  cp -a "/var/cache/vllm/big/." "$cache/" && chown -R vllm: "$cache"
-  (
-    set -a
-    # shellcheck disable=SC1090  # plain assignments
-    . <(grep -E '^[A-Z_]+=' "$result/big.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/big#$cache#g")
-    HOME=$cache
-    cd /tmp
-    exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
-      0 8110 "$result/sweep" "$(left)"
-  )
 }
 lane() {
   set +e
@@ -156,22 +130,17 @@ lane() {
   servers
   container
   cat "$result/image.log"
-  sweep
-}
-follow() {
-  local end=$((SECONDS + $1)); while systemctl is-active --quiet lane && [ "$SECONDS" -lt "$end" ]; do sleep 1; done
-  cat "$result/lane.log"
-  if systemctl is-active --quiet lane; then say "still running"; else say "the lane has ended"; fi
+  sweep 0 8110
 }
 case ${1:-} in
   lane | image) "$1" ;;
-  follow) follow "$2" ;;
+  follow) follow_lane "$2" ;;
   *)
     echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
     [ -x /usr/local/bin/ansible-playbook ] || install_ansible
     python3.13 /carried/shape.py /carried/weights /carried/site/weights
     python3.13 /carried/site/presets.py
-    systemd-run --quiet --unit=lane -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/one.sh lane > $result/lane.log 2>&1"
-    follow "$((${LEFT:-400} - SECONDS))"
+    start_lane one.sh
+    follow_lane "$((${LEFT:-400} - SECONDS))"
     ;;
 esac

@@ -9,26 +9,13 @@
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
-# The environment comes with site.yml.
-python() { set -- /opt/vllm/*/bin/python; echo "$1"; }
+# shellcheck source=tests/gpu/measure.sh
+. /carried/measure.sh
 last=$(getconf _NPROCESSORS_ONLN)
 half=$((last / 2))
 lanes() { [ -n "$(systemctl list-units --no-legend --plain --state=active,activating 'lane-*')" ]; }
-left() { echo $(($(cat "$result/end") - $(date +%s))); }
 # await SECONDS COMMAND...: wait so long at most until it succeeds
 await() { local end=$((SECONDS + $1)); until "${@:2}" || [ "$SECONDS" -gt "$end" ]; do sleep 0.5; done; }
-started() {
-  systemctl show "vllm@$1" -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value | paste -sd' ' |
-    awk '{ printf "active after %.1f s", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'
-}
-warm() { journalctl -u "vllm@$1" --no-pager -o cat | grep '^Warm-up' | tail -1 || true; }
-# load UNIT PORT NAME AT_ONCE REQUESTS
-load() {
-  local since seed=$RANDOM; since=$(date +%s)
-  say "$3, seed $seed: $("$(python)" /carried/load.py "$2" "$4" "$5" "$seed" "$result/presets-$3.json" 2>&1 | tail -3)"
-  echo "  kernels compiled: $(find "/var/cache/vllm/$1" -name '*.cubin' -newermt "@$since" | wc -l)"
-}
-again() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | tail -25; return 1; }; say "START $1 $2: $(started "$1"); $(warm "$1")"; }
 # method UNIT fork|spawn
 method() { sed -i "s/^VLLM_WORKER_MULTIPROC_METHOD=.*/VLLM_WORKER_MULTIPROC_METHOD=\"$2\"/" "/etc/vllm/$1.env"; grep METHOD "/etc/vllm/$1.env"; }
 timed() { while IFS= read -r line; do printf '%(%T)T %s\n' -1 "$line"; done; }
@@ -129,23 +116,6 @@ lane_b() {
   method tuned spawn; again tuned "latency, one chip, kept caches, spawn"
   systemctl stop vllm@tuned
   sweep 1 8120
-}
-# sweep CHIP PORT: with caches of its own for each chip, as the user of the units
-sweep() {
-  local cache=/var/cache/vllm/sweep-$1
-  install -d -o vllm -g vllm "$cache" "$result/sweep"
-  cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
-  # The instance before has compiled most of the kernels already.
-  cp -a "/var/cache/vllm/big/." "$cache/" && chown -R vllm: "$cache"
-  (
-    set -a
-    # shellcheck disable=SC1090  # plain assignments
-    . <(grep -E '^[A-Z_]+=' "$result/big.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/big#$cache#g")
-    HOME=$cache
-    cd /tmp
-    exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
-      "$1" "$2" "$result/sweep" "$(left)"
-  )
 }
 background() {
   systemd-run --quiet --unit="lane-$1" ${2:+-p CPUAffinity="$2"} -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/presets.sh lane_$1 >> $result/lane-$1.log 2>&1"

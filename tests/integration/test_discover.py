@@ -26,6 +26,8 @@ ENVIRONMENT = {**os.environ, "LAB_NAME": NAME, "LAB_SUBNET_PREFIX": PREFIX, "ANS
 NVSWITCHES = lines("10de:22a3", 4, first=0x80, pci_class="0680")
 
 pytestmark = [
+    # Its lab takes a minute and a half to come up, and it seldom fails.
+    pytest.mark.long,
     pytest.mark.lab,
     pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
 ]
