@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs inside the first of the two Debian hosts that run.sh has booted, each with one chip: one instance over both of them.
-#   group.sh             the steps below in the background, in this order, and the log
+#   group.sh             the steps below, or those in STEPS, in the background, in this order, and the log
 #   group.sh follow S    wait S seconds and show the log
 # tp: the smoke model, its layers split, and every fault (faults.py). dep, tp_dp: other strategies, with a chat and one fault.
 # loads: gpt-oss-20b's shape with its layers split, under load. Then tp_pp and tep, as far as the time goes.
@@ -44,6 +44,7 @@ check_ports() {
   nft list tables || true
 }
 
+# tp FAULT...
 tp() {
   serve tp || return 0
   (chat 8000) || true
@@ -51,7 +52,7 @@ tp() {
   say "site.yml again"; unchanged || true
   python3.13 "$place/tools/verify.py" -i /carried/site/hosts-group.yml > "$result/verify-group.json" 2> "$result/verify-group.err" ||
     { cat "$result/verify-group.err"; head -c 3000 "$result/verify-group.json"; say "FAILED: verify"; }
-  python3.13 /carried/faults.py 10.20.0.2 worker-killed head-stopped short-cut power-loss stall "$result/faults-tp.json" || say "FAILED: faults"
+  python3.13 /carried/faults.py 10.20.0.2 "$@" "$result/faults-tp.json" || say "FAILED: faults"
 }
 
 # other NAME FAULT...
@@ -75,12 +76,8 @@ loads() {
 
 lane() {
   set +e
-  tp
-  other dep worker-killed
-  other tp_dp head-stopped
-  loads
-  other tp_pp worker-killed
-  other tep worker-killed
+  run_steps tp:worker-killed:head-stopped:short-cut:power-loss:stall other:dep:worker-killed other:tp_dp:head-stopped loads \
+    other:tp_pp:worker-killed other:tep:worker-killed
   say "done"
 }
 

@@ -20,12 +20,13 @@ again() {
   systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }
   say "START $1 $2: $(started "$1"); $(warm "$1")"
 }
-# sweep CHIP PORT: with caches of its own for each chip, as the user of the units
+# sweep CHIP PORT [SECONDS]: with caches of its own for each chip, as the user of the units
 sweep() {
   local cache=/var/cache/vllm/sweep-$1
   install -d -o vllm -g vllm "$cache" "$result/sweep"
   cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
-  # The instance before has compiled most of the kernels already.
+  # The instance before has compiled most of the kernels already, and shares the chip.
+  systemctl stop vllm@big
   cp -a "/var/cache/vllm/big/." "$cache/" && chown -R vllm: "$cache"
   (
     set -a
@@ -34,7 +35,7 @@ sweep() {
     HOME=$cache
     cd /tmp || exit
     exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
-      "$1" "$2" "$result/sweep" "$(left)"
+      "$1" "$2" "$result/sweep" "${3:-$(left)}"
   )
 }
 # follow_lane SECONDS: wait for the unit `lane`, and show its log
@@ -43,5 +44,15 @@ follow_lane() {
   cat "$result/lane.log"
   if systemctl is-active --quiet lane; then say "still running"; else say "the lane has ended"; fi
 }
+# run_steps STEP...: a step is one of the functions, with its arguments after colons; the variable STEPS has others
+run_steps() {
+  local step words
+  # shellcheck disable=SC2086  # words
+  [ -z "${STEPS:-}" ] || set -- $STEPS
+  for step in "$@"; do
+    IFS=: read -ra words <<< "$step"
+    "${words[@]}"
+  done
+}
 # start_lane SCRIPT: run its lane as that unit
-start_lane() { systemd-run --quiet --unit=lane -E HOME=/root -E LANG=C.UTF-8 bash -c "exec bash /carried/$1 lane > $result/lane.log 2>&1"; }
+start_lane() { systemd-run --quiet --unit=lane -E HOME=/root -E "STEPS=${STEPS:-}" -E LANG=C.UTF-8 bash -c "exec bash /carried/$1 lane > $result/lane.log 2>&1"; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs inside the Debian of run.sh on a machine with one chip: starts and loads of gpt-oss-20b's presets, a container, then the rest of
 # site/sweep.yml as far as the time goes.
-#   one.sh             all of it in the background, and the log
+#   one.sh             all of it, or the steps in STEPS, in the background, and the log
 #   one.sh follow S    wait S seconds and show the log
 # The file /carried/total has the seconds for all of it.
 set -euo pipefail
@@ -43,9 +43,12 @@ latency() {
   again tuned "latency, kept caches, without that of the driver"
   driver_cache
 }
-balanced() {
+base() {
   site balanced || return 0
   say "START big, balanced, nothing cached, no FlashInfer sampler: $(started big); $(warm big)"
+}
+balanced() {
+  base
   for number in 1 2 3; do
     again big "balanced, kept caches, $number"
     load big 8010 "balanced-$number-c512-first" 512 1024
@@ -110,6 +113,10 @@ image() {
 }
 container() {
   local limits=()
+  while systemctl is-active --quiet image; do sleep 1; done
+  # It shares the chip.
+  systemctl stop vllm@big
+  cat "$result/image.log"
   [ -e "$result/image-done" ] || { say "there is no image"; return 0; }
   podman run --rm --network host --device nvidia.com/gpu=all --entrypoint nvidia-smi localhost/vllm:gpu-test -L || limits=(--cgroups=disabled)
   podman run --rm --network host "${limits[@]}" --device nvidia.com/gpu=all --entrypoint python localhost/vllm:gpu-test -c \
@@ -123,15 +130,9 @@ container() {
 }
 lane() {
   set +e
-  probe
-  latency
-  systemd-run --quiet --unit=image -E HOME=/root bash -c "exec nice bash /carried/one.sh image > $result/image.log 2>&1"
-  balanced
-  servers
-  container
-  cat "$result/image.log"
-  sweep 0 8110
+  run_steps probe latency start_image balanced servers container sweep:0:8110
 }
+start_image() { systemd-run --quiet --unit=image -E HOME=/root bash -c "exec nice bash /carried/one.sh image > $result/image.log 2>&1"; }
 case ${1:-} in
   lane | image) "$1" ;;
   follow) follow_lane "$2" ;;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Bring a GPU machine without a network from a bare Debian 13 to a chat:  run.sh PARTS OUT [SCRIPT]
 # SCRIPT runs inside: inside.sh, big.sh, one.sh, or on a machine with two chips two.sh, presets.sh or group.sh. PARTS has the parts of
-# make_bundle.py's bundle; OUT gets run.log, verify.json and what else explains a failure. The script finds in LEFT the seconds that it has.
+# make_bundle.py's bundle; OUT gets run.log, verify.json and what else explains a failure. The script finds in LEFT the seconds that it has, and in
+# STEPS which of its steps to run, when that is set here.
 # Needs root, Python 3.12 with PyTorch at /opt/torch/.venv, CUDA's driver below /usr/local/nvidia, and 15 GB of disk.
 # Debian boots with systemd in namespaces of its own, on the machine's kernel, driver and network. For group.sh there are two of them,
 # gpu-a and gpu-b, each with one chip, and a cable between them in place of the machine's network; the script runs on gpu-a.
@@ -175,7 +176,7 @@ done
 
 say "run inside"
 status=0
-timeout --foreground "$((limit - SECONDS))" "${enter[@]}" LEFT="$((limit - SECONDS - 10))" bash "/carried/$script" || status=$?
+timeout --foreground "$((limit - SECONDS))" "${enter[@]}" LEFT="$((limit - SECONDS - 10))" STEPS="${STEPS:-}" bash "/carried/$script" || status=$?
 [ "$status" != 124 ] || say "FAILED: not done after $limit s"
 # What explains a failure, whatever it is.
 timeout 20 "${enter[@]}" journalctl -u 'vllm@*' --no-pager -o short-monotonic | gzip > "$out/journal.txt.gz" || true
