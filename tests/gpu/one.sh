@@ -16,7 +16,7 @@ site() {
   local began=$SECONDS
   say "site.yml, $1"
   if ! (cd /carried/site && playbook "one-$1.yml" site.yml "${@:2}" > "$result/site-$1.log" 2>&1); then
-    tail -50 "$result/site-$1.log"; say "FAILED: site.yml, $1"; return 1
+    tail -50 "$result/site-$1.log" | cut -c1-800; say "FAILED: site.yml, $1"; return 1
   fi
   tail -2 "$result/site-$1.log" | head -1
   say "site.yml, $1, took $((SECONDS - began)) s"
@@ -46,6 +46,16 @@ latency() {
 base() {
   site balanced || return 0
   say "START big, balanced, nothing cached, no FlashInfer sampler: $(started big); $(warm big)"
+}
+# The environment and the configuration of balanced for a sweep, without the wait for its start.
+configure() {
+  (cd /carried/site && playbook one-balanced.yml site.yml > "$result/site-configure.log" 2>&1) &
+  until [ "$(systemctl show vllm@big --property=ActiveState --value)" = activating ] || ! kill -0 $! 2>/dev/null; do sleep 1; done
+  pkill -f one-balanced.yml
+  cp /etc/vllm/big.yaml /etc/vllm/big.env "$result/"
+  chmod a+r "$result/big.yaml"
+  systemctl stop vllm@big
+  say "configured"
 }
 balanced() {
   base
@@ -118,10 +128,19 @@ container() {
   systemctl stop vllm@big
   cat "$result/image.log"
   [ -e "$result/image-done" ] || { say "there is no image"; return 0; }
-  podman run --rm --network host --device nvidia.com/gpu=all --entrypoint nvidia-smi localhost/vllm:gpu-test -L || limits=(--cgroups=disabled)
+  if ! podman run --rm --network host --device nvidia.com/gpu=all --entrypoint nvidia-smi localhost/vllm:gpu-test -L; then
+    limits=(--cgroups=disabled)
+    mkdir -p /etc/containers/containers.conf.d
+    printf '[containers]\npids_limit = 0\n' > /etc/containers/containers.conf.d/no-pids.conf
+    say "no limit of processes: $(cat /sys/fs/cgroup/cgroup.controllers) handed down: $(cat /sys/fs/cgroup/cgroup.subtree_control)"
+  fi
   podman run --rm --network host "${limits[@]}" --device nvidia.com/gpu=all --entrypoint python localhost/vllm:gpu-test -c \
     'import torch; x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16); print(torch.cuda.get_device_name(), (x @ x).float().std().item())'
-  site container || { journalctl -u 'vllm@chat' --no-pager -o cat | grep -v Route | tail -30; return 0; }
+  if ! site container; then
+    journalctl -u 'vllm@chat' --no-pager -o cat | grep -v Route | tail -30
+    systemctl stop vllm@chat
+    return 0
+  fi
   (chat 8040) || true
   say "START chat, podman: $(started chat); $(systemd-analyze security vllm@chat.service --no-pager | tail -1)"
   podman ps --format '{{.Names}} {{.Image}} {{.Status}}'

@@ -135,11 +135,15 @@ leader() {
   done
 }
 boot() {
-  local name=$1 root=$2 number=$3 group=/sys/fs/cgroup/$1 found
+  local name=$1 root=$2 number=$3 group=/sys/fs/cgroup/$1 found outer
   mkdir -p "$group"
   # shellcheck disable=SC2016  # expanded by the inner shell
   setsid bash -c 'echo $$ > "$0/cgroup.procs"; exec unshare -m -p -f -i -u -C ${5:+-n} bash "$1" "$2" "$3" "$4" "$5"' \
     "$group" "$work/boot.sh" "$root" "$work" "$name" "$number" </dev/null > "$work/boot-$name.log" 2>&1 &
+  outer=$!
+  # systemd can hand down limits only where no other process is in its control group: containers want them.
+  until pgrep -P "$outer" > /dev/null || ! kill -0 "$outer"; do sleep 0.02; done
+  echo "$outer" > /sys/fs/cgroup/cgroup.procs || true
   for _ in $(seq 30); do
     sleep 1
     found=$(leader "$name")
