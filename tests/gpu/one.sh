@@ -110,15 +110,16 @@ image() {
   nvidia-ctk cdi generate --output /var/run/cdi/nvidia.yaml 2>&1 | tail -5
   nvidia-ctk cdi list
   # The machine's PyTorch is linked into the environment, and Python 3.12's library is mounted.
-  tar -C / --dereference --hard-dereference -cf /srv/torch.tar opt/machine-torch
-  tar -C / -cf /srv/python.tar usr/lib/python3.12
-  tar -C / --one-file-system --exclude=opt/machine-torch --exclude=usr/local/nvidia --exclude=usr/lib/python3.12 -cf /srv/image.tar usr etc bin sbin lib lib64 opt/vllm
-  tar --concatenate --file=/srv/image.tar /srv/torch.tar /srv/python.tar
-  rm /srv/torch.tar /srv/python.tar
+  mkdir -p /srv/image/opt /srv/image/usr/lib
+  cp -a --one-file-system /usr /etc /bin /sbin /lib /lib64 /srv/image/
+  cp -a /opt/vllm /srv/image/opt/
+  cp -aL /opt/machine-torch /srv/image/opt/
+  cp -aT /usr/lib/python3.12 /srv/image/usr/lib/python3.12
+  rm -rf /srv/image/usr/local/nvidia
   podman import --change 'ENTRYPOINT ["vllm", "serve"]' --change "ENV PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-    /srv/image.tar localhost/vllm:gpu-test 2>&1 | tail -1
-  ls -l /srv/image.tar
-  rm /srv/image.tar
+    - localhost/vllm:gpu-test < <(tar -C /srv/image -cf - .) 2>&1 | tail -1
+  podman images
+  rm -rf /srv/image
   touch "$result/image-done"
 }
 container() {

@@ -59,7 +59,7 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         ["--pull", "never", "--network", "host", "--ipc", "private", "--shm-size", container["shm_size"]],
         ["--user", user_of(container, settings)],
         *(["--group-add", group] for group in groups_of(container, settings)),
-        *([word] if isinstance(word, str) else list(word) for word in _confinement(container)),
+        *([word] if isinstance(word, str) else list(word) for word in _confinement(container, docker)),
         *limits(container, settings),
         ["--stop-timeout", str(settings["stop_timeout"])],
         *device_words(container["devices"], settings),
@@ -93,9 +93,12 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     arguments = [["--pull=never"], ["--log-driver=passthrough"], ["--ipc=private"]]
     arguments += [[f"--shm-size={container['shm_size']}"], [f"--stop-timeout={settings['stop_timeout']}"]]
     if _confined(container):
-        pairs += [("ReadOnly", "true"), ("DropCapability", "all"), ("AddCapability", "SYS_NICE")]
-        # /dev/shm can be written to only with it; podman 4.4 would leave it out.
-        arguments += [["--read-only-tmpfs=true"], *([f"--tmpfs={place}"] for place in _TEMPORARY)]
+        pairs += [("DropCapability", "all"), ("AddCapability", "SYS_NICE")]
+        arguments += [[f"--tmpfs={place}"] for place in _TEMPORARY]
+        if not _has_hooks(container):
+            pairs += [("ReadOnly", "true")]
+            # /dev/shm can be written to only with it; podman 4.4 would leave it out.
+            arguments += [["--read-only-tmpfs=true"]]
     pairs += [("AddDevice", device) for device in container["devices"]]
     pairs += [("Volume", mount) for mount in mounts_of(plan)]
     arguments += [[f"--group-add={number}"] for number in groups_of(container, settings)]
@@ -170,11 +173,22 @@ def _confined(container: Mapping[str, Any]) -> bool:
     return bool(container["user"] != "root")
 
 
-def _confinement(container: Mapping[str, Any]) -> list[Any]:
+def _has_hooks(container: Mapping[str, Any]) -> bool:
+    """Return whether CDI changes the container's tree when podman makes it, so that the tree cannot be read-only.
+
+    crun, podman's runtime, makes the tree read-only before it runs NVIDIA's hooks, which then end with status 1 (seen
+    with crun 1.21 and nvidia-cdi-hook 1.20.0 on an H100). runc, docker's, runs them first. vLLM's user owns nothing in
+    the tree, and has no capability to change it.
+    """
+    return any("=" in device for device in container["devices"])
+
+
+def _confinement(container: Mapping[str, Any], docker: bool) -> list[Any]:
     words: list[Any] = [("--security-opt", "no-new-privileges"), ("--security-opt", "label=disable")]
     if _confined(container):
         # With SYS_NICE the engine's system call filter allows mbind and set_mempolicy: NUMA.
-        words += ["--read-only", *(("--tmpfs", place) for place in _TEMPORARY)]
+        words += [("--tmpfs", place) for place in _TEMPORARY]
+        words += ["--read-only"] if docker or not _has_hooks(container) else []
         words += [("--cap-drop", "ALL"), ("--cap-add", "SYS_NICE")]
     return words
 

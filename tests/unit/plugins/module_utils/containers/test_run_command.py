@@ -161,10 +161,21 @@ def test_a_quadlet_has_only_keys_that_podman_4_4_knows():
         "ContainerName", "Image", "Exec", "Network", "User", "Group", "NoNewPrivileges", "SecurityLabelDisable",
         "RunInit", "ReadOnly", "DropCapability", "AddCapability", "AddDevice", "Volume", "PodmanArgs",
     }  # fmt: skip
-    found = lines({"gids": {}}, devices=["nvidia.com/gpu=0"], groups=["video"])
+    found = lines({"gids": {}}, devices=["/dev/kfd"], groups=["video"])
     assert {line.partition("=")[0] for line in found} == known
-    assert "AddDevice=nvidia.com/gpu=0" in found and "Volume=/srv/models/m:/srv/models/m:ro" in found
+    assert "AddDevice=/dev/kfd" in found and "Volume=/srv/models/m:/srv/models/m:ro" in found
     assert "PodmanArgs=--env=HF_TOKEN" in found and "PodmanArgs=--pull=never" in found
+
+
+def test_hooks_of_cdi_get_a_tree_that_they_can_change_in_podman():
+    chips = {"devices": ["nvidia.com/gpu=0"]}
+    found = lines(**chips)
+    assert "AddDevice=nvidia.com/gpu=0" in found and "DropCapability=all" in found
+    assert not [line for line in found if "ReadOnly" in line or "read-only" in line]
+    assert "PodmanArgs=--tmpfs=/run:mode=755" in found
+    podman = {"engine": "podman", "command": "/usr/bin/podman"}
+    assert "--read-only" not in words(podman, **chips) and "--read-only" in words(podman, devices=["/dev/kfd"])
+    assert "--read-only" in words(**chips), "runc runs the hooks before it makes the tree read-only"
 
 
 def test_podman_before_quadlets_runs_in_the_unit_itself():
