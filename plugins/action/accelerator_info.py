@@ -54,7 +54,7 @@ class ActionModule(ControllerAction):
             _compare(detected, options, catalogue)
         except AcceleratorError as exc:
             raise AnsibleActionFail(f"{host}: {exc}") from exc
-        document = {**detected.as_dict(), "pythons": found["pythons"]}
+        document = {**detected.as_dict(), "pythons": found["pythons"], **_rdma(detected, found["rdma"])}
         result: dict[str, Any] = {"accelerator": document, "ansible_facts": {"accelerator_detected": document}}
         if detected.mixed and options["require_usable"]:
             counts = ", ".join(f"{key} x {count}" for key, count in detected.models.items())
@@ -62,6 +62,13 @@ class ActionModule(ControllerAction):
                 f"{host}: several accelerators ({counts}); models are planned for {detected.model} only"
             ]
         return result
+
+
+def _rdma(detected: Detected, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the RDMA devices near the chips that models are planned for."""
+    chips = {device["address"] for device in detected.devices if device["model"] == detected.model}
+    near = [{**each, "near": {chip: at for chip, at in each["near"].items() if chip in chips}} for each in found]
+    return {"rdma": kept} if (kept := [each for each in near if each["near"]]) else {}
 
 
 def _module_arguments(options: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:

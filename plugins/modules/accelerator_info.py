@@ -162,6 +162,15 @@ accelerator:
       elements: str
       sample: [/usr/bin/python3.13]
       version_added: 0.7.0
+    rdma:
+      description:
+        - InfiniBand and RoCE devices whose first port is active, with PCI address, and how many PCI bridges each has in
+          common with each device of RV(accelerator.model) below the same root port (C(near)). Not set where there is
+          none.
+      type: list
+      elements: dict
+      sample: [{name: mlx5_0, address: "0000:18:00.0", near: {"0000:17:00.0": 3}}]
+      version_added: 0.7.0
 ansible_facts:
   description: Facts to add to the host.
   type: dict
@@ -179,6 +188,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cp
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pythons_host import read_pythons
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.fabric_host import near_rdma
 
 # The action plugin of the same name has the catalogue and handles the options that are not read below.
 ARGUMENT_SPEC = {
@@ -205,6 +215,7 @@ def main() -> None:
         cpu=cpu.as_dict(),
         drivers=read_drivers(module.params["sysfs_root"], module.params["proc_root"]),
         pythons=read_pythons(),
+        rdma=near_rdma((function.address for function in functions), module.params["sysfs_root"]),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Iterable
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import acs_redirects, bridges_in
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import acs_redirects, bridges_in, shared
 
 _CLASS = ("class", "infiniband")
 
@@ -47,6 +47,28 @@ def rdma_devices(sysfs: str = "/sys") -> list[dict[str, Any]]:
     return found
 
 
+def near_rdma(functions: Iterable[str], sysfs: str = "/sys") -> list[dict[str, Any]]:
+    """Return the RDMA devices whose first port works, below a PCI bridge of one of ``functions`` (PCI addresses).
+
+    Each has ``name``, ``address``, and ``near``: how many bridges it has in common with each of the functions below the
+    same root port. Transfers between the two do not pass the processor.
+    """
+    bridges = {address: _bridges(address, sysfs) for address in functions}
+    found = []
+    for device in rdma_devices(sysfs):
+        if not any(port["port"] == 1 and port["state"] == "ACTIVE" for port in device["ports"]):
+            continue
+        above = _bridges(device["address"], sysfs) if device["address"] else []
+        near = {address: common for address, others in bridges.items() if (common := shared(above, others))}
+        if near:
+            found.append({"name": device["name"], "address": device["address"], "near": near})
+    return found
+
+
+def _bridges(address: str, sysfs: str) -> list[str]:
+    return bridges_in(os.path.realpath(os.path.join(sysfs, "bus", "pci", "devices", address)))
+
+
 def redirecting_bridges(addresses: Iterable[str], sysfs: str = "/sys") -> list[str]:
     """Return the PCI bridges above some functions that send transfers between devices up to the processor (ACS).
 
@@ -54,8 +76,7 @@ def redirecting_bridges(addresses: Iterable[str], sysfs: str = "/sys") -> list[s
     """
     found = set()
     for address in addresses:
-        path = os.path.realpath(os.path.join(sysfs, "bus", "pci", "devices", address))
-        for bridge in bridges_in(path):
+        for bridge in _bridges(address, sysfs):
             if acs_redirects(_registers(os.path.join(sysfs, "bus", "pci", "devices", bridge, "config"))):
                 found.add(bridge)
     return sorted(found)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import Sequence
 
 _FUNCTION = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # Extended capabilities begin here, 8 bytes or more each, in a space that ends at 4096.
@@ -18,6 +19,11 @@ _REDIRECTS = 0b1100
 def bridges_in(path: str) -> list[str]:
     """Return the functions above the last one in the real path of a PCI device in sysfs, the nearest last."""
     return _FUNCTION.findall(path)[:-1]
+
+
+def shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many bridges two functions have in common, from the root port on."""
+    return next((place for place, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
 def acs_redirects(registers: bytes) -> bool:

@@ -317,13 +317,16 @@ def declared_accelerator(
     """Return the accelerators that an inventory declares, with everything that the catalogue knows about them.
 
     ``memory_gib`` is the memory of one chip (cpu: of the host), where that is known. ``facts`` may hold driver_version,
-    cuda_version, mec_firmware and pythons. Raises AcceleratorError for a model that is in no file or
+    cuda_version, mec_firmware, pythons and rdma. Raises AcceleratorError for a model that is in no file or
     that vLLM cannot serve on.
     """
     check_declared(model, catalogue)
     known = {key: value for key, value in (facts or {}).items() if value is not None}
     if "pythons" in known:
         known["pythons"] = tuple(known["pythons"])
+    if "rdma" in known:
+        near = [(each["name"], each["address"], each["near"]) for each in known["rdma"]]
+        known["rdma"] = tuple((name, address, tuple(sorted(chips.items()))) for name, address, chips in near)
     if model == CPU:
         memory_mib = None if memory_gib is None else int(memory_gib * 1024)
         return Accelerator(CPU, CPU, CPU, CPU, count, memory_mib, **known)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
@@ -27,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import DEFAULT_PYTHON
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.nics import nic_environment
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import DISAGGREGATED as STRATEGY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
@@ -150,12 +151,17 @@ def _digest(path: str) -> str:
 
 
 def layers(
-    recipe: Mapping[str, Any], side: str, accelerator: Accelerator, place: Mapping[str, Any], fabric: Mapping[str, Any]
+    recipe: Mapping[str, Any],
+    side: str,
+    accelerator: Accelerator,
+    place: Mapping[str, Any],
+    fabric: Mapping[str, Any],
+    names: Collection[str],
 ) -> list[Layer]:
     """Return the arguments and variables of one side.
 
     ``place`` has the host's ``address``, ``interface`` and ``port`` in the network of the groups, and the sizes
-    ``tensor`` and ``data`` of its parallelism.
+    ``tensor`` and ``data`` of its parallelism. ``names`` are the variables that the release reads.
     """
     own = _override(recipe, side)
     where = f"strategy_overrides.{STRATEGY}.{side}"
@@ -169,6 +175,8 @@ def layers(
     if accelerator.stack == "cpu":
         config["kv_buffer_device"] = "cpu"
         env |= {"UCX_TLS": "tcp", "UCX_NET_DEVICES": place["interface"]}
+    elif nics := nic_environment(accelerator, names, fabric.get("hca") or ()):
+        env |= nics
     elif fabric.get("hca"):
         # UCX wants the port of each device; cards of servers have one.
         env["UCX_NET_DEVICES"] = ",".join(f"{device}:1" for device in fabric["hca"])

@@ -39,7 +39,7 @@ _COUNT = re.compile(r"_\d+x\Z")
 # Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
 # Further facts of a host that its plans follow from.
-HOST_FACTS = ("pythons",)
+HOST_FACTS = ("pythons", "rdma")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Accelerator:
     ``memory_mib`` is the memory of one chip (cpu: of the host, None where unknown). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
     The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
-    its python3 first; None where the host was not asked.
+    its python3 first; None where the host was not asked. ``rdma`` are the RDMA devices near chips, as near_rdma of
+    module_utils/vllm/fabric_host.py has them: name, address, and pairs of a chip and the bridges in common.
     """
 
     model: str
@@ -69,6 +70,7 @@ class Accelerator:
     mec_firmware: int | None = None
     lacks: tuple[tuple[str, str], ...] = ()
     pythons: tuple[str, ...] | None = None
+    rdma: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -249,7 +249,7 @@ def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -
     if group.disaggregated:
         place = {"address": group.address, "interface": group.interface, "port": group.port, "rank": group.rank}
         place |= {"tensor": sizes.tensor, "data": sizes.chips // sizes.tensor}
-        own += disaggregated(entry.recipe, group.role, accelerator, place, site.fabric)
+        own += disaggregated(entry.recipe, group.role, accelerator, place, site.fabric, entry.table.env)
     return own
 
 

@@ -191,3 +191,29 @@ def test_the_module_alone_says_what_is_there_and_judges_nothing(tmp_path):
     done = run(*module, "-a", json.dumps({**roots, "require_usable": True}))
     assert done.returncode == 2
     assert "10de:9999 (class 0302) at 0000:10:00.0" in " ".join((done.stdout + done.stderr).split())
+
+
+def test_rdma_devices_are_those_near_the_chips_that_serve(tmp_path):
+    entries = [*lines("10de:2335", 2), *lines("10de:26b9", 1, first=0x60)]
+    variables = write_host(tmp_path, "near", entries, {})
+    devices = tmp_path / "sys/bus/pci/devices"
+    chips = sorted(path.name for path in devices.iterdir())
+    for number, address in enumerate([*chips, "0000:18:00.0"]):
+        # The first chip, the chip of another model and the card are below one root port.
+        real = tmp_path / f"sys/devices/pci0000:00/0000:00:0{1 if number != 1 else 2}.0" / address
+        real.parent.mkdir(parents=True, exist_ok=True)
+        if (devices / address).exists():
+            (devices / address).rename(real)
+        else:
+            real.mkdir()
+            (real / "vendor").write_text("0x15b3\n")
+        (devices / address).symlink_to(real)
+    port = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    (port.parents[1] / "device").symlink_to(devices / "0000:18:00.0")
+    fact = inspected("near", variables)["fact"]
+    assert fact["model"] == "h200"
+    assert fact["rdma"] == [{"name": "mlx5_0", "address": "0000:18:00.0", "near": {chips[0]: 1}}]
+    (port / "state").write_text("1: DOWN\n")
+    assert "rdma" not in inspected("near", variables)["fact"]

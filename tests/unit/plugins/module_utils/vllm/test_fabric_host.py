@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.fabric_host import (
     interface_mtu,
+    near_rdma,
     rdma_devices,
     redirecting_bridges,
     translated,
@@ -82,3 +83,17 @@ def test_the_size_of_packets(sysfs):
 def test_a_damaged_size_of_packets(sysfs, text):
     (sysfs / "class/net/bond1/mtu").write_text(text)
     assert interface_mtu("bond1", str(sysfs)) == 1500
+
+
+def test_near_is_what_is_below_the_same_root_port(sysfs):
+    far = sysfs / "devices/pci0000:95/0000:96:00.0/0000:97:00.0"
+    far.mkdir(parents=True)
+    (sysfs / "bus/pci/devices/0000:97:00.0").symlink_to(far)
+    assert near_rdma([CHIP, "0000:97:00.0"], str(sysfs)) == [{"name": "mlx5_0", "address": NIC, "near": {CHIP: 1}}]
+    assert near_rdma(["0000:97:00.0"], str(sysfs)) == []
+
+
+def test_a_device_without_a_cable_is_near_nothing(sysfs):
+    (sysfs / "class/infiniband/mlx5_0/ports/1/state").write_text("1: DOWN\n")
+    (sysfs / "class/infiniband/rxe0").mkdir()
+    assert near_rdma([CHIP], str(sysfs)) == []

@@ -5,7 +5,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import acs_redirects, bridges_in
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import (
+    acs_redirects,
+    bridges_in,
+    shared,
+)
 
 ROOT = "/sys/devices/pci0000:15"
 
@@ -14,6 +18,12 @@ def test_bridges_above_a_function():
     assert bridges_in(f"{ROOT}/0000:15:01.0/0000:16:00.0/0000:17:00.0") == ["0000:15:01.0", "0000:16:00.0"]
     assert bridges_in(f"{ROOT}/0000:15:02.0") == []
     assert bridges_in("/sys/devices/virtual/net/lo") == []
+
+
+def test_bridges_in_common():
+    assert shared(["a", "b", "c"], ["a", "b", "d"]) == 2
+    assert shared(["a"], ["a", "b"]) == 1
+    assert shared(["x", "b"], ["a", "b"]) == 0 and shared([], ["a"]) == 0
 
 
 @pytest.mark.parametrize(

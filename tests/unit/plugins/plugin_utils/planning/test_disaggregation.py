@@ -35,13 +35,12 @@ INSTANCE = {
 }  # fmt: skip
 
 
-def planned(host, model="h200", count=8, site=None, others=None, **requested):
+def planned(host, model="h200", count=8, site=None, others=None, rdma=None, **requested):
     """Return the plans of a host with the instance ``big``."""
     wanted = {key: value for key, value in {**INSTANCE, **requested}.items() if value is not None}
     instances = expand({"big": wanted, **(others or {})}, {"all": HOSTS, "pod": ["d1", "d2"]})
-    return plan_host(
-        host, declared_accelerator(load_catalogue(), model, count), {**SITE, **(site or {}), "instances": instances}
-    )
+    accelerator = declared_accelerator(load_catalogue(), model, count, facts={"rdma": rdma})
+    return plan_host(host, accelerator, {**SITE, **(site or {}), "instances": instances})
 
 
 def plan(host, **more):
@@ -127,6 +126,16 @@ def test_the_connector_talks_in_the_network_of_the_group():
     assert "UCX_NET_DEVICES" not in env and "UCX_TLS" not in env
     fabric = {"fabric": {"hca": ["mlx5_0", "mlx5_1"]}}
     assert plan("p1", site=fabric)["env"]["UCX_NET_DEVICES"] == "mlx5_0:1,mlx5_1:1"
+
+
+def test_each_chip_has_the_rdma_device_beside_it():
+    near = [{"name": f"mlx5_{n}", "address": f"0000:{n}8:00.0", "near": {f"0000:{n}7:00.0": 3}} for n in range(8)]
+    env = plan("p1", rdma=near)["env"]
+    assert env["VLLM_GPU_NIC_PCIE_MAPPING"].startswith("0000:07:00.0=0000:08:00.0,0000:17:00.0=0000:18:00.0,")
+    assert env["VLLM_NIC_SELECTION_VARS"] == "UCX_NET_DEVICES:1" and "UCX_NET_DEVICES" not in env
+    # vLLM puts its own in front of what is set already, so a list of all devices would remain.
+    some = plan("p1", rdma=near, site={"fabric": {"hca": ["mlx5_0"]}})["env"]
+    assert some["UCX_NET_DEVICES"] == "mlx5_0:1" and "VLLM_GPU_NIC_PCIE_MAPPING" not in some
 
 
 def test_on_ascend_the_connector_is_mooncake_s():
