@@ -9,7 +9,8 @@ Started as vllm-group@NAME.service beside vllm@NAME.service on each host of the 
 worker whose head is gone runs on for ever, and a head without its worker answers GET /health with 200. So this looks at
 what the kernel knows: the TCP connections of the unit's processes with the other hosts and, where a host lost its
 power and closed none of them, whether it still answers. It opens no port, and no host needs a key for another: each
-ends its own vLLM, and systemd starts it again.
+ends its own vLLM, and systemd starts it again. Where hosts compute prompts for this one, a silent one ends nothing: the
+router's connections with it are closed, so that its requests are repeated elsewhere.
 
 /run/vllm-group/NAME/state tells vllm-wait-ready.py whether all hosts are connected. While one is missing, gateways see
 GET /health answer 503.
@@ -102,16 +103,21 @@ class Watch:
         return ""
 
     def answers(self, now: float, answers: dict[str, bool]) -> str:
-        """Take which hosts answer; return why this side has to end. One that never answered is not waited for."""
+        """Take which hosts answer; return why this side has to end."""
+        for address, silent in self.silences(now, answers).items():
+            if address in self.seen:
+                return f"{address} has not answered for {silent:.0f} s"
+        return ""
+
+    def silences(self, now: float, answers: dict[str, bool]) -> dict[str, float]:
+        """Take which hosts answer; return the seconds of those that stopped a while ago."""
         for address, answer in answers.items():
             if answer:
                 self.answered.add(address)
                 self.silent.pop(address, None)
-            elif address in self.seen & self.answered:
-                silent = now - self.silent.setdefault(address, now)
-                if silent >= SILENT_AFTER:
-                    return f"{address} has not answered for {silent:.0f} s"
-        return ""
+            elif address in self.answered:
+                self.silent.setdefault(address, now)
+        return {address: now - since for address, since in self.silent.items() if now - since >= SILENT_AFTER}
 
     def progress(self, now: float, running: float, tokens: float) -> str:
         """Take running requests and tokens so far; return why this side has to end: requests that do not move."""
@@ -189,6 +195,9 @@ class Host:
         self.unit_name = f"vllm@{name}.service"
         # The port that each host answers at.
         self.ports: dict[str, int] = {}
+        # Where a router runs on this host: the hosts that compute prompts for it, with the port of their vLLM.
+        listed = group.get("prefill", []) if group.get("router") else []
+        self.prefill = [(host.strip("[]"), port) for host, _colon, port in (each.rpartition(":") for each in listed)]
 
     def unit(self) -> Unit:
         """Return the state of the unit."""
@@ -267,6 +276,18 @@ class Host:
             elif complete and withdrawn.exists():
                 withdrawn.rename(ready)
 
+    def close_connections(self, address: str) -> None:
+        """Close the router's connections with a prefill host: the kernel would keep them for 12 minutes and more."""
+        port = next(port for host, port in self.prefill if host == address)
+        host = f"[{address}]" if ":" in address else address
+        words = ["ss", "--kill", "--no-header", "--tcp", "--numeric", "dst", host, "dport", "=", f":{port}"]
+        try:
+            closed = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+        except OSError as exc:
+            closed = [f"none: {exc}"]
+        if closed:
+            print(f"{address} is silent: closed the router's connections with it ({len(closed)})", flush=True)
+
     def end(self) -> None:
         """End vLLM at once: its requests are lost already, and systemd starts it again."""
         words = ["systemctl", "kill", f"--signal={signal.SIGKILL.value}", self.unit_name]
@@ -282,6 +303,8 @@ def check(host: Host, watch: Watch, clock: Callable[[], float] = time.monotonic)
     why = watch.connections(clock(), host.counts())
     host.publish(watch.invocation, watch.complete)
     why = why or watch.answers(clock(), host.asked(watch.watched))
+    for address in watch.silences(clock(), host.asked([address for address, _port in host.prefill])):
+        host.close_connections(address)
     if not why and watch.stall and unit.active == "active" and host.group["listen"]:
         load = host.load()
         why = watch.progress(clock(), *load) if load else ""

@@ -100,6 +100,15 @@ def test_a_host_behind_a_firewall_that_never_answers_is_not_called_silent():
     assert [found.answers(now, {PEER: False}) for now in (0, 30, 300)] == ["", "", ""]
 
 
+def test_a_prefill_host_is_silent_after_a_while_and_only_if_it_has_answered():
+    found = watch()
+    assert found.silences(0, {PEER: True, "10.0.0.3": False}) == {}
+    assert found.silences(10, {PEER: False, "10.0.0.3": False}) == {}
+    assert found.silences(29, {PEER: False, "10.0.0.3": False}) == {}
+    assert found.silences(30, {PEER: False, "10.0.0.3": False}) == {PEER: 20}
+    assert found.silences(32, {PEER: True, "10.0.0.3": False}) == {}
+
+
 def test_requests_that_make_no_progress():
     found = watch(stall=300)
     assert found.progress(0, 2, 10) == ""
@@ -307,3 +316,49 @@ def test_own_sockets_are_found():
     with socket.create_server(("127.0.0.1", 0)) as server:
         inode = os.readlink(f"/proc/self/fd/{server.fileno()}")[8:-1]
         assert inode in group.sockets_of(iter([str(os.getpid())]))
+
+
+def described(**more):
+    return {"name": "big", "engine": "", "command": "", "tls": False, "listen": {}, "watched": [], "stall": 0, **more}
+
+
+def test_only_a_host_with_a_router_asks_for_its_prefill_hosts():
+    listed = {"prefill": ["10.0.0.3:8000", "[fd00::3]:8000"]}
+    assert group.Host("big", described(**listed, router={"port": 8300})).prefill == [
+        ("10.0.0.3", "8000"),
+        ("fd00::3", "8000"),
+    ]
+    assert group.Host("big", described(**listed)).prefill == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root closes connections of others")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_router_s_connections_with_a_silent_host_are_closed_and_no_others(address, capsys):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    servers = [socket.create_server((address, 0), family=family) for _number in range(2)]
+    ports = [server.getsockname()[1] for server in servers]
+    silent, other = (socket.create_connection((address, port), 5) for port in ports)
+    entry = f"[{address}]:{ports[0]}" if ":" in address else f"{address}:{ports[0]}"
+    group.Host("big", described(prefill=[entry], router={"port": 8300})).close_connections(address)
+    assert f"{address} is silent: closed the router's connections with it (1)" in capsys.readouterr().out
+    with pytest.raises(ConnectionError):
+        silent.recv(1)
+    other.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        other.recv(1)
+    for each in (*servers, silent, other):
+        each.close()
+
+
+def test_a_silent_prefill_host_ends_nothing(places, monkeypatch):
+    closed, answering = [], [True]
+    host = Host(None, prefill=["10.0.0.3:8000"], router={"port": 8300}, watched=[])
+    monkeypatch.setattr(host, "counts", dict)
+    monkeypatch.setattr(host, "asked", lambda addresses: dict.fromkeys(addresses, answering[0]))
+    monkeypatch.setattr(host, "close_connections", closed.append)
+    found = group.Watch([], 0)
+    assert group.check(host, found, lambda: 0) == ""
+    answering[0] = False
+    assert group.check(host, found, lambda: 10) == "" and closed == []
+    assert group.check(host, found, lambda: 30) == "" and closed == ["10.0.0.3"]
+    assert host.ended == []
