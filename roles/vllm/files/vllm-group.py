@@ -197,7 +197,7 @@ class Host:
         self.ports: dict[str, int] = {}
         # Where a router runs on this host: the hosts that compute prompts for it, with the port of their vLLM.
         listed = group.get("prefill", []) if group.get("router") else []
-        self.prefill = [(host.strip("[]"), port) for host, _colon, port in (each.rpartition(":") for each in listed)]
+        self.prefill = {host.strip("[]"): port for host, _colon, port in (each.rpartition(":") for each in listed)}
 
     def unit(self) -> Unit:
         """Return the state of the unit."""
@@ -276,9 +276,8 @@ class Host:
             elif complete and withdrawn.exists():
                 withdrawn.rename(ready)
 
-    def close_connections(self, address: str) -> None:
+    def close_connections(self, address: str, port: str) -> None:
         """Close the router's connections with a prefill host: the kernel would keep them for 12 minutes and more."""
-        port = next(port for host, port in self.prefill if host == address)
         host = f"[{address}]" if ":" in address else address
         words = ["ss", "--kill", "--no-header", "--tcp", "--numeric", "dst", host, "dport", "=", f":{port}"]
         try:
@@ -303,8 +302,10 @@ def check(host: Host, watch: Watch, clock: Callable[[], float] = time.monotonic)
     why = watch.connections(clock(), host.counts())
     host.publish(watch.invocation, watch.complete)
     why = why or watch.answers(clock(), host.asked(watch.watched))
-    for address in watch.silences(clock(), host.asked([address for address, _port in host.prefill])):
-        host.close_connections(address)
+    asked = host.asked(list(host.prefill))
+    silent = watch.silences(clock(), asked) if asked else {}
+    for address in silent.keys() & asked.keys():
+        host.close_connections(address, host.prefill[address])
     if not why and watch.stall and unit.active == "active" and host.group["listen"]:
         load = host.load()
         why = watch.progress(clock(), *load) if load else ""

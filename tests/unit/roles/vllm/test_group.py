@@ -324,11 +324,11 @@ def described(**more):
 
 def test_only_a_host_with_a_router_asks_for_its_prefill_hosts():
     listed = {"prefill": ["10.0.0.3:8000", "[fd00::3]:8000"]}
-    assert group.Host("big", described(**listed, router={"port": 8300})).prefill == [
-        ("10.0.0.3", "8000"),
-        ("fd00::3", "8000"),
-    ]
-    assert group.Host("big", described(**listed)).prefill == []
+    assert group.Host("big", described(**listed, router={"port": 8300})).prefill == {
+        "10.0.0.3": "8000",
+        "fd00::3": "8000",
+    }
+    assert group.Host("big", described(**listed)).prefill == {}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root closes connections of others")
@@ -339,7 +339,8 @@ def test_the_router_s_connections_with_a_silent_host_are_closed_and_no_others(ad
     ports = [server.getsockname()[1] for server in servers]
     silent, other = (socket.create_connection((address, port), 5) for port in ports)
     entry = f"[{address}]:{ports[0]}" if ":" in address else f"{address}:{ports[0]}"
-    group.Host("big", described(prefill=[entry], router={"port": 8300})).close_connections(address)
+    host = group.Host("big", described(prefill=[entry], router={"port": 8300}))
+    host.close_connections(address, host.prefill[address])
     assert f"{address} is silent: closed the router's connections with it (1)" in capsys.readouterr().out
     with pytest.raises(ConnectionError):
         silent.recv(1)
@@ -355,10 +356,22 @@ def test_a_silent_prefill_host_ends_nothing(places, monkeypatch):
     host = Host(None, prefill=["10.0.0.3:8000"], router={"port": 8300}, watched=[])
     monkeypatch.setattr(host, "counts", dict)
     monkeypatch.setattr(host, "asked", lambda addresses: dict.fromkeys(addresses, answering[0]))
-    monkeypatch.setattr(host, "close_connections", closed.append)
+    monkeypatch.setattr(host, "close_connections", lambda *words: closed.append(words))
     found = group.Watch([], 0)
     assert group.check(host, found, lambda: 0) == ""
     answering[0] = False
     assert group.check(host, found, lambda: 10) == "" and closed == []
-    assert group.check(host, found, lambda: 30) == "" and closed == ["10.0.0.3"]
+    assert group.check(host, found, lambda: 30) == "" and closed == [("10.0.0.3", "8000")]
+    assert host.ended == []
+
+
+def test_a_silent_host_that_was_not_connected_in_this_run_ends_nothing(places, monkeypatch):
+    answering = [True]
+    host = Host(None, watched=[PEER])
+    monkeypatch.setattr(host, "counts", dict)
+    monkeypatch.setattr(host, "asked", lambda addresses: dict.fromkeys(addresses, answering[0]))
+    found = group.Watch([PEER], 0)
+    assert group.check(host, found, lambda: 0) == ""
+    answering[0] = False
+    assert [group.check(host, found, lambda now=now: now) for now in (10, 30, 60)] == ["", "", ""]
     assert host.ended == []
