@@ -27,7 +27,8 @@ sweep() {
   cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
   # The instance before has compiled most of the kernels already, and shares the chip.
   systemctl stop vllm@big
-  cp -a "/var/cache/vllm/big/." "$cache/" 2>/dev/null || true
+  # After configure there is no cache.
+  [ ! -d /var/cache/vllm/big ] || cp -a /var/cache/vllm/big/. "$cache/"
   chown -R vllm: "$cache"
   (
     set -a

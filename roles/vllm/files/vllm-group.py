@@ -195,6 +195,8 @@ class Host:
         self.unit_name = f"vllm@{name}.service"
         # The port that each host answers at.
         self.ports: dict[str, int] = {}
+        # Hosts whose connections could not be closed.
+        self.told: set[str] = set()
         # Where a router runs on this host: the hosts that compute prompts for it, with the port of their vLLM.
         listed = group.get("prefill", []) if group.get("router") else []
         self.prefill = {host.strip("[]"): port for host, _colon, port in (each.rpartition(":") for each in listed)}
@@ -281,11 +283,16 @@ class Host:
         host = f"[{address}]" if ":" in address else address
         words = ["ss", "--kill", "--no-header", "--tcp", "--numeric", "dst", host, "dport", "=", f":{port}"]
         try:
-            closed = subprocess.run(words, capture_output=True, text=True, check=False).stdout.splitlines()
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            closed, wrong = len(done.stdout.splitlines()), done.stderr.strip()
         except OSError as exc:
-            closed = [f"none: {exc}"]
+            closed, wrong = 0, str(exc)
         if closed:
-            print(f"{address} is silent: closed the router's connections with it ({len(closed)})", flush=True)
+            print(f"{address} is silent: closed the router's connections with it ({closed})", flush=True)
+        elif wrong and address not in self.told:
+            # Once: this comes every two seconds while the host is silent.
+            self.told.add(address)
+            print(f"{address} is silent, and the router's connections with it stay open: {wrong}", flush=True)
 
     def end(self) -> None:
         """End vLLM at once: its requests are lost already, and systemd starts it again."""

@@ -351,6 +351,15 @@ def test_the_router_s_connections_with_a_silent_host_are_closed_and_no_others(ad
         each.close()
 
 
+def test_connections_that_cannot_be_closed_are_told_once(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    host = group.Host("big", described(prefill=["10.0.0.3:8000"], router={"port": 8300}))
+    for _time in range(3):
+        host.close_connections("10.0.0.3", "8000")
+    told = capsys.readouterr().out
+    assert told.count("10.0.0.3 is silent, and the router's connections with it stay open: ") == 1 and "'ss'" in told
+
+
 def test_a_silent_prefill_host_ends_nothing(places, monkeypatch):
     closed, answering = [], [True]
     host = Host(None, prefill=["10.0.0.3:8000"], router={"port": 8300}, watched=[])
