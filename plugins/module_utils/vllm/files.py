@@ -35,6 +35,7 @@ PROGRAMS = tuple(
         # Before the module that imports them, because an instance may start at any time.
         f"{LIBRARY}/vllm_usage.py",
         f"{LIBRARY}/vllm_models.py",
+        f"{LIBRARY}/vllm_operator.py",
         f"{LIBRARY}/availability.py",
     )
 )

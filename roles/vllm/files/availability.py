@@ -16,6 +16,7 @@ import os
 from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
 import vllm_models
+import vllm_operator
 import vllm_usage
 
 Scope = MutableMapping[str, Any]
@@ -43,7 +44,8 @@ class Availability:
     the header ``open-requests``: the number of requests that this API server has not finished answering.
 
     Requests for which a gateway asks are counted (vllm_usage.py), and those for models that its client may not use are
-    refused (vllm_models.py).
+    refused (vllm_models.py). Where a plan has switched on vLLM's endpoints for operators, others cannot reach them
+    (vllm_operator.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide. Where the instance spans hosts, it has ``unanswered`` too:
@@ -54,6 +56,7 @@ class Availability:
     def __init__(self, app: App) -> None:
         records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
         self.app: App = vllm_models.Models(vllm_usage.Usage(app, records, CLOSED))
+        self.guard = vllm_operator.Guard(DIRECTORY)
         self.open = 0
         self.unanswered: set[Request | None] = set()
 
@@ -62,6 +65,8 @@ class Availability:
         path = scope.get("path")
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
+        elif self.guard.forbids(scope):
+            await self._refuse(send, 404, b"only operators on the host may call this\n")
         elif path == "/health" and os.path.exists(STOPPING):
             await self._refuse(send, 404, b"this instance is stopping\n")
         elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):

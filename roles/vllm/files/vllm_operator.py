@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep vLLM's endpoints for operators from everybody but programs of root on the same host.
+
+Some features need endpoints that clients must not reach: one that loads adapters reads any directory, and with
+``VLLM_SERVER_DEV_MODE`` a request can run code in the engine. A plan that switches such endpoints on sets
+``OPERATOR_GUARD``; then availability.py refuses them without a token. A program writes a fresh token into the file
+``operator`` of the instance's directory below /run/vllm, calls, and removes the file.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from typing import Any, Mapping
+
+VARIABLE = "OPERATOR_GUARD"
+HEADER, FILE = b"operator-token", "operator"
+# What clients and monitoring may call. It lists what is open, not what is closed: a new release may have a new endpoint
+# for operators.
+OPEN_PREFIXES = ("/v1/", "/v2/")
+OPEN = frozenset(
+    ("/health", "/ping", "/version", "/metrics", "/load", "/tokenize", "/detokenize", "/pooling", "/classify")
+    + ("/score", "/rerank", "/invocations", "/gateway/usage", "/inference/v1/generate")
+)
+CLOSED = frozenset(("/v1/load_lora_adapter", "/v1/unload_lora_adapter"))
+
+
+class Guard:
+    """Decides whether a request may go on to vLLM; ``directory`` is that of the instance."""
+
+    def __init__(self, directory: str) -> None:
+        self._file = os.path.join(directory, FILE)
+        self._active = bool(os.environ.get(VARIABLE))
+
+    def forbids(self, scope: Mapping[str, Any]) -> bool:
+        """Return whether a request asks for something that only operators may do, and has no valid token."""
+        if not self._active or scope["type"] != "http":
+            return False
+        return is_for_operators(_route(scope)) and not self.knows(scope)
+
+    def knows(self, scope: Mapping[str, Any]) -> bool:
+        """Return whether a request has the token that a program of root has just written."""
+        try:
+            with open(self._file, "rb") as file:
+                expected = file.read(200).strip()
+        except OSError:
+            return False
+        return len(expected) > 16 and hmac.compare_digest(expected, dict(scope["headers"]).get(HEADER, b""))
+
+
+def is_for_operators(path: str) -> bool:
+    """Return whether clients have no business at a path."""
+    if path.rstrip("/") in CLOSED:
+        return True
+    return path not in OPEN and not path.startswith(OPEN_PREFIXES)
+
+
+def _route(scope: Mapping[str, Any]) -> str:
+    """Return the path without what ``--root-path`` has put in front of it."""
+    path, root = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(root + "/") else path

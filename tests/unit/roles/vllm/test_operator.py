@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may call vLLM's endpoints for operators."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "roles/vllm/files"))
+import vllm_operator
+import vllm_usage
+
+TOKEN = "a" * 32
+
+
+@pytest.fixture
+def guard(tmp_path, monkeypatch):
+    monkeypatch.setenv(vllm_operator.VARIABLE, "1")
+    return vllm_operator.Guard(str(tmp_path))
+
+
+def request(path, token=None, **more):
+    headers = [] if token is None else [(b"operator-token", token.encode())]
+    return {"type": "http", "path": path, "headers": headers, **more}
+
+
+CLOSED = ["/sleep", "/wake_up", "/collective_rpc", "/reset_prefix_cache", "/v1/load_lora_adapter", "/server_info"]
+CLOSED += ["/v1/unload_lora_adapter", "/v1/load_lora_adapter/", "/SLEEP", "//sleep", "/sleep/", "/new_in_some_release"]
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_clients_do_not_reach_what_is_for_operators(guard, tmp_path, path):
+    assert guard.forbids(request(path))
+    (tmp_path / "operator").write_text(TOKEN + "\n")
+    assert guard.forbids(request(path))
+    assert guard.forbids(request(path, "b" * 32))
+    assert not guard.forbids(request(path, TOKEN))
+    (tmp_path / "operator").unlink()
+    assert guard.forbids(request(path, TOKEN))
+
+
+@pytest.mark.parametrize("text", ["", "short", "\n"])
+def test_an_empty_or_short_token_opens_nothing(guard, tmp_path, text):
+    (tmp_path / "operator").write_text(text)
+    assert guard.forbids(request("/sleep", text.strip()))
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/messages", "/health", "/metrics", "/tokenize", vllm_usage.RECORDS_PATH]
+)
+def test_what_clients_and_monitoring_need_stays_open(guard, path):
+    assert not guard.forbids(request(path))
+
+
+def test_a_root_path_is_not_a_way_around(guard):
+    assert guard.forbids(request("/llm/sleep", root_path="/llm"))
+    assert not guard.forbids(request("/llm/v1/models", root_path="/llm"))
+
+
+def test_without_such_endpoints_nothing_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delenv(vllm_operator.VARIABLE, raising=False)
+    assert not vllm_operator.Guard(str(tmp_path)).forbids(request("/sleep"))
