@@ -174,6 +174,31 @@ def compiled(since: float) -> int:
     return sum(path.stat().st_mtime > since for path in Path(cache).rglob("*.cubin")) if cache else -1
 
 
+def call(port: int, path: str) -> float:
+    """Call an endpoint of vLLM's development mode; return the seconds."""
+    began = time.monotonic()
+    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", method="POST"), timeout=120):
+        return round(time.monotonic() - began, 2)
+
+
+def used_memory(chip: str) -> str:
+    """Return the used memory of a chip as its tool prints it."""
+    command = ["nvidia-smi", "-i", chip, "--query-gpu=memory.used", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+
+
+def sleep_and_wake(port: int, chip: str, times: int) -> list[dict[str, Any]]:
+    """Put the engine to sleep, its weights in the host's memory, and wake it; return seconds and used memory."""
+    found = []
+    for _number in range(times):
+        one: dict[str, Any] = {"sleep_seconds": call(port, "/sleep?level=1"), "memory_asleep": used_memory(chip)}
+        time.sleep(1)
+        one |= {"wake_seconds": call(port, "/wake_up"), "memory_awake": used_memory(chip)}
+        say(f"SLEEP {one}")
+        found.append(one)
+    return found
+
+
 def warm_up(port: int, chip: str, loads: list[list[int]], scratch: Path) -> float:
     """Send short requests of each size; return the seconds."""
     began = time.monotonic()
@@ -200,6 +225,8 @@ def measure(
         if wrong:
             return {**found, "failed": wrong, "unfinished": time.monotonic() >= until}
         found["warm_up_seconds"] = warm_up(port, chip, variant["loads"], scratch)
+        if variant.get("sleeps"):
+            found["sleeps"] = sleep_and_wake(port, chip, variant["sleeps"])
         for at_once, requests in variant["loads"]:
             if time.monotonic() > until - 8:
                 return {**found, "unfinished": True}
