@@ -21,10 +21,11 @@ HEADER, FILE = b"operator-token", "operator"
 # for operators.
 OPEN_PREFIXES = ("/v1/", "/v2/")
 OPEN = frozenset(
-    """
-    /health /ping /version /metrics /load /tokenize /detokenize /pooling /classify /score /rerank /invocations
-    /inference/v1/generate /gateway/usage
-    """.split()
+    f"/{name}"
+    for name in (
+        *("health", "metrics", "ping", "version", "load", "gateway/usage"),
+        *("tokenize", "detokenize", "pooling", "classify", "score", "rerank", "invocations", "inference/v1/generate"),
+    )
 )
 CLOSED = frozenset(("/v1/load_lora_adapter", "/v1/unload_lora_adapter"))
 
