@@ -36,6 +36,7 @@ PROGRAMS = tuple(
         f"{LIBRARY}/vllm_usage.py",
         f"{LIBRARY}/vllm_models.py",
         f"{LIBRARY}/vllm_operator.py",
+        f"{LIBRARY}/vllm_residents.py",
         f"{LIBRARY}/availability.py",
     )
 )

@@ -17,6 +17,7 @@ from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
 import vllm_models
 import vllm_operator
+import vllm_residents
 import vllm_usage
 
 Scope = MutableMapping[str, Any]
@@ -45,7 +46,7 @@ class Availability:
 
     Requests for which a gateway asks are counted (vllm_usage.py), and those for models that its client may not use are
     refused (vllm_models.py). Where a plan has switched on vLLM's endpoints for operators, others cannot reach them
-    (vllm_operator.py).
+    (vllm_operator.py). Where instances share chips, requests for a sleeping one wait (vllm_residents.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide. Where the instance spans hosts, it has ``unanswered`` too:
@@ -57,6 +58,9 @@ class Availability:
         records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
         self.app: App = vllm_models.Models(vllm_usage.Usage(app, records, CLOSED))
         self.guard = vllm_operator.Guard(DIRECTORY)
+        self.gate: vllm_residents.Gate | None = None
+        if os.environ.get(vllm_residents.VARIABLE):
+            self.app = self.gate = vllm_residents.Gate(self.app, self.guard, CLOSED)
         self.open = 0
         self.unanswered: set[Request | None] = set()
 
@@ -67,6 +71,9 @@ class Availability:
             await self.app(scope, receive, send)
         elif self.guard.forbids(scope):
             await self._refuse(send, 404, b"only operators on the host may call this\n")
+        elif self.gate and self.gate.is_own(scope):
+            # Not counted: the program on the host asks all the time.
+            await self.gate.obey(scope, receive, send)
         elif path == "/health" and os.path.exists(STOPPING):
             await self._refuse(send, 404, b"this instance is stopping\n")
         elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):
