@@ -81,11 +81,13 @@ FLAGS = {
     "tokenizer": {"kind": "text"},
     "lora-modules": {"kind": "list", "of": "text"},
     "trust-remote-code": {"kind": "switch", "negatable": True},
+    "enable-sleep-mode": {"kind": "switch", "negatable": True},
     "served-model-name": {"kind": "list", "of": "text"},
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
 }
-ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
+ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X", "VLLM_SERVER_DEV_MODE"]
+ENV += ["VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE"]
 TABLE = OptionTable.from_data({"version": "2.0.0", "flags": FLAGS, "env": ENV})
 OTHERS = (
     OptionTable.from_data(
@@ -111,6 +113,8 @@ FOREIGN = Foreign(
             "FLAG",
             "USER",
             "TP_SOCKET_IFNAME",
+            "OPERATOR_GUARD",
+            "RESIDENTS",
         }
     ),
     ("NCCL_", "HCCL_", "GLOO_", "HF_", "TRANSFORMERS_", "CUDA_", "HIP_", "ASCEND_"),

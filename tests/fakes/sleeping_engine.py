@@ -5,8 +5,8 @@
 
     python sleeping_engine.py NAME DIRECTORY PORT
 
-The engines share ``chips``: an engine that is awake has a file there. What vLLM or a chip would not survive is a line in
-``faults``: two engines awake, a request to one that sleeps, a sleep under a running request.
+The engines share ``chips``: an engine that is awake has a file there. What vLLM or a chip would not survive is a line
+in ``faults``: two engines awake, a request to one that sleeps, a sleep under a running request.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class SleepingEngine:
 
     async def sleep(self, send):
         if self.setting("sleep-fails"):
-            return await answer(send, b"no sleep", 500)
+            await answer(send, b"no sleep", 500)
+            return
         if self.running:
             self.fault(f"put to sleep under {self.running} requests")
         await asyncio.sleep(0.05)
@@ -97,7 +98,8 @@ class SleepingEngine:
 
     async def wake(self, send):
         if self.setting("wake-fails"):
-            return await answer(send, b"no memory", 500)
+            await answer(send, b"no memory", 500)
+            return
         if self.asleep:
             self.take_chips()
             await asyncio.sleep(0.05)
@@ -115,7 +117,8 @@ class SleepingEngine:
                 break
         if self.asleep:
             self.fault("a request while it sleeps")
-            return await answer(send, b"sleeping", 500)
+            await answer(send, b"sleeping", 500)
+            return
         self.running += 1
         try:
             await asyncio.sleep(self.setting("takes") or 0.02)
@@ -184,10 +187,9 @@ class Host:
         self.unit(name, "activating", "start", invocation)
         (self.top / "run" / name).mkdir(exist_ok=True)
         env = {**os.environ, "RESIDENTS": "chips0", "OPERATOR_GUARD": "1", "RESIDENTS_WAIT": "20"}
+        env["AVAILABILITY_DIRECTORY"] = str(self.top / "run" / name)
         command = [sys.executable, __file__, name, str(self.top), str(self.ports[name])]
-        self.engines[name] = subprocess.Popen(
-            command, env={**env, "AVAILABILITY_DIRECTORY": str(self.top / "run" / name)}
-        )
+        self.engines[name] = subprocess.Popen(command, env=env)
         until(lambda: self.get(name, "/health", {"availability-probe": "1"})[0] == 200)
         (self.top / "run" / name / "ready").touch()
         self.unit(name, "active", "running", invocation)
@@ -263,10 +265,10 @@ def until(true, seconds=20.0):
 
 
 def main(name, top, port):
-    import uvicorn  # noqa: PLC0415
+    import uvicorn
 
     sys.path.insert(0, str(FILES))
-    import availability  # noqa: PLC0415
+    import availability
 
     availability.vllm_usage.CACHE = str(top)
     app = availability.Availability(SleepingEngine(name, Path(top)))

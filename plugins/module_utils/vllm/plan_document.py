@@ -63,7 +63,13 @@ class Grouped(TypedDict, total=False):
     group: GroupDocument
 
 
-class PlanOutline(Grouped):
+class Resident(TypedDict, total=False):
+    """What the plan of an instance has only where it shares its chips: the name that it has in common with others."""
+
+    residents: str
+
+
+class PlanOutline(Grouped, Resident):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

@@ -317,8 +317,8 @@ def declared_accelerator(
     """Return the accelerators that an inventory declares, with everything that the catalogue knows about them.
 
     ``memory_gib`` is the memory of one chip (cpu: of the host), where that is known. ``facts`` may hold driver_version,
-    cuda_version, mec_firmware, pythons and rdma. Raises AcceleratorError for a model that is in no file or
-    that vLLM cannot serve on.
+    cuda_version, mec_firmware, pythons, rdma and host_memory_mib. Raises AcceleratorError for a model that is in no
+    file or that vLLM cannot serve on.
     """
     check_declared(model, catalogue)
     known = {key: value for key, value in (facts or {}).items() if value is not None}

@@ -166,7 +166,9 @@ def choose(
         variant=entry,
         table=table,
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
-        demand=Demand(name, found.chips, 1 if group else requested.get("replicas"), chips),
+        demand=Demand(
+            name, found.chips, 1 if group or requested.get("residents") else requested.get("replicas"), chips
+        ),
         software=software,
         group=group,
     )

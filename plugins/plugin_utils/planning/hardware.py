@@ -39,7 +39,7 @@ _COUNT = re.compile(r"_\d+x\Z")
 # Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
 # Further facts of a host that its plans follow from.
-HOST_FACTS = ("pythons", "rdma")
+HOST_FACTS = ("pythons", "rdma", "host_memory_mib")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Accelerator:
     The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
     its python3 first; None where the host was not asked. ``rdma`` are the RDMA devices near chips, as near_rdma of
     module_utils/vllm/fabric_host.py has them: name, address, and pairs of a chip and the bridges in common.
+    ``host_memory_mib`` is the memory of the host, None where it was not asked.
     """
 
     model: str
@@ -71,6 +72,7 @@ class Accelerator:
     lacks: tuple[tuple[str, str], ...] = ()
     pythons: tuple[str, ...] | None = None
     rdma: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...] = ()
+    host_memory_mib: int | None = None
 
     @property
     def ids(self) -> tuple[str, ...]:

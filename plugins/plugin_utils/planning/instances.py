@@ -17,8 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",
-    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "revision", "router_port", "runtime",
-    "served_model_names", "strategy", "variant",
+    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "residents", "revision", "router_port",
+    "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -84,6 +84,7 @@ def check_instance(name: str, requested: Any) -> None:
         raise PlanError(f"{where}: 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue")
     _check_numbers(where, requested)
     _check_texts(where, requested)
+    _check_residents(where, requested)
     _check_args(where, requested.get("args") or {})
     _check_env(where, name, requested.get("env") or {})
 
@@ -174,6 +175,29 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
             raise PlanError(
                 f"{where}.feature_modes.{name}: found {show_value(mode)}, expected the name of a mode, in quotes"
             )
+
+
+def _check_residents(where: str, requested: Mapping[str, Any]) -> None:
+    """Raise PlanError for an invalid name, or for what cannot share its chips: several hosts, several replicas."""
+    if "residents" not in requested:
+        return
+    found = requested["residents"]
+    if not isinstance(found, str) or not _NAME.match(found):
+        raise PlanError(
+            f"{where}.residents: found {show_value(found)}, expected a name for the instances that share chips, a text "
+            "of letters, digits, '-', '_' and '.'"
+        )
+    for key in ("nodes", "prefill", "decode"):
+        if requested.get(key):
+            raise PlanError(
+                f"{where}.residents: found {show_value(found)} together with {key}; an instance that shares its chips "
+                "is on one host, so remove one of the two"
+            )
+    if requested.get("replicas") not in (None, 1):
+        raise PlanError(
+            f"{where}.replicas: found {show_value(requested['replicas'])} together with residents; an instance that "
+            "shares its chips has one replica, so remove one of the two"
+        )
 
 
 def _is_address(text: str) -> bool:

@@ -96,6 +96,16 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kerne
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.packages import check_packages
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.residents import (
+    check_memory,
+    check_resident,
+    demands_of,
+    groups_of,
+    resident_warnings,
+    residents_layers,
+    share_out,
+    shares_of,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     container_of,
     devices_of,
@@ -156,13 +166,15 @@ class ServePlan:
     explain: list[dict[str, Any]]
     warnings: list[str]
     group: GroupDocument | None = None
+    residents: str | None = None
 
     def as_dict(self) -> PlanDocument:
         """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan.
 
-        The plan of an instance on one host has no key ``group``.
+        The plan of an instance on one host has no key ``group``, that of one with its own chips none ``residents``.
         """
-        fields = {name: value for name, value in vars(self).items() if name != "group" or value is not None}
+        optional = ("group", "residents")
+        fields = {name: value for name, value in vars(self).items() if name not in optional or value is not None}
         return cast(PlanDocument, _copied(fields))
 
 
@@ -194,18 +206,28 @@ def plan_instances(
     """
     check_instances(instances)
     chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
-    allotted = allot([entry.demand for entry in chosen], accelerator)
+    demands = demands_of(chosen)
+    allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)
     plans: list[ServePlan] = []
     for entry in chosen:
         composed = _compose(entry, accelerator, site, library)
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, number, chips))
-    _check_together(plans, accelerator)
-    left = unused_chips([entry.demand for entry in chosen], allotted, accelerator)
+    _check_together(plans, chosen, accelerator)
+    check_memory(chosen, {plan.instance: plan.args for plan in plans}, accelerator, library)
+    for members in groups_of(chosen).values():
+        for entry in members:
+            _plan_of(entry.name, plans).warnings.extend(resident_warnings(entry, members, accelerator))
+    left = unused_chips(demands, allotted, accelerator)
     if left:
         plans[0].warnings.append(left)
     return plans
+
+
+def _plan_of(name: str, plans: Sequence[ServePlan]) -> ServePlan:
+    """Return the plan of an instance with one replica."""
+    return next(plan for plan in plans if plan.instance == name)
 
 
 def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library) -> Composed:
@@ -216,6 +238,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         *_release_layers(entry.release, site),
         *_group_layers(entry, accelerator, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
+        *residents_layers(entry),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)
@@ -231,6 +254,8 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_local_paths(replace(composed, args=args), site, library)
+    if entry.requested.get("residents"):
+        check_resident(entry, composed, accelerator, library.others(entry.table.version))
     _check_options(entry, composed, accelerator, site, library)
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
@@ -381,6 +406,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         explain=explain(composed, args, env),
         warnings=warnings,
         group=group,
+        residents=entry.requested.get("residents"),
         **start,
     )
 
@@ -433,7 +459,7 @@ def _release_layers(release: Mapping[str, Any], site: SiteSettings) -> list[Laye
     return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 
-def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> None:
+def _check_together(plans: Sequence[ServePlan], chosen: Sequence[Chosen], accelerator: Accelerator) -> None:
     """Raise PlanError for conflicts between the instances of one host."""
     names = [plan.instance for plan in plans]
     for plan in plans:
@@ -447,5 +473,5 @@ def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> Non
     check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
     check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
-    check_shares(shares)
+    check_shares(shares_of(shares, chosen))
     check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)

@@ -294,7 +294,7 @@ class Member(threading.Thread):
                 time.sleep(ABSENT)
             time.sleep(PAUSE)
 
-    def look(self) -> None:
+    def ask_status(self) -> None:
         """Ask now. Raises CallError."""
         self.take(self.ask("/residents", 10))
 
@@ -433,7 +433,7 @@ class Service:
         member = self.members[name]
         try:
             status, body = member.call("POST", path, timeout)
-            member.look()
+            member.ask_status()
             why = f"it answers {status}: {body[:200].decode(errors='replace').strip()}"
         except CallError as exc:
             status, why = 0, str(exc)

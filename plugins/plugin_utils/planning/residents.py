@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Instances that share chips: one of them is awake, the others sleep (vLLM's sleep mode, level 1)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, Demand, utilization
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed, Layer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import weights_size
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import (
+    COLLECTIVES_GIB,
+    CONTEXT_GIB,
+    GRAPHS_GIB,
+)
+
+KEY = "residents"
+FLAG, DEV_MODE = "enable-sleep-mode", "VLLM_SERVER_DEV_MODE"
+# Releases with this variable can sleep on AMD's chips.
+ROCM_VARIABLE = "VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE"
+# Where vLLM, or vLLM Ascend, has sleep mode at all.
+STACKS = ("cuda", "rocm", "cann")
+# vLLM says of its check for ROCm that only these chips can sleep, and does not check it.
+ROCM_GENERATIONS = ("gfx942", "gfx950")
+# Each process of the API would have a gate of its own, and each copy of the model an engine of its own.
+SINGLE = ("api-server-count", "data-parallel-size", "data-parallel-size-local")
+
+
+def residents_layers(entry: Chosen) -> list[Layer]:
+    """Return what an instance that shares chips is started with; nothing overrides it."""
+    group = entry.requested.get(KEY)
+    if not group:
+        return []
+    env = {DEV_MODE: "1", "OPERATOR_GUARD": "1", "RESIDENTS": str(group)}
+    return [Layer(KEY, {FLAG: True}, env, "one of the instances that share chips is awake, the others sleep")]
+
+
+def check_resident(entry: Chosen, composed: Composed, accelerator: Accelerator, others: Sequence[OptionTable]) -> None:
+    """Raise PlanError for an instance that cannot share its chips; ``others`` are the tables of other releases."""
+    if not entry.requested.get(KEY):
+        return
+    where = f"{entry.where}.{KEY}"
+    if accelerator.stack not in STACKS:
+        raise PlanError(
+            f"{where}: found {show_value(entry.requested[KEY])} on a host with {accelerator.model}, where vLLM has no "
+            "sleep mode; expected NVIDIA, AMD or Ascend chips; remove residents"
+        )
+    if not _can_sleep(entry.table, accelerator.stack):
+        able = sorted((each.version for each in others if _can_sleep(each, accelerator.stack)), key=sort_key)
+        way_out = f"choose vllm_release {able[0]!r} or newer" if able else "remove residents"
+        raise PlanError(
+            f"{where}: vLLM {entry.table.version} (release {entry.release_name!r}) has no sleep mode on "
+            f"{accelerator.model}; {way_out}"
+        )
+    for key, found in (("args", FLAG), *(("env", name) for name in (DEV_MODE, "OPERATOR_GUARD", "RESIDENTS"))):
+        if found in (entry.requested.get(key) or {}):
+            raise PlanError(f"{entry.where}.{key}.{found}: cannot be set here; its value comes from residents")
+    for name in SINGLE:
+        value = composed.args.get(name)
+        if value is not None and str(value) != "1":
+            raise PlanError(
+                f"{entry.where}.args.{name}: found {show_value(value)} together with residents, expected 1: one "
+                "process has to know all requests of an instance that sleeps; remove one of the two"
+            )
+
+
+def _can_sleep(table: OptionTable, stack: str) -> bool:
+    if not table.canonical(FLAG) or DEV_MODE not in table.env:
+        return False
+    return stack != "rocm" or ROCM_VARIABLE in table.env
+
+
+def groups_of(chosen: Sequence[Chosen]) -> dict[str, list[Chosen]]:
+    """Return the instances that share chips, by the name that they have in common."""
+    found: dict[str, list[Chosen]] = {}
+    for entry in chosen:
+        if entry.requested.get(KEY):
+            found.setdefault(str(entry.requested[KEY]), []).append(entry)
+    return found
+
+
+def demands_of(chosen: Sequence[Chosen]) -> list[Demand]:
+    """Return what is to be allotted: one demand for all instances that share chips. Raises PlanError."""
+    groups = groups_of(chosen)
+    alone = [entry.demand for entry in chosen if not entry.requested.get(KEY)]
+    return [*alone, *(_common_demand(name, group) for name, group in groups.items())]
+
+
+def _common_demand(name: str, group: Sequence[Chosen]) -> Demand:
+    first = group[0]
+    pinned = {entry.demand.pinned: entry for entry in group if entry.demand.pinned is not None}
+    for entry in group[1:]:
+        if entry.demand.chips != first.demand.chips:
+            raise PlanError(
+                f"{entry.where}.{KEY}: {entry.name} needs {entry.demand.chips} chips, and {first.name} "
+                f"{first.demand.chips}; instances that share the chips {name!r} need the same number; set "
+                "tensor-parallel-size"
+            )
+    if len(pinned) > 1:
+        (one, left), (other, right) = list(pinned.items())[:2]
+        raise PlanError(
+            f"{right.where}.chips: found {list(other)}, and {list(one)} of {left.where}; instances that share the "
+            f"chips {name!r} need the same; name them at one of the instances"
+        )
+    return replace(first.demand, replicas=1, pinned=next(iter(pinned), None))
+
+
+def share_out(
+    chosen: Sequence[Chosen], allotted: Mapping[str, list[tuple[int, ...]]]
+) -> dict[str, list[tuple[int, ...]]]:
+    """Return the chips of each instance: those that share chips have what their first one was allotted."""
+    same = {entry.name: group[0].name for group in groups_of(chosen).values() for entry in group}
+    return {entry.name: list(allotted[same.get(entry.name, entry.name)]) for entry in chosen}
+
+
+def shares_of(users: Mapping[str, tuple[Sequence[int], float]], chosen: Sequence[Chosen]) -> dict[str, Any]:
+    """Return the users of chips for check_shares: of those that share chips only the largest."""
+    found = dict(users)
+    for group in groups_of(chosen).values():
+        largest = max((entry.name for entry in group), key=lambda name: users[name][1] if name in users else 0)
+        for entry in group:
+            if entry.name != largest:
+                found.pop(entry.name, None)
+    return found
+
+
+def check_memory(
+    chosen: Sequence[Chosen], args: Mapping[str, Mapping[str, Any]], accelerator: Accelerator, library: Library
+) -> None:
+    """Raise PlanError where sleeping instances leave too little memory, of the chips or of the host.
+
+    ``args`` are the arguments of each instance.
+    """
+    for group in groups_of(chosen).values():
+        for entry in group:
+            _check_chips(entry, len(group) - 1, args[entry.name], accelerator)
+    sizes = {
+        entry.name: weights_size(library.manifest(entry.pinned), str(args[entry.name].get("load-format")))
+        for group in groups_of(chosen).values()
+        for entry in group
+    }
+    # A woken instance may keep the memory for its next sleep, so all of them count.
+    total = sum(size or 0 for size in sizes.values()) / GIB
+    has = accelerator.host_memory_mib
+    if has is not None and total > has / 1024:
+        parts = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in sorted(sizes.items()) if size)
+        raise PlanError(
+            f"vllm_instances: sleeping instances keep their weights in the memory of the host: {parts}, together "
+            f"{total:.1f} GiB; the host has {has / 1024:.1f} GiB; let fewer or smaller models share chips"
+        )
+
+
+def _check_chips(entry: Chosen, sleeping: int, args: Mapping[str, Any], accelerator: Accelerator) -> None:
+    """Raise PlanError where the rest of a chip is too small for what sleeping instances keep."""
+    if accelerator.memory_mib is None:
+        return
+    # Sleep mode frees weights and cache, and neither the context of each process nor its graphs and buffers.
+    each = CONTEXT_GIB + GRAPHS_GIB + (COLLECTIVES_GIB if entry.demand.chips > 1 else 0)
+    share, memory = utilization(args), accelerator.memory_mib / 1024
+    rest = memory * (1 - share)
+    if sleeping * each > rest:
+        lower = int((1 - sleeping * each / memory) * 100) / 100
+        raise PlanError(
+            f"{entry.where}.args.gpu-memory-utilization: {share:g} leaves {rest:.1f} GiB of each {accelerator.model}, "
+            f"and {sleeping} sleeping instances keep about {sleeping * each:.1f} GiB; set it to {lower:g}"
+        )
+
+
+def resident_warnings(entry: Chosen, members: Sequence[Chosen], accelerator: Accelerator) -> list[str]:
+    """Return warnings for an instance that shares chips with ``members``, itself among them."""
+    where, warnings = f"{entry.where}.{KEY}", []
+    if len(members) == 1:
+        warnings.append(
+            f"{where}: no other instance of this host has the name {show_value(entry.requested[KEY])}, so that "
+            "this one never sleeps"
+        )
+    if accelerator.stack == "rocm" and accelerator.generation not in ROCM_GENERATIONS:
+        warnings.append(
+            f"{where}: vLLM's sleep mode is made for the chips {', '.join(ROCM_GENERATIONS)}, and {accelerator.model} "
+            f"is {accelerator.generation}"
+        )
+    return warnings
