@@ -36,7 +36,12 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     grouped = any("group" in plan for plan in plans.values())
     inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
-    programs = [*_files.PROGRAMS, *(_files.GROUP_PROGRAMS if grouped else [])]
+    sharing = any("residents" in plan for plan in plans.values())
+    programs = [
+        *_files.PROGRAMS,
+        *(_files.GROUP_PROGRAMS if grouped else []),
+        *(_files.RESIDENT_PROGRAMS if sharing else []),
+    ]
     return [*found, *programs, *files]
 
 

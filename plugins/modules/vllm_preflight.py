@@ -157,6 +157,12 @@ grouped:
   type: list
   elements: str
   returned: success
+sharing:
+  description: Installed instances that share their chips with others.
+  type: list
+  elements: str
+  returned: success
+  version_added: 0.8.0
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list
@@ -240,6 +246,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     TEMPLATE,
     UNIT,
     quadlet_path,
+    residents_path,
     unit_kind,
     unit_path,
 )
@@ -297,6 +304,7 @@ def main() -> None:
         encodings_accepted=has_accepted(module, container.get("command", "")),
         units=units,
         grouped=[name for name in sorted(units) if os.path.exists(f"{module.params['config_dir']}/{name}.group.json")],
+        sharing=[name for name in sorted(units) if os.path.exists(residents_path(name))],
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
             name

@@ -55,6 +55,7 @@ HOST = (
     ),
     Place("/etc/systemd/system/vllm-group@.service", "the watchdog of hosts that serve together", "vllm", EVERYTHING),
     Place("/etc/systemd/system/vllm-router@.service", "the router of decode hosts", "vllm", EVERYTHING),
+    Place("/etc/systemd/system/vllm-residents@.service", "the service of shared chips", "vllm", EVERYTHING),
     Place("/etc/containers/systemd/vllm@NAME.container", "the quadlet of an instance in podman", "vllm", INSTANCE),
     Place("/etc/containers/systemd/vllm@NAME.container.d/", "drop-ins of a quadlet, if you made any", "you", INSTANCE),
     Place("/etc/vllm/NAME.env", "the environment of an instance", "vllm", INSTANCE),
@@ -73,6 +74,7 @@ HOST = (
     Place("/usr/local/lib/vllm-drain.py", "lets the requests of a stopping instance end", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-group.py", "the program of the watchdog", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-residents.py", "the program of that service", "vllm", EVERYTHING),
     Place(
         "/usr/local/lib/vllm/",
         "what vLLM imports: for gateways: whether it takes requests, tokens, and models that a key may use",
@@ -81,6 +83,7 @@ HOST = (
     ),
     Place("/run/vllm/NAME/", "marks of start and stop, for as long as the unit runs", "vllm", INSTANCE),
     Place("/run/vllm-group/NAME/", "what the watchdog sees, for as long as it runs", "vllm", INSTANCE),
+    Place("/run/vllm-residents/GROUP/", "its socket, for as long as it runs", "vllm", EVERYTHING),
     Place("/opt/vllm/RELEASE-HASH/", "a virtual environment (`vllm_venv_root`)", "vllm", ENVIRONMENT),
     Place("/opt/vllm/uv-VERSION/", "uv, which makes the environments", "vllm", EVERYTHING),
     Place("/opt/vllm/", "the directory of the environments, if nothing else is in it", "vllm", EVERYTHING, True),

@@ -52,6 +52,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     UNIT,
     group_path,
     quadlet_path,
+    resident_files,
+    residents_path,
     unit_path,
 )
 
@@ -85,6 +87,11 @@ class Host:
         """Return whether the installed instance spans several hosts."""
         return os.path.exists(self.at(group_path(name)))
 
+    def extras(self, name: str) -> list[dict[str, Any]]:
+        """Return the files that this installed instance has besides: it spans hosts, or shares its chips."""
+        shares = os.path.exists(self.at(residents_path(name)))
+        return [*(files_of_group(name) if self.spans(name) else []), *(resident_files(name) if shares else [])]
+
     def group(self, name: str) -> dict[str, Any]:
         """Return ``hosts`` and ``role`` of an installed instance that spans several hosts, empty for any other one."""
         try:
@@ -101,7 +108,7 @@ class Host:
     def state(self, name: str) -> SlotState:
         """Return the installed state; missing files are left out."""
         kind = self.kind(name)
-        listed_files = [*files_of_kind(name, kind), *(files_of_group(name) if self.spans(name) else [])]
+        listed_files = [*files_of_kind(name, kind), *self.extras(name)]
         found = {entry["path"]: self._read(entry["path"]) for entry in listed_files}
         texts = {path: read[1].decode(errors="replace") for path, read in found.items() if read}
         launch = launch_of(name, kind, texts)
@@ -115,8 +122,8 @@ class Host:
         """Return the paths that a complete instance has and this one lacks."""
         there = {entry.path for entry in state.files}
         # The metadata are in some environments only.
-        of_group = files_of_group(name)[:-1] if self.spans(name) else []
-        gone = [entry["path"] for entry in [*files_of_kind(name, state.kind), *of_group] if entry["path"] not in there]
+        extras = [entry for entry in self.extras(name) if entry["template"] != "instance.metadata.j2"]
+        gone = [entry["path"] for entry in [*files_of_kind(name, state.kind), *extras] if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:

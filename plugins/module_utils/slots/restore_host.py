@@ -29,7 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     SlotState,
     bare_id,
     differences,
-    files_of_group,
+    files_of_extras,
     foreign_paths,
     is_stale,
     link_of,
@@ -244,9 +244,9 @@ class Restore:
         self.name = slots.name
         self.before = host.state(self.name)
         kept = {entry.path for entry in slot.state.files}
-        # Those of a group are foreign to a state of one host alone.
-        of_group = [entry["path"] for entry in files_of_group(self.name) if not entry["shared"]]
-        foreign = [*foreign_paths(self.name, slot.state.kind), *(path for path in of_group if path not in kept)]
+        # Those of a group are foreign to a state of one host alone, those of shared chips to one with its own.
+        extras = [entry["path"] for entry in files_of_extras(self.name) if not entry["shared"]]
+        foreign = [*foreign_paths(self.name, slot.state.kind), *(path for path in extras if path not in kept)]
         self.foreign = [path for path in foreign if os.path.lexists(host.at(path))]
         # Files shared by several instances may be right already. Writing them again would make the other instances
         # appear stale.

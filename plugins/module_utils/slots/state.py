@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     UNIT,
     group_files,
     instance_files,
+    resident_files,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
@@ -130,6 +131,11 @@ def files_of_group(name: str) -> list[dict[str, Any]]:
     return group_files(name, "", metadata=True)
 
 
+def files_of_extras(name: str) -> list[dict[str, Any]]:
+    """Return the files that only some instances have: those that span hosts, and those that share their chips."""
+    return [*files_of_group(name), *resident_files(name)]
+
+
 def foreign_paths(name: str, kind: str) -> list[str]:
     """Return the paths of the instance's own files that other kinds of unit have and this kind lacks."""
     own = {entry["path"] for entry in files_of_kind(name, kind)}
@@ -203,7 +209,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
         image = Image(**found["image"]) if found["image"] else None
         state = SlotState(found["kind"], files, found["model"], image, found["venv"])
-        known = {entry["path"] for entry in [*files_of_kind(name, state.kind), *files_of_group(name)]}
+        known = {entry["path"] for entry in [*files_of_kind(name, state.kind), *files_of_extras(name)]}
         slot = Slot(
             digest, state, dict(found["plan"]), dict(found["record"]), str(found["kept_at"]), bool(found["stamped"])
         )

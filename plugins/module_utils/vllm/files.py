@@ -53,6 +53,18 @@ GROUP_PROGRAMS = tuple(
 )
 
 
+# Beside the programs of every instance; only where some share chips.
+RESIDENT_PROGRAMS = (
+    {
+        "path": "/usr/local/lib/vllm-residents.py",
+        "src": "vllm-residents.py",
+        "mode": "0644",
+        "unit": False,
+        "restarts": (),
+    },
+)
+
+
 def middleware_of(plan: PlanOutline) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the arguments of vLLM for this collection's middleware, and the variables that it reads."""
     name, group = plan["instance"], plan.get("group")
@@ -87,6 +99,8 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
         shared.append(
             _file(f"{UNIT_DIR}/vllm-router@.service", "vllm-router@.service.j2", "root", "0644", unit=True, shared=True)
         )
+    if "residents" in plan:
+        shared += resident_files(plan["instance"])
     return [*shared, *_own_files(plan, settings)]
 
 
@@ -130,6 +144,20 @@ def group_files(name: str, user: str, metadata: bool) -> list[dict[str, Any]]:
         path = f"{STATE_DIR}/{name}/metadata/vllm.dist-info/METADATA"
         files.append(_file(path, "instance.metadata.j2", "root", "0644"))
     return files
+
+
+def resident_files(name: str) -> list[dict[str, Any]]:
+    """Return what an instance that shares its chips has besides: their service, and what its start waits for."""
+    service = f"{UNIT_DIR}/vllm-residents@.service"
+    return [
+        _file(service, "vllm-residents@.service.j2", "root", "0644", unit=True, shared=True),
+        _file(residents_path(name), "residents.conf.j2", "root", "0644", unit=True),
+    ]
+
+
+def residents_path(name: str) -> str:
+    """Return the place of the file that only an instance that shares its chips has."""
+    return f"{UNIT_DIR}/vllm@{name}.service.d/residents.conf"
 
 
 def group_path(name: str) -> str:

@@ -31,7 +31,7 @@ ROCM_VARIABLE = "VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE"
 STACKS = ("cuda", "rocm", "cann")
 # vLLM says of its check for ROCm that only these chips can sleep, and does not check it.
 ROCM_GENERATIONS = ("gfx942", "gfx950")
-# Each process of the API would have a gate of its own, and each copy of the model an engine of its own.
+# Each process of the API would have its own gate, and each copy of the model its own engine.
 SINGLE = ("api-server-count", "data-parallel-size", "data-parallel-size-local")
 
 

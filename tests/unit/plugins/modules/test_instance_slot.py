@@ -435,6 +435,28 @@ def test_a_group_goes_back_to_one_host_and_leaves_nothing(there, kept, slot, tmp
     assert asked.read_text() == "delete table inet vllm_group_chat\n"
 
 
+def test_an_instance_goes_back_to_its_own_chips_and_to_shared_ones(there, kept, slot):
+    service, drop_in = (
+        "/etc/systemd/system/vllm-residents@.service",
+        "/etc/systemd/system/vllm@chat.service.d/residents.conf",
+    )
+    there.template()
+    alone, before = kept(), there.picture()
+    there.write(service, "[Unit]\n")
+    there.write(drop_in, "[Unit]\n# gpu0\n")
+    there.template(flag="2")
+    shared = kept()
+    there.at(service).unlink()
+    assert slot("status")["missing"] == [service]
+    there.write(service, "[Unit]\n")
+    back = slot("restored", to=alone["digest"])
+    assert back["digest"] == alone["digest"] and not there.at(drop_in).exists()
+    # Other instances of the host share the service.
+    assert set(there.picture()) - set(before) == {service[1:]}
+    back = slot("restored", to=shared["digest"])
+    assert back["digest"] == shared["digest"] and there.at(drop_in).read_text() == "[Unit]\n# gpu0\n"
+
+
 def test_what_instances_share_is_not_touched_where_it_is_right(there, kept, slot, tmp_path):
     docker = FakeEngine(tmp_path / "bin", store={REF: OLD})
     there.template()

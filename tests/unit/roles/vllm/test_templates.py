@@ -26,6 +26,7 @@ VARIABLES = {
     "vllm_warmup": "yes",
     "vllm_warmup_seconds": "20",
     "vllm_user": "vllm",
+    "vllm_residents_patience": 5,
     "vllm_secrets": {"chat": {"HF_TOKEN": "s3cret $x"}},
 }
 
@@ -258,3 +259,48 @@ def test_the_unit_of_a_container_is_closed_as_far_as_its_engine_allows(tmp_path,
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
     assert found and float(found[1]) <= exposure, done.stdout + done.stderr
+
+
+SHARED_UNIT = "/etc/systemd/system/vllm@.service"
+DROP_IN = "/etc/systemd/system/vllm@chat.service.d/residents.conf"
+SERVICE = "/etc/systemd/system/vllm-residents@.service"
+
+
+def rendered_plan(**more):
+    variables = {**VARIABLES, "__vllm_container": SETTINGS}
+    return texts(json.dumps([{**plan(), **more}, variables]))
+
+
+def test_the_start_of_an_instance_that_shares_chips_waits_for_them():
+    found = rendered_plan(residents="gpu0")
+    lines = found[DROP_IN].splitlines()
+    acquire = "/usr/local/lib/vllm-residents.py acquire gpu0 %i 810"
+    assert f"ExecStartPre=+/usr/bin/python3 -I {acquire}" in lines
+    assert "Wants=vllm-residents@gpu0.service" in lines and "After=vllm-residents@gpu0.service" in lines
+    # The wait ends before systemd would end the start.
+    assert "TimeoutStartSec=900" in found[UNIT].splitlines()
+
+
+def test_the_units_themselves_are_the_same_with_and_without_shared_chips():
+    alone, shared = rendered_plan(), rendered_plan(residents="gpu0")
+    assert set(shared) - set(alone) == {DROP_IN, SERVICE}
+    assert all(shared[path] == text for path, text in alone.items())
+    venv = {"runtime": "venv", "venv": {}, "launch": ["/opt/vllm/x/bin/vllm", "serve"], "container": None}
+    alone, shared = rendered_plan(**venv), rendered_plan(residents="gpu0", **venv)
+    assert SHARED_UNIT in alone and all(shared[path] == text for path, text in alone.items())
+
+
+def test_the_service_of_shared_chips_is_confined():
+    lines = rendered_plan(residents="gpu0")[SERVICE].splitlines()
+    assert "ExecStart=/usr/bin/python3 -I /usr/local/lib/vllm-residents.py serve %i 5.0" in lines
+    for line in ("Group=vllm", "CapabilityBoundingSet=CAP_DAC_OVERRIDE", "RuntimeDirectoryMode=0700", "Restart=always",
+                 "UMask=0027", "NoNewPrivileges=true", "ProtectSystem=strict", "StopWhenUnneeded=true"):  # fmt: skip
+        assert line in lines
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
+def test_systemd_reads_the_service_of_shared_chips(tmp_path):
+    unit = tmp_path / "vllm-residents@gpu0.service"
+    unit.write_text(rendered_plan(residents="gpu0")[SERVICE])
+    done = subprocess.run(["systemd-analyze", "verify", unit], check=False, capture_output=True, text=True)
+    assert "Unknown" not in done.stderr and "Failed to parse" not in done.stderr

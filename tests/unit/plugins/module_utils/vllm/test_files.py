@@ -84,3 +84,27 @@ def test_a_build_of_another_name_gets_a_distribution_that_vllm_finds():
     assert paths.index("/usr/local/lib/vllm-group.py") < paths.index("/etc/systemd/system/vllm-group@.service")
     alone = FilterModule().filters()["instance_entries"]({"chat": {**VENV, "weights": None}}, {"user": "vllm"})
     assert not [entry for entry in alone if "group" in entry["path"]]
+
+
+RESIDENT = [
+    "/etc/systemd/system/vllm-residents@.service",
+    "/etc/systemd/system/vllm@chat.service.d/residents.conf",
+]
+
+
+@pytest.mark.parametrize(("plan", "settings", "rest"), ALL)
+def test_an_instance_that_shares_its_chips_has_two_more_files(plan, settings, rest):
+    files = instance_files({**plan, "residents": "gpu0"}, {"user": "vllm", **settings})
+    assert [entry["path"] for entry in files] == [*RESIDENT, *COMMON, *rest]
+    assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
+
+
+def test_the_program_of_shared_chips_comes_before_its_unit():
+    entries = FilterModule().filters()["instance_entries"]
+    paths = [
+        entry["path"] for entry in entries({"chat": {**VENV, "residents": "a", "weights": None}}, {"user": "vllm"})
+    ]
+    program = "/usr/local/lib/vllm-residents.py"
+    assert paths.index(program) < paths.index(RESIDENT[1]) < paths.index(RESIDENT[0])
+    alone = [entry["path"] for entry in entries({"chat": {**VENV, "weights": None}}, {"user": "vllm"})]
+    assert program not in alone and not {*RESIDENT} & {*alone}

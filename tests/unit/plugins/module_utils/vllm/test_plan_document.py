@@ -14,4 +14,7 @@ def test_the_document_has_the_fields_of_a_plan_and_their_types():
     # The document of an instance on one host has no such key.
     assert expected.pop("group") == "GroupDocument | None"
     expected["group"] = "GroupDocument"
+    # Nor has that of one with its own chips.
+    assert expected.pop("residents") == "str | None"
+    expected["residents"] = "str"
     assert {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()} == expected
