@@ -31,7 +31,7 @@ CLOSED = frozenset(("/v1/load_lora_adapter", "/v1/unload_lora_adapter"))
 
 
 class Guard:
-    """Decides whether a request may go on to vLLM; ``directory`` is that of the instance."""
+    """Decides whether a request may reach vLLM; ``directory`` is that of the instance."""
 
     def __init__(self, directory: str) -> None:
         self._file = os.path.join(directory, FILE)
