@@ -17,6 +17,7 @@ one starts. The service learns from the unit when the start has ended, so nobody
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import json
 import os
@@ -186,31 +187,42 @@ def read_token(name: str) -> str:
     """Return the token that the middleware of an instance accepts now; write one where there is none."""
     place = RUN / name / "operator"
     for _attempt in range(5):
-        with contextlib.suppress(FileNotFoundError):
-            with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-                text = file.read(200).strip()
-            # Another program's token is used as it is, because that program may be calling now.
-            if _TOKEN.match(text):
-                return text
-            # It may be half written.
+        text = token_in(place)
+        # Another program's token is used as it is, because that program is calling now.
+        if text:
+            return text
+        if not write_token(place):
             time.sleep(ABSENT)
-            continue
-        write_token(place)
-    place.unlink()
-    raise OSError(f"{place} had no token, and was removed")
+    raise OSError(f"another program calls the instance, and {place} has no token")
 
 
-def write_token(place: Path) -> None:
-    """Write a fresh token, unless somebody else has just done so."""
-    partial = place.with_name(f"operator.{secrets.token_hex(8)}")
-    # The directory belongs to vLLM's user, so no link there is followed. The group of this program reads the file.
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o640), "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
+def token_in(place: Path) -> str:
+    """Return the token of a file, empty where it has none."""
     try:
-        with contextlib.suppress(FileExistsError):
-            os.link(partial, place)
+        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
+            text = file.read(200).strip()
+    except (OSError, UnicodeDecodeError):
+        # None there, or a link.
+        return ""
+    return text if _TOKEN.match(text) else ""
+
+
+def write_token(place: Path) -> bool:
+    """Write a fresh token; return False where another program holds the lock on the directory to do so."""
+    directory = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not token_in(place):
+            place.unlink(missing_ok=True)
+            # The directory belongs to vLLM's user, so no link there is followed. This program's group reads the file.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with open(os.open(place, flags, 0o640), "w", encoding="utf-8") as file:
+                file.write(secrets.token_hex(32) + "\n")
+    except BlockingIOError:
+        return False
     finally:
-        partial.unlink()
+        os.close(directory)
+    return True
 
 
 class News:

@@ -141,8 +141,7 @@ class Gate:
         if self.asleep is False:
             self._open_awake()
             return await self._answer_status(send, 200)
-        await self._pass_on(scope, listener, send, asleep=False)
-        return self._open_awake()
+        return await self._pass_on(scope, listener, send, asleep=False)
 
     async def _pass_on(self, scope: Scope, listener: Listener, send: Send, asleep: bool) -> None:
         """Have vLLM answer; where it answers 200, it is ``asleep`` from then on, else its state is unknown."""
@@ -156,6 +155,7 @@ class Gate:
                 # Before the program hears of it, so that it sees the new state.
                 self.asleep = asleep if status == 200 else None
                 self._tell()
+                self._open_awake()
             await send(message)
 
         await self.app(scope, listener.receive, watched)
