@@ -94,10 +94,12 @@ class SleepingEngine:
         await asyncio.sleep(0.05)
         self.asleep = True
         (self.top / "chips" / self.name).unlink(missing_ok=True)
-        await answer(send, b"")
+        await answer(send, b"", 500 if self.setting("sleep-seems-to-fail") else 200)
 
     async def wake(self, send):
         if self.setting("wake-fails"):
+            # It has a part of the memory now, and counts as asleep.
+            self.take_chips()
             await answer(send, b"no memory", 500)
             return
         if self.asleep:

@@ -212,6 +212,13 @@ def test_a_sleep_that_fails_keeps_the_awake_one_in_service(host):
     assert waits[0][0] == 200
 
 
+def test_an_instance_that_sleeps_although_the_call_failed_is_asked_itself(host):
+    host.set("coder", "sleep-seems-to-fail")
+    assert host.complete("chat")[0] == 200 and host.awake() == ["chat"]
+    host.set("coder", "sleep-seems-to-fail", None)
+    assert host.complete("coder")[0] == 200
+
+
 def test_an_instance_that_hangs_is_named(host):
     host.freeze("coder")
     waits = host.in_background("chat")

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The queue of requests in an instance that shares its chips, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "roles/vllm/files"))
+import vllm_operator
+import vllm_residents
+
+TOKEN = "a" * 32
+
+
+class Engine:
+    """Answers a request when ``end`` is set, and calls for operators at once."""
+
+    def __init__(self):
+        self.calls, self.bodies, self.status = [], [], 200
+        self.end = asyncio.Event()
+
+    async def __call__(self, scope, receive, send):
+        self.calls.append(scope["path"])
+        if scope["type"] == "websocket":
+            return
+        if scope["path"] == "/v1/completions":
+            body = b""
+            while (message := await receive())["type"] == "http.request":
+                body += message["body"]
+                if not message["more_body"]:
+                    break
+            self.bodies.append(body)
+            await self.end.wait()
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+class Client:
+    """A request; its parts come when ``give`` is called."""
+
+    def __init__(self, gate, path, method="POST", query="", token=None, kind="http"):
+        self.parts, self.sent = asyncio.Queue(), []
+        headers = [(b"operator-token", token.encode())] if token else []
+        scope = {"type": kind, "path": path, "method": method, "query_string": query.encode(), "headers": headers}
+        call = gate.obey if kind == "http" and gate.is_own(scope) else gate
+        self.task = asyncio.ensure_future(call(scope, self.parts.get, self.send))
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    def give(self, body=b"", more=False):
+        self.parts.put_nowait({"type": "http.request", "body": body, "more_body": more})
+        return self
+
+    def go(self):
+        self.parts.put_nowait({"type": "http.disconnect"})
+
+    async def answer(self, seconds=5):
+        await asyncio.wait_for(self.task, seconds)
+        return self.sent[0]["status"] if self.sent else None
+
+
+def run(monkeypatch, tmp_path, scenario):
+    """Run a scenario with a gate and its engine."""
+    monkeypatch.setenv(vllm_operator.VARIABLE, "1")
+    (tmp_path / "operator").write_text(TOKEN)
+
+    async def main():
+        engine = Engine()
+        gate = vllm_residents.Gate(engine, vllm_operator.Guard(str(tmp_path)), str(tmp_path / "closed"))
+        await scenario(gate, engine)
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def status_of(gate, query=""):
+    client = Client(gate, "/residents", "GET", query, TOKEN).give()
+    assert await client.answer() == 200
+    return json.loads(client.sent[1]["body"])
+
+
+def operator(gate, path, query=""):
+    return Client(gate, path, "POST", query, TOKEN).give()
+
+
+async def until(true):
+    while not true():
+        await asyncio.sleep(0.01)
+
+
+def test_a_sleep_waits_for_running_requests_and_lets_no_other_one_in(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        first = Client(gate, "/v1/completions").give(b"1")
+        await until(lambda: engine.bodies == [b"1"])
+        sleep = operator(gate, "/sleep")
+        await until(lambda: gate.closed)
+        second = Client(gate, "/v1/completions").give(b"2", more=True).give(b"3")
+        await asyncio.sleep(0.1)
+        assert engine.calls == ["/v1/completions"] and not sleep.task.done()
+        found = await status_of(gate)
+        assert (found["running"], found["waiting"], found["asleep"], found["closed"]) == (1, 1, False, True)
+        engine.end.set()
+        assert await first.answer() == 200 and await sleep.answer() == 200
+        assert gate.asleep is True and engine.calls[1:] == ["/sleep"]
+        assert await operator(gate, "/wake_up").answer() == 200
+        # Nothing of what was read in the queue is lost.
+        assert await second.answer() == 200 and engine.bodies == [b"1", b"23"]
+        assert (await status_of(gate))["waiting"] == 0
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_the_rest_of_a_request_may_come_after_the_wait(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        engine.end.set()
+        assert await operator(gate, "/sleep").answer() == 200
+        client = Client(gate, "/v1/completions").give(b"1", more=True)
+        await until(lambda: gate.waiting)
+        await asyncio.sleep(0.05)
+        assert await operator(gate, "/wake_up").answer() == 200
+        await until(lambda: engine.calls[-1] == "/v1/completions")
+        client.give(b"2", more=True).give(b"3")
+        assert await client.answer() == 200 and engine.bodies == [b"123"]
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_between_two_calls_for_a_sleep_the_gate_stays_closed_but_not_for_long(monkeypatch, tmp_path):
+    monkeypatch.setattr(vllm_residents, "LEASE", 0.4)
+
+    async def scenario(gate, engine):
+        Client(gate, "/v1/completions").give(b"1")
+        await until(lambda: engine.bodies)
+        assert await operator(gate, "/sleep", "within=0.05").answer() == 409
+        waits = Client(gate, "/v1/completions").give(b"2")
+        await asyncio.sleep(0.2)
+        assert gate.closed and engine.bodies == [b"1"]
+        # The program calls again in time, and then never.
+        assert await operator(gate, "/sleep", "within=0.05").answer() == 409
+        await asyncio.sleep(0.3)
+        assert gate.closed
+        await until(lambda: engine.bodies == [b"1", b"2"])
+        assert not gate.closed
+        engine.end.set()
+        assert await waits.answer() == 200 and "/sleep" not in engine.calls
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_a_program_that_goes_while_it_waits_opens_the_gate(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        Client(gate, "/v1/completions").give(b"1")
+        await until(lambda: engine.bodies)
+        sleep = operator(gate, "/sleep")
+        await until(lambda: gate.closed)
+        sleep.go()
+        assert await sleep.answer() is None and not gate.closed and "/sleep" not in engine.calls
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_after_a_call_that_failed_nothing_is_let_in(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        engine.status = 500
+        assert await operator(gate, "/sleep").answer() == 500
+        found = await status_of(gate)
+        assert found["asleep"] is None and found["closed"]
+        assert await operator(gate, "/wake_up").answer() == 500 and gate.closed
+        engine.status = 200
+        # vLLM is asked, because it may sleep.
+        assert await operator(gate, "/wake_up").answer() == 200
+        assert engine.calls == ["/sleep", "/wake_up", "/wake_up"] and not gate.closed and gate.asleep is False
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_a_question_for_news_is_answered_when_there_are_some(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        first = await status_of(gate)
+        news = asyncio.ensure_future(status_of(gate, f"after={first['version']}&within=10"))
+        await asyncio.sleep(0.1)
+        assert not news.done()
+        Client(gate, "/v1/completions").give()
+        assert (await news)["running"] == 1
+        # And without any at the end of the time.
+        version = (await status_of(gate))["version"]
+        assert (await status_of(gate, f"after={version}&within=0.1"))["version"] == version
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("path", vllm_residents.OWN)
+def test_without_the_token_nothing_is_done(monkeypatch, tmp_path, path):
+    async def scenario(gate, engine):
+        for token in (None, "b" * 32):
+            assert await Client(gate, path, "POST", "", token).give().answer() == 404
+        assert not engine.calls and not gate.closed
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_who_waits_and_who_does_not(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        engine.end.set()
+        assert await operator(gate, "/sleep").answer() == 200
+        for method, path in (("GET", "/v1/models"), ("GET", "/health"), ("POST", "/tokenize"), ("GET", "/is_sleeping")):
+            assert await Client(gate, path, method).answer() == 200
+        waiting = [Client(gate, path).give() for path in ("/v1/embeddings", "/v1/load_lora_adapter", "/new")]
+        await until(lambda: len(gate.waiting) == 3)
+        socket = Client(gate, "/v1/realtime", kind="websocket")
+        await until(lambda: len(gate.waiting) == 4)
+        (tmp_path / "closed").touch()
+        assert [await one.answer() for one in waiting] == [503] * 3
+        await asyncio.wait_for(socket.task, 5)
+        assert socket.sent == [{"type": "websocket.close", "code": 1013}]
+        assert not gate.waiting
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_a_wait_ends_with_503(monkeypatch, tmp_path):
+    monkeypatch.setattr(vllm_residents, "WAIT", 0.2)
+
+    async def scenario(gate, _engine):
+        assert await operator(gate, "/sleep").answer() == 200
+        client = Client(gate, "/v1/completions").give()
+        assert await client.answer() == 503 and (b"retry-after", b"5") in client.sent[0]["headers"]
+
+    run(monkeypatch, tmp_path, scenario)
