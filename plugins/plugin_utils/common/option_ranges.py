@@ -67,6 +67,7 @@ RANGES: Mapping[str, Range] = {
     "vllm_group_check_timeout": FROM_1,
     "vllm_group_min_gb_per_s": FROM_0,
     "vllm_group_stall": FROM_0,
+    "vllm_residents_patience": FROM_0,
     "vllm_slots_keep": FROM_0,
     "vllm_start_timeout": FROM_1,
     "vllm_stop_notice": FROM_0,
