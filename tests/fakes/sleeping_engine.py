@@ -205,6 +205,11 @@ class Host:
             path.unlink()
         self.unit(name, "activating", "auto-restart", "")
 
+    def stop(self, name):
+        """Stop an instance that is drained."""
+        self.crash(name)
+        self.unit(name, "inactive", "dead", "")
+
     def freeze(self, name):
         self.engines[name].send_signal(signal.SIGSTOP)
 

@@ -6,12 +6,21 @@
 from __future__ import annotations
 
 import http.client
+import importlib.util
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.fakes.sleeping_engine import Host, until
+
+SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-drain.py"
+SPEC = importlib.util.spec_from_file_location("vllm_drain_of_residents", SCRIPT)
+drain = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = drain
+SPEC.loader.exec_module(drain)
 
 
 @pytest.fixture
@@ -246,3 +255,34 @@ def test_a_stop_ends_the_wait(host):
     (host.top / "run/chat/closed").touch()
     until(lambda: waits, 5)
     assert waits[0][0] == 503 and waits[0][2]["retry-after"] == "5"
+
+
+def stop(host, name, seconds):
+    """Return what the program says that systemd runs before it stops an instance, and how long it took."""
+    instance, began = drain.Instance("127.0.0.1", host.ports[name], False, host.top / "run" / name), time.monotonic()
+    return drain.stop(instance, seconds, 0.1), time.monotonic() - began
+
+
+def test_a_sleeping_instance_without_requests_stops_at_once(host):
+    """The program on the host asks it all the time, and that counts as no request."""
+    said, took = stop(host, "chat", 20)
+    assert said == "Stopping: no request runs" and took < 5
+
+
+def test_a_stop_of_a_sleeping_instance_lets_its_requests_be_answered(host):
+    host.set("coder", "takes", 2)
+    running = host.in_background("coder")
+    time.sleep(0.3)
+    waits = host.in_background("chat")
+    until(lambda: host.waiting("chat") == 1)
+    said, _took = stop(host, "chat", 20)
+    assert said == "Stopping: no request runs"
+    assert waits[0][0] == 200 and running[0][0] == 200
+
+
+def test_the_stop_of_the_awake_one_lets_the_next_one_wake(host):
+    assert stop(host, "coder", 20)[0] == "Stopping: no request runs"
+    waits = host.in_background("chat")
+    host.stop("coder")
+    until(lambda: waits)
+    assert waits[0][0] == 200 and host.awake() == ["chat"]
