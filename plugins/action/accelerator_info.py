@@ -54,12 +54,7 @@ class ActionModule(ControllerAction):
             _compare(detected, options, catalogue)
         except AcceleratorError as exc:
             raise AnsibleActionFail(f"{host}: {exc}") from exc
-        document = {
-            **detected.as_dict(),
-            "pythons": found["pythons"],
-            "host_memory_mib": found["cpu"]["memory_mib"],
-            **_rdma(detected, found["rdma"]),
-        }
+        document = {**detected.as_dict(), "pythons": found["pythons"], **_rdma(detected, found["rdma"])}
         result: dict[str, Any] = {"accelerator": document, "ansible_facts": {"accelerator_detected": document}}
         if detected.mixed and options["require_usable"]:
             counts = ", ".join(f"{key} x {count}" for key, count in detected.models.items())

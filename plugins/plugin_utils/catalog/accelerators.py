@@ -317,13 +317,16 @@ def declared_accelerator(
     """Return the accelerators that an inventory declares, with everything that the catalogue knows about them.
 
     ``memory_gib`` is the memory of one chip (cpu: of the host), where that is known. ``facts`` may hold driver_version,
-    cuda_version, mec_firmware, pythons, rdma and host_memory_mib. Raises AcceleratorError for a model that is in no
-    file or that vLLM cannot serve on.
+    cuda_version, mec_firmware, pythons, rdma and cpu (of which ``memory_mib`` counts). Raises AcceleratorError for a
+    model that is in no file or that vLLM cannot serve on.
     """
     check_declared(model, catalogue)
     known = {key: value for key, value in (facts or {}).items() if value is not None}
     if "pythons" in known:
         known["pythons"] = tuple(known["pythons"])
+    cpu = known.pop("cpu", None)
+    if isinstance(cpu, Mapping) and isinstance(cpu.get("memory_mib"), int):
+        known["host_memory_mib"] = cpu["memory_mib"]
     if "rdma" in known:
         near = [(each["name"], each["address"], each["near"]) for each in known["rdma"]]
         known["rdma"] = tuple((name, address, tuple(sorted(chips.items()))) for name, address, chips in near)

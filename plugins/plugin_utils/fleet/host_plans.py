@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -100,6 +100,9 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     check_instances(instances)
     # Only the plan of an instance that spans hosts depends on the name of the host.
     spans = any(requested.get("nodes") for requested in instances.values())
+    if not any(requested.get("residents") for requested in instances.values()):
+        # No other plan depends on it, and it differs a little between equal hosts.
+        accelerator = replace(accelerator, host_memory_mib=None)
     key = json.dumps([asdict(accelerator), settings, host if spans else None], default=str)
     if key not in _PLANS:
         _PLANS[key] = _planned(host, accelerator, settings)

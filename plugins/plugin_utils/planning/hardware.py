@@ -39,7 +39,7 @@ _COUNT = re.compile(r"_\d+x\Z")
 # Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
 # Further facts of a host that its plans follow from.
-HOST_FACTS = ("pythons", "rdma", "host_memory_mib")
+HOST_FACTS = ("pythons", "rdma", "cpu")
 
 
 @dataclass(frozen=True)

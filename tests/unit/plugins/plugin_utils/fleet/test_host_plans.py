@@ -309,3 +309,26 @@ def test_unknown_keys_below_meta_are_warnings_of_the_plan(tmp_path):
     file.write_text("meta: {popularity: high}\nmodel: {model_id: org/model}\n")
     found = plan(settings={"recipe_path": [str(tmp_path)]}, recipe="org/model")
     assert found["warnings"][0].startswith(f"{file}: meta.popularity: unknown key, which has no effect; ")
+
+
+RESIDENTS = {
+    "chat": {"recipe": "openai/gpt-oss-20b", "residents": "a"},
+    "large": {"recipe": "openai/gpt-oss-120b", "port": 8100, "residents": "a", "args": {"tensor-parallel-size": 1}},
+}
+
+
+@pytest.mark.parametrize("model", ["h200", "mi300x"])
+def test_models_of_the_catalogue_share_chips(model):
+    found = plans(model, RESIDENTS, count=1, facts={"cpu": {"memory_mib": 512 * 1024}})
+    assert [found[name]["chips"] for name in RESIDENTS] == [[0], [0]]
+    assert not [line for one in found.values() for line in one["warnings"] if "residents" in line or "GUARD" in line]
+
+
+def test_the_memory_of_the_host_counts_only_where_weights_sleep_in_it(counted):
+    with pytest.raises(PlanError, match=r"in the memory of the host: chat .* GiB, large .* GiB"):
+        plans("h200", RESIDENTS, count=1, facts={"cpu": {"memory_mib": 32 * 1024}})
+    calls = len(counted)
+    alone = {"chat": {"recipe": "openai/gpt-oss-20b"}}
+    for memory in (32 * 1024, 512 * 1024):
+        assert plans("h200", alone, count=1, facts={"cpu": {"memory_mib": memory}})
+    assert len(counted) == calls + 1
