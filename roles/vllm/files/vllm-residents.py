@@ -424,23 +424,23 @@ class Service:
         began = time.monotonic()
         # Newer releases of vLLM would else end requests that run in the background.
         path = f"/sleep?level=1&mode=wait&within={WITHIN:g}"
-        if self.command(name, path, WITHIN + DEADLINE, "go to sleep"):
+        if self.command(name, path, WITHIN + DEADLINE, "does not go to sleep"):
             self.say(f"{name} sleeps after {time.monotonic() - began:.1f} s")
 
     def wake(self, name: str) -> None:
         """Wake an instance. Where that fails, it is put to sleep again: the next one needs all of the memory."""
         began, waiting = time.monotonic(), self.members[name].status.get("waiting", 0)
-        if self.command(name, "/wake_up", DEADLINE, "wake up"):
+        if self.command(name, "/wake_up", DEADLINE, "does not wake up"):
             self.turns.began = time.monotonic()
             self.say(f"{name} is awake after {self.turns.began - began:.1f} s; {waiting} requests waited")
         else:
-            self.command(name, "/sleep?level=1", WITHIN + DEADLINE, "go to sleep again")
+            self.command(name, "/sleep?level=1", WITHIN + DEADLINE, "does not go to sleep again")
 
     def open(self, name: str) -> None:
         """Let requests in again."""
-        self.command(name, "/wake_up", DEADLINE, "accept requests again")
+        self.command(name, "/wake_up", DEADLINE, "does not accept requests again")
 
-    def command(self, name: str, path: str, timeout: float, purpose: str) -> bool:
+    def command(self, name: str, path: str, timeout: float, failure: str) -> bool:
         """Have an instance do something; return whether it has."""
         member = self.members[name]
         try:
@@ -455,7 +455,7 @@ class Service:
         elif status != http.client.OK:
             self.turns.resting[name] = time.monotonic() + RETRY
             self.say(
-                f"{name} does not {purpose} ({why}); the next attempt is in {RETRY:.0f} s. If that fails too, restart "
+                f"{name} {failure} ({why}); the next attempt is in {RETRY:.0f} s. If that fails too, restart "
                 f"it: systemctl restart vllm@{name}"
             )
         return status == http.client.OK

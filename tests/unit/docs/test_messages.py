@@ -14,6 +14,8 @@ import pytest
 TOP = Path(__file__).resolve().parents[3]
 PAGE = TOP / "docs" / "operate" / "when-something-is-wrong.md"
 SOURCES = ("plugins/**/*.py", "roles/**/*.yml", "roles/*/README.md", "playbooks/**/*.yml", "catalog/recipes/**/*.yml")
+# Programs that stay on a host, and whose journal people read.
+SOURCES += ("roles/vllm/files/*.py",)
 # Messages of Ansible itself, which a user meets before ours.
 OF_ANSIBLE = ("_internal/_yaml/_errors.py", "plugins/callback/default.py")
 SHORTEST = 9  # shorter pieces of a message are found anywhere
