@@ -27,6 +27,8 @@ from pathlib import Path
 
 FILES = Path(__file__).resolve().parents[2] / "roles/vllm/files"
 HELPER = FILES / "vllm-residents.py"
+# Newer releases of vLLM want the key at each endpoint.
+KEY = 'k"$\\1'
 SYSTEMCTL = """#!/bin/sh
 for word in "$@"; do
   case $word in
@@ -74,7 +76,10 @@ class SleepingEngine:
         if scope["type"] != "http":
             return
         path = scope["path"]
-        if path == "/sleep":
+        known = dict(scope["headers"]).get(b"authorization") == f"Bearer {KEY}".encode()
+        if path in ("/sleep", "/wake_up", "/is_sleeping") and not known:
+            await answer(send, b"no key", 401)
+        elif path == "/sleep":
             await self.sleep(send)
         elif path == "/wake_up":
             await self.wake(send)
@@ -157,6 +162,7 @@ class Host:
             self.ports[name] = probe.getsockname()[1]
         (self.top / f"etc/{name}.env").write_text('A="b"\nRESIDENTS="chips0"\n')
         (self.top / f"etc/{name}.yaml").write_text(f"model: /m\nhost: 127.0.0.1\nport: {self.ports[name]}\n")
+        (self.top / f"etc/{name}.secrets").write_text('# managed\nVLLM_API_KEY="k\\"\\$\\\\1"\n')
         self.unit(name, "inactive", "dead", "")
 
     def unit(self, name, active, sub, invocation):
@@ -182,8 +188,8 @@ class Host:
         """Start an instance, as systemd does; return when it is active."""
         invocation = uuid.uuid4().hex
         self.unit(name, "activating", "start-pre", invocation)
-        acquiring = self.run_helper("acquire", "chips0", name, "30")
-        if acquiring.wait(40):
+        acquiring = self.run_helper("acquire", "chips0", name, "60")
+        if acquiring.wait(70):
             self.unit(name, "activating", "auto-restart", invocation)
             raise AssertionError(self.journal())
         self.unit(name, "activating", "start", invocation)
@@ -253,10 +259,17 @@ class Host:
     def journal(self):
         return self.log.read_text()
 
+    def status(self, name):
+        """Return what the middleware of an instance tells the program."""
+        place = self.top / "run" / name / "operator"
+        # The program writes it before its first call.
+        until(place.exists)
+        token = place.read_text().strip()
+        return json.loads(self.get(name, "/residents", {"operator-token": token})[1])
+
     def waiting(self, name):
         """Return how many requests of an instance wait."""
-        token = (self.top / "run" / name / "operator").read_text().strip()
-        return json.loads(self.get(name, "/residents", {"operator-token": token})[1])["waiting"]
+        return self.status(name)["waiting"]
 
     def end(self):
         for process in [*self.engines.values(), *filter(None, [self.helper])]:
@@ -264,7 +277,7 @@ class Host:
             process.wait()
 
 
-def until(true, seconds=20.0):
+def until(true, seconds=40.0):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

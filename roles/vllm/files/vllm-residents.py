@@ -183,6 +183,18 @@ def read_units(names: Sequence[str]) -> dict[str, Unit]:
     return {name: found[name] for name in names}
 
 
+def read_key(name: str) -> str:
+    """Return the API key of an instance, empty without one; newer releases of vLLM want it at each endpoint."""
+    try:
+        text = (CONFIG / f"{name}.secrets").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    found = re.search(r"(?m)^VLLM_API_KEY=(.*)$", text)
+    value = found[1].strip() if found else ""
+    # As systemd reads it.
+    return re.sub(r'\\([\\"$`])', r"\1", value[1:-1]) if value[:1] == '"' else value
+
+
 def read_token(name: str) -> str:
     """Return the token that the middleware of an instance accepts now; write one where there is none."""
     place = RUN / name / "operator"
@@ -272,6 +284,8 @@ class Member(threading.Thread):
             try:
                 with contextlib.closing(self.connect(timeout)) as connection:
                     headers = {"Operator-Token": read_token(self.instance), "Connection": "close"}
+                    key = read_key(self.instance)
+                    headers.update({"Authorization": f"Bearer {key}"} if key else {})
                     connection.request(method, path, headers=headers)
                     answer = connection.getresponse()
                     body = answer.read()
