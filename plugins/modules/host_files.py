@@ -67,7 +67,7 @@ options:
       live_keys:
         description:
           - For a file that holds a mapping in YAML, keys of which a running program takes over a change;
-            see RV(results[].live).
+            see C(live) in RV(results).
         type: list
         elements: str
         default: []
@@ -99,7 +99,7 @@ RETURN = r"""
 results:
   description:
     - For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed); C(live) is whether
-      nothing else has changed than keys in O(files[].live_keys).
+      only keys in O(files[].live_keys) have changed.
   returned: success
   type: list
   elements: dict
