@@ -80,12 +80,20 @@ FLAGS = {
     "tool-call-parser": {"kind": "text"},
     "tokenizer": {"kind": "text"},
     "lora-modules": {"kind": "list", "of": "text"},
+    "enable-lora": {"kind": "switch", "negatable": True},
     "trust-remote-code": {"kind": "switch", "negatable": True},
     "served-model-name": {"kind": "list", "of": "text"},
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
 }
-ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
+ENV = [
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    "VLLM_LORA_RESOLVER_CACHE_DIR",
+    "VLLM_HOST_IP",
+    "VLLM_CACHE_ROOT",
+    "VLLM_NO_USAGE_STATS",
+    "VLLM_USE_X",
+]
 TABLE = OptionTable.from_data({"version": "2.0.0", "flags": FLAGS, "env": ENV})
 OTHERS = (
     OptionTable.from_data(
@@ -104,6 +112,7 @@ FOREIGN = Foreign(
     frozenset(
         {
             "DO_NOT_TRACK",
+            "OPERATOR_GUARD",
             "HOME",
             "TIKTOKEN_ENCODINGS_BASE",
             "PYTHONPYCACHEPREFIX",
