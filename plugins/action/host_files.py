@@ -35,8 +35,8 @@ class ActionModule(ActionBase):
         # Contents that are secrets go apart, in an option that no result shows.
         secrets = {entry["path"]: entry.pop("content", "") for entry in entries if entry.get("secret")}
         found = self._execute_module(module_args={"files": entries, "secrets": secrets}, task_vars=variables)
-        changed = found.pop("written", [])
-        found["results"] = [{"item": entry, "changed": each} for entry, each in zip(given, changed)]
+        changes = zip(given, found.pop("written", []), found.pop("live", []))
+        found["results"] = [{"item": entry, "changed": changed, "live": live} for entry, changed, live in changes]
         return {**result, **found}
 
     def _complete(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

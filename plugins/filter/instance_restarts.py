@@ -17,14 +17,16 @@ def instance_restarts(
     images: Result | None = None,
     stale: Iterable[str] = (),
     units_only: bool = False,
+    with_live: bool = False,
 ) -> list[str]:
     """Return the instances that do not run with what is installed now, each once.
 
     ``files`` are the results of tasks that wrote entries of ``instance_entries``, ``images`` is that of the task
     that pulled images. ``stale`` names instances that ran with older files before this run; those without a plan are
-    left out. ``units_only`` leaves out the files that neither systemd nor podman reads.
+    left out. ``units_only`` leaves out the files that neither systemd nor podman reads. ``with_live`` counts files too
+    whose change the running instance takes over.
     """
-    items = [item for task in files for item in _changed_items(task) if item["unit"] or not units_only]
+    items = [item for task in files for item in _changed_items(task, with_live) if item["unit"] or not units_only]
     found = [name for item in items for name in item["restarts"]]
     pulled = _changed_items(images)
     found += [plan["instance"] for plan in plans.values() if plan["container"] and plan["image"] in pulled]
@@ -32,9 +34,10 @@ def instance_restarts(
     return list(dict.fromkeys(found))
 
 
-def _changed_items(task: Result | None) -> list[Any]:
+def _changed_items(task: Result | None, with_live: bool = True) -> list[Any]:
     """Return the items of a looped task that changed something; none of a task that did not run."""
-    return [entry["item"] for entry in (task or {}).get("results") or [] if entry.get("changed")]
+    results = [entry for entry in (task or {}).get("results") or [] if entry.get("changed")]
+    return [entry["item"] for entry in results if with_live or not entry.get("live")]
 
 
 class FilterModule:

@@ -64,6 +64,14 @@ options:
           - Whether a file's content is a secret. Neither a difference nor the module's options show it then.
         type: bool
         default: false
+      live_keys:
+        description:
+          - For a file that holds a mapping in YAML, keys of which a running program takes over a change;
+            see C(live) in RV(results).
+        type: list
+        elements: str
+        default: []
+        version_added: 0.7.0
       validate:
         description:
           - For a file, a command that accepts the new content; C(%s) is the path of a temporary file that holds it.
@@ -89,7 +97,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 results:
-  description: For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed).
+  description:
+    - For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed); C(live) is whether
+      only keys in O(files[].live_keys) have changed.
   returned: success
   type: list
   elements: dict
@@ -110,6 +120,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.file_se
     inspect,
     put_in_place,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.live_keys import differs_only_in
 
 ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
@@ -120,6 +131,7 @@ ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "target": {"type": "str"},
     "mode": {"type": "str"},
     "group": {"type": "str"},
+    "live_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
     # A word about the content, not the content.
     "secret": {"type": "bool", "default": False, "no_log": False},
     "validate": {"type": "str"},
@@ -155,7 +167,9 @@ def main() -> None:
                 done = True
     except (FileSetError, OSError) as exc:
         module.fail_json(msg=str(exc), changed=done)
-    module.exit_json(changed=any(changes), written=changes, **({"diff": diffs} if module._diff else {}))
+    options = module.params["files"]
+    live = [change and is_live(*each) for change, *each in zip(changes, entries, before, options)]
+    module.exit_json(changed=any(changes), written=changes, live=live, **({"diff": diffs} if module._diff else {}))
 
 
 def entry_of(options: dict[str, Any], secrets: dict[str, str]) -> Entry:
@@ -163,6 +177,12 @@ def entry_of(options: dict[str, Any], secrets: dict[str, str]) -> Entry:
     if options["secret"] and options["path"] not in secrets:
         raise FileSetError(f"{options['path']}: secrets lacks the content of this file")
     return Entry.from_dict({**options, "content": secrets[options["path"]]} if options["secret"] else options)
+
+
+def is_live(entry: Entry, found: Found, options: dict[str, Any]) -> bool:
+    """Return whether a running program takes over all that changes in a file."""
+    before, after = found.content.decode(errors="replace"), entry.content.decode(errors="replace")
+    return found.type == FILE and differs_only_in(before, after, options["live_keys"])
 
 
 def validate(module: AnsibleModule, entry: Entry, command: str) -> None:

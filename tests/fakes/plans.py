@@ -80,14 +80,23 @@ FLAGS = {
     "tool-call-parser": {"kind": "text"},
     "tokenizer": {"kind": "text"},
     "lora-modules": {"kind": "list", "of": "text"},
+    "enable-lora": {"kind": "switch", "negatable": True},
     "trust-remote-code": {"kind": "switch", "negatable": True},
     "enable-sleep-mode": {"kind": "switch", "negatable": True},
     "served-model-name": {"kind": "list", "of": "text"},
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
 }
-ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X", "VLLM_SERVER_DEV_MODE"]
-ENV += ["VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE"]
+ENV = [
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+    "VLLM_LORA_RESOLVER_CACHE_DIR",
+    "VLLM_HOST_IP",
+    "VLLM_CACHE_ROOT",
+    "VLLM_NO_USAGE_STATS",
+    "VLLM_USE_X",
+    "VLLM_SERVER_DEV_MODE",
+    "VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE",
+]
 TABLE = OptionTable.from_data({"version": "2.0.0", "flags": FLAGS, "env": ENV})
 OTHERS = (
     OptionTable.from_data(
@@ -106,6 +115,7 @@ FOREIGN = Foreign(
     frozenset(
         {
             "DO_NOT_TRACK",
+            "OPERATOR_GUARD",
             "HOME",
             "TIKTOKEN_ENCODINGS_BASE",
             "PYTHONPYCACHEPREFIX",
@@ -113,7 +123,6 @@ FOREIGN = Foreign(
             "FLAG",
             "USER",
             "TP_SOCKET_IFNAME",
-            "OPERATOR_GUARD",
             "RESIDENTS",
         }
     ),

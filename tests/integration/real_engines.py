@@ -26,7 +26,7 @@ CPUS = os.cpu_count() or 1
 class RealEngine:
     """One vLLM in ``directory``; ``counter`` reads what it counts itself."""
 
-    def __init__(self, python, directory, model, number, arguments):
+    def __init__(self, python, directory, model, number, arguments, env=None):
         self.directory, self.port = directory, free_port()
         (directory / "run").mkdir(parents=True)
         (directory / "counted.py").write_text(COUNTED)
@@ -36,7 +36,7 @@ class RealEngine:
             **os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
             "PYTHONPATH": f"{directory}:{TOP / 'roles/vllm/files'}", "USAGE_CACHE": str(directory / "cache"),
             "AVAILABILITY_DIRECTORY": str(directory / "run"), "OMP_NUM_THREADS": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": str(number % CPUS),
+            "VLLM_CPU_OMP_THREADS_BIND": str(number % CPUS), **(env or {}),
         }  # fmt: skip
         command = [python, "-m", "vllm.entrypoints.openai.api_server", *words]
         with (directory / "log").open("w") as log:
@@ -62,9 +62,9 @@ class RealEngine:
 
 
 @contextlib.contextmanager
-def real_engines(python, directory, model, number, *arguments):
+def real_engines(python, directory, model, number, *arguments, env=None):
     """Start several of them; yield when all of them serve."""
-    found = [RealEngine(python, directory / f"engine{n}", model, n, arguments) for n in range(number)]
+    found = [RealEngine(python, directory / f"engine{n}", model, n, arguments, env) for n in range(number)]
     try:
         for each in found:
             each.wait()

@@ -74,12 +74,21 @@ class Upload:
 class TimedClient:
     """Requests to one server, each on its own connection; proxies of the environment are not used."""
 
-    def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Store the server's address, without a path such as /v1; raises AddressError."""
+    def __init__(
+        self,
+        url: str,
+        api_key: str = "",
+        tls: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store the server's address, without a path such as /v1; raises AddressError.
+
+        ``headers`` go with each request.
+        """
         self.url = url.rstrip("/")
         self._parts = split_url(url)
         self._tls = tls
-        self._headers = {"Connection": "close"}
+        self._headers = {**(headers or {}), "Connection": "close"}
         if api_key:
             # http.client's own error would quote the whole header with the key.
             if not re.match(r"[\x21-\x7e]+\Z", api_key):

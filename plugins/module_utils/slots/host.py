@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     publish_link,
     sync_directory,
     sync_tree,
+    text_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     DIGEST,
@@ -44,9 +45,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     surplus,
     utc,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import APPLIED
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     CONFIG_DIR,
     QUADLET,
+    RUN_DIR,
     STATE_DIR,
     TEMPLATE,
     UNIT,
@@ -127,9 +130,14 @@ class Host:
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:
-        """Return when the newest file or link of an installed state changed last, and its path."""
+        """Return when the newest file or link of an installed state changed last, and its path.
+
+        A configuration that the running engine has taken over does not count: the module instance_adapters notes that.
+        """
         newest = (0.0, "")
-        for path in [*(entry.path for entry in state.files), link_of(name)]:
+        config, applied = f"{CONFIG_DIR}/{name}.yaml", text_of(self.at(f"{RUN_DIR}/{name}/{APPLIED}")).strip()
+        files = [entry.path for entry in state.files if (entry.path, entry.sha256) != (config, applied)]
+        for path in [*files, link_of(name)]:
             with contextlib.suppress(OSError):
                 newest = max(newest, (os.lstat(self.at(path)).st_ctime, path))
         return newest

@@ -11,6 +11,12 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import (
+    KEY,
+    AdapterError,
+    adapters_of,
+    has_guard,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL, PlanOutline
 
 CONFIG_DIR = "/etc/vllm"
@@ -36,6 +42,7 @@ PROGRAMS = tuple(
         f"{LIBRARY}/vllm_usage.py",
         f"{LIBRARY}/vllm_models.py",
         f"{LIBRARY}/vllm_operator.py",
+        f"{LIBRARY}/vllm_hold.py",
         f"{LIBRARY}/vllm_residents.py",
         f"{LIBRARY}/availability.py",
     )
@@ -109,7 +116,7 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
     name, user, kind = plan["instance"], settings["user"], unit_kind(plan, settings)
     files = [
         _file(f"{CONFIG_DIR}/{name}.env", "instance.env.j2", user, "0640"),
-        _file(f"{CONFIG_DIR}/{name}.yaml", "instance.yaml.j2", user, "0640"),
+        {**_file(f"{CONFIG_DIR}/{name}.yaml", "instance.yaml.j2", user, "0640"), "live_keys": live_keys(plan)},
         _file(f"{CONFIG_DIR}/{name}.secrets", "instance.secrets.j2", "root", "0600", secret=True),
     ]
     if kind == QUADLET:
@@ -126,6 +133,16 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
         _file(serve, "serve.j2", "root", "0755"),
         _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
     ]
+
+
+def live_keys(plan: PlanOutline) -> list[str]:
+    """Return the arguments of which a running instance takes over a change, so that it need not be restarted."""
+    whole: Mapping[str, Any] = {"args": {}, "env": {}, **plan}
+    try:
+        adapters_of(whole["args"].get(KEY))
+    except AdapterError:
+        return []
+    return [KEY] if has_guard(whole["env"]) else []
 
 
 def group_files(name: str, user: str, metadata: bool) -> list[dict[str, Any]]:

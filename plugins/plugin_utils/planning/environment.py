@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import has_guard
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -81,7 +82,7 @@ def mounts_of(
     encodings = composed.env.get(ENCODINGS_VARIABLE)
     inputs = [
         *([weights] if weights else []),
-        *paths_in(composed.args),
+        *_side_paths(composed, site),
         # The container engine refuses to mount a missing path, and a host that needs no encodings has none.
         *([encodings] if encodings else []),
         f"{site.config_dir}/{name}.yaml",
@@ -89,3 +90,15 @@ def mounts_of(
     ]
     cache = f"{site.cache_root}/{name}"
     return [*(f"{path}:{path}:ro" for path in dict.fromkeys(inputs)), f"{cache}:{cache}"]
+
+
+def _side_paths(composed: Composed, site: SiteSettings) -> list[str]:
+    """Return the paths of what an instance needs besides its model.
+
+    A mount cannot be added to a running container. One that loads adapters while it runs has all weights instead.
+    """
+    paths = paths_in(composed.args)
+    if not has_guard(composed.env):
+        return paths
+    below = f"{site.weights_root}/"
+    return [site.weights_root, *(path for path in paths if not path.startswith(below))]

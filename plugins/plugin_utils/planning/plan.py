@@ -94,6 +94,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kerne
     compiles,
     plan_kernels,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.live_adapters import BECAUSE, live_env
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.packages import check_packages
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.residents import (
@@ -242,11 +243,12 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)
-    vocabulary = needs_vocabulary(entry, compose(layers, entry.table, where).args)
+    first = compose(layers, entry.table, where)
     because = "offline, quiet, and caches that survive a restart"
-    base = Layer("collection", (), base_env(entry, site, vocabulary), because)
+    base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
-    layers = [base, compiling, *layers]
+    adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
+    layers = [base, compiling, adapting, *layers]
     composed = compose(layers, entry.table, where)
     length = length_layer(entry, composed, accelerator, library)
     if length:

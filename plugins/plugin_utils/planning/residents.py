@@ -14,14 +14,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, Demand, utilization
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed, Layer
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import weights_size
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import request_of, weights_size
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import (
-    COLLECTIVES_GIB,
-    CONTEXT_GIB,
-    GRAPHS_GIB,
-)
 
 KEY = "residents"
 FLAG, DEV_MODE = "enable-sleep-mode", "VLLM_SERVER_DEV_MODE"
@@ -31,6 +26,8 @@ ROCM_VARIABLE = "VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE"
 STACKS = ("cuda", "rocm", "cann")
 # vLLM says of its check for ROCm that only these chips can sleep, and does not check it.
 ROCM_GENERATIONS = ("gfx942", "gfx950")
+# What gpt-oss-20b kept of an H200 while it slept (tests/gpu/results, 2026-11-27), for models of unknown shape.
+KEPT_GIB = 3.5
 # Each process of the API would have its own gate, and each copy of the model its own engine.
 SINGLE = ("api-server-count", "data-parallel-size", "data-parallel-size-local")
 
@@ -140,15 +137,19 @@ def check_memory(
 
     ``args`` are the arguments of each instance.
     """
-    for group in groups_of(chosen).values():
+    groups = list(groups_of(chosen).values())
+    for group in groups:
+        kept = {entry.name: _kept_gib(entry, args[entry.name], accelerator, library) for entry in group}
         for entry in group:
-            _check_chips(entry, len(group) - 1, args[entry.name], accelerator)
+            others = sum(gib for name, gib in kept.items() if name != entry.name)
+            _check_chips(entry, others, args[entry.name], accelerator)
     sizes = {
         entry.name: weights_size(library.manifest(entry.pinned), str(args[entry.name].get("load-format")))
-        for group in groups_of(chosen).values()
+        for group in groups
         for entry in group
     }
-    # A woken instance may keep the memory for its next sleep, so all of them count.
+    # A woken instance keeps the memory for its next sleep (a GPU sweep: the first sleep sets it aside, the next do
+    # not), so all of them count.
     total = sum(size or 0 for size in sizes.values()) / GIB
     has = accelerator.host_memory_mib
     if has is not None and total > has / 1024:
@@ -159,19 +160,23 @@ def check_memory(
         )
 
 
-def _check_chips(entry: Chosen, sleeping: int, args: Mapping[str, Any], accelerator: Accelerator) -> None:
-    """Raise PlanError where the rest of a chip is too small for what sleeping instances keep."""
+def _kept_gib(entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library) -> float:
+    """Return the GiB of each chip that an instance keeps while it sleeps: all but weights and cache."""
+    request = request_of(entry, args, accelerator, library)
+    return request.footprint().overhead / GIB if request else KEPT_GIB
+
+
+def _check_chips(entry: Chosen, kept: float, args: Mapping[str, Any], accelerator: Accelerator) -> None:
+    """Raise PlanError where the rest of a chip is too small for what the sleeping instances keep."""
     if accelerator.memory_mib is None:
         return
-    # Sleep mode frees weights and cache, and neither the context of each process nor its graphs and buffers.
-    each = CONTEXT_GIB + GRAPHS_GIB + (COLLECTIVES_GIB if entry.demand.chips > 1 else 0)
     share, memory = utilization(args), accelerator.memory_mib / 1024
     rest = memory * (1 - share)
-    if sleeping * each > rest:
-        lower = int((1 - sleeping * each / memory) * 100) / 100
+    if kept > rest:
+        lower = int((1 - kept / memory) * 100) / 100
         raise PlanError(
             f"{entry.where}.args.gpu-memory-utilization: {share:g} leaves {rest:.1f} GiB of each {accelerator.model}, "
-            f"and {sleeping} sleeping instances keep about {sleeping * each:.1f} GiB; set it to {lower:g}"
+            f"and the instances that sleep beside it keep about {kept:.1f} GiB; set it to {lower:g}"
         )
 
 

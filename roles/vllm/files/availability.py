@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from typing import Any, Awaitable, Callable, Dict, MutableMapping
 
+import vllm_hold
 import vllm_models
 import vllm_operator
 import vllm_residents
@@ -46,7 +47,8 @@ class Availability:
 
     Requests for which a gateway asks are counted (vllm_usage.py), and those for models that its client may not use are
     refused (vllm_models.py). Where a plan has switched on vLLM's endpoints for operators, others cannot reach them
-    (vllm_operator.py). Where instances share chips, requests for a sleeping one wait (vllm_residents.py).
+    (vllm_operator.py), and requests wait while an adapter is replaced (vllm_hold.py). Where instances share chips,
+    requests for a sleeping one wait (vllm_residents.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide. Where the instance spans hosts, it has ``unanswered`` too:
@@ -57,7 +59,7 @@ class Availability:
     def __init__(self, app: App) -> None:
         records = os.path.join(vllm_usage.CACHE, os.path.basename(DIRECTORY), "usage")
         self.app: App = vllm_models.Models(vllm_usage.Usage(app, records, CLOSED))
-        self.guard = vllm_operator.Guard(DIRECTORY)
+        self.guard, self.hold = vllm_operator.Guard(DIRECTORY), vllm_hold.Hold(DIRECTORY)
         self.gate: vllm_residents.Gate | None = None
         if os.environ.get(vllm_residents.VARIABLE):
             self.app = self.gate = vllm_residents.Gate(self.app, self.guard, CLOSED)
@@ -88,6 +90,8 @@ class Availability:
         else:
             self.open += 1
             request = None
+            if self.hold.concerns(scope):
+                receive = self.hold.delayed(receive)
             if scope.get("method") == "POST" and path not in vllm_usage.GENERATES_NOTHING and os.path.exists(GROUP):
                 request = Request(self.unanswered, receive, send)
                 receive, send = request.receive, request.send

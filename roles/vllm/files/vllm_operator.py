@@ -41,7 +41,7 @@ class Guard:
         """Return whether a request asks for something that only operators may do, and has no valid token."""
         if not self._active or scope["type"] != "http":
             return False
-        return is_for_operators(_route(scope)) and not self.knows(scope)
+        return is_for_operators(route_of(scope)) and not self.knows(scope)
 
     def knows(self, scope: Mapping[str, Any]) -> bool:
         """Return whether a request has the token that a program of root has just written."""
@@ -60,7 +60,7 @@ def is_for_operators(path: str) -> bool:
     return path not in OPEN and not path.startswith(OPEN_PREFIXES)
 
 
-def _route(scope: Mapping[str, Any]) -> str:
+def route_of(scope: Mapping[str, Any]) -> str:
     """Return the path without what ``--root-path`` has put in front of it."""
     path, root = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
     return path[len(root) :] if root and path.startswith(root + "/") else path

@@ -20,7 +20,7 @@ import uuid
 from collections import deque
 from typing import Any
 
-from vllm_operator import Guard, _route
+from vllm_operator import Guard, route_of
 from vllm_usage import App, Message, Receive, Scope, Send
 
 VARIABLE = "RESIDENTS"
@@ -69,13 +69,13 @@ class Gate:
 
     def is_own(self, scope: Scope) -> bool:
         """Return whether a request is for ``obey``."""
-        return scope["type"] == "http" and _route(scope) in OWN
+        return scope["type"] == "http" and route_of(scope) in OWN
 
     async def obey(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the program on the host."""
         if not self._guard.knows(scope):
             return await _answer(send, 404, b"only operators on the host may call this\n")
-        listener, route = Listener(receive), _route(scope)
+        listener, route = Listener(receive), route_of(scope)
         if route == SLEEP:
             return await self._sleep(scope, listener, send)
         if route == WAKE:
@@ -244,7 +244,7 @@ class Listener:
 
 def _needs_chips(scope: Scope) -> bool:
     """Return whether vLLM needs its chips to answer a request."""
-    return scope["type"] == "websocket" or (scope["method"] == "POST" and _route(scope) not in NEED_NO_CHIPS)
+    return scope["type"] == "websocket" or (scope["method"] == "POST" and route_of(scope) not in NEED_NO_CHIPS)
 
 
 def _number(scope: Scope, name: str, default: float) -> float:

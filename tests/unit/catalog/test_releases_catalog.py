@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import UPDATING
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
@@ -27,6 +28,8 @@ SCHEMA = json.loads((CATALOG / "schema.json").read_text(encoding="utf-8"))
 FILES = {path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CATALOG.glob("*.yml"))}
 CATALOGUE = load_catalogue()
 DIGEST = "sha256:" + "0" * 64
+# Releases whose code was read: tests/parity/test_runtime_lora.py.
+RUNTIME_LORA = ("0.32.0", "0.33.0")
 SITE = {
     "weights_root": "/srv/weights",
     "encodings_dir": "/srv/encodings",
@@ -87,8 +90,12 @@ def test_schema_refuses_what_is_no_release(change):
 def test_release_has_an_option_table_and_says_what_it_supports(name):
     assert FILES[name]["vllm"] in releases()
     table = load_table(FILES[name]["vllm"])
-    options = SCHEMA["properties"]["supports"]["items"]["enum"]
-    assert FILES[name].get("supports", []) == [option for option in options if table.canonical(f"--{option}")]
+    *options, runtime_lora = SCHEMA["properties"]["supports"]["items"]["enum"]
+    supported = FILES[name].get("supports", [])
+    expected = [option for option in options if table.canonical(f"--{option}")]
+    # No option: whether the prefix cache is right after a change is in the code of the release (tests/parity).
+    assert supported == [*expected, *([runtime_lora] if FILES[name]["vllm"] in RUNTIME_LORA else [])]
+    assert runtime_lora not in supported or UPDATING in table.env
 
 
 def test_every_option_table_has_a_release():

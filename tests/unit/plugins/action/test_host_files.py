@@ -105,6 +105,30 @@ def test_check_mode_shows_the_difference_and_writes_nothing(role):
     assert not (role / "there/new").exists()
 
 
+def test_a_change_that_a_running_program_takes_over_is_told_apart(role):
+    text = "a: 1\nlora-modules:\n- {}\nport: 1\n"
+    for name in ("live", "both", "same", "unlisted", "link"):
+        (role / "there" / name).write_text(text.format("sql=/a"))
+        (role / "there" / name).chmod(0o640)
+    (role / "there/link").unlink()
+    (role / "there/link").symlink_to(role / "there/same")
+    keys, other = {"live_keys": ["lora-modules"]}, text.format("sql=/b")
+    entries = [
+        entry(role, "live", content=other, **keys),
+        entry(role, "both", content=other.replace("port: 1", "port: 2"), **keys),
+        entry(role, "same", content=text.format("sql=/a"), **keys),
+        entry(role, "new", content=other, **keys),
+        entry(role, "unlisted", content=other),
+        entry(role, "link", content=other, **keys),
+    ]
+    told, _again = play(role, entries, "-C")
+    first, second = play(role, entries)
+    for result in (told, first):
+        assert [each["changed"] for each in result["results"]] == [True, True, False, True, True, True]
+        assert [each["live"] for each in result["results"]] == [True, False, False, False, False, False]
+    assert not any(each["live"] or each["changed"] for each in second["results"])
+
+
 def test_content_that_its_command_refuses_leaves_every_file_as_it_was(role):
     entries = [
         entry(role, "first", content="fine\n"),

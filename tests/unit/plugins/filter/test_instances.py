@@ -43,6 +43,15 @@ def test_a_changed_file_restarts_the_instances_that_it_starts_each_once():
     assert instance_restarts(PLANS, files[:1], units_only=True) == []
 
 
+def test_what_a_running_instance_takes_over_restarts_nothing():
+    item = {"restarts": ["chat"], "unit": False}
+    live = {"results": [{"item": item, "changed": True, "live": True}]}
+    other = {"results": [*live["results"], {"item": item, "changed": True, "live": False}]}
+    assert instance_restarts(PLANS, [live]) == [] and instance_restarts(PLANS, [live], with_live=True) == ["chat"]
+    # Its environment, or its unit, has changed too; or an earlier run has not restarted it.
+    assert instance_restarts(PLANS, [other]) == instance_restarts(PLANS, [live], stale=["chat"]) == ["chat"]
+
+
 def test_a_new_image_restarts_what_runs_in_it():
     assert instance_restarts(PLANS, images=loop(("vllm/vllm-openai:v1", True))) == ["code"]
     assert instance_restarts(PLANS, images=loop(("vllm/vllm-openai:v1", False))) == []

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -216,6 +217,36 @@ def test_what_runs_with_older_files_is_stale_and_is_not_kept(there, slot, system
     systemd.runs(UNIT)
     assert not slot("status")["stale"]
     assert run(root=str(there.root))["stale_instances"] == []
+
+
+def test_adapters_that_the_running_engine_has_taken_over_make_nothing_stale(there, slot, systemd):
+    there.template()
+    systemd.runs(UNIT)
+    time.sleep(0.01)
+    there.write("/etc/vllm/chat.yaml", "port: 8000\nlora-modules:\n- sql=/b\n")
+    assert slot("status")["stale"]
+    note = there.root / "run/vllm/chat/adapters"
+    note.parent.mkdir(parents=True)
+    note.write_text("0" * 64 + "\n")
+    assert slot("status")["stale"]
+    note.write_text(hashlib.sha256((there.root / "etc/vllm/chat.yaml").read_bytes()).hexdigest() + "\n")
+    assert not slot("status")["stale"] and run(root=str(there.root))["stale_instances"] == []
+    assert "msg" not in slot("kept")
+    # Of another configuration, and of other files, it says nothing.
+    there.write("/etc/vllm/chat.yaml", "port: 8000\nlora-modules:\n- sql=/c\n")
+    assert slot("status")["stale"]
+
+
+def test_a_newer_file_beside_the_adapters_is_stale(there, slot, systemd):
+    there.template()
+    systemd.runs(UNIT)
+    time.sleep(0.01)
+    there.write("/etc/vllm/chat.yaml", "port: 8000\nlora-modules:\n- sql=/b\n")
+    there.write("/etc/vllm/chat.env", "A=2\n")
+    note = there.root / "run/vllm/chat/adapters"
+    note.parent.mkdir(parents=True)
+    note.write_text(hashlib.sha256((there.root / "etc/vllm/chat.yaml").read_bytes()).hexdigest())
+    assert slot("status")["stale"] and "chat.env" in slot("kept")["msg"]
 
 
 def test_a_touch_after_it_was_kept_makes_nothing_stale_and_a_change_does(there, kept, slot, systemd):

@@ -86,6 +86,27 @@ def test_a_build_of_another_name_gets_a_distribution_that_vllm_finds():
     assert not [entry for entry in alone if "group" in entry["path"]]
 
 
+ABLE = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "OPERATOR_GUARD": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "adapters", "expected"),
+    [
+        (ABLE, ["sql=/a", {"name": "x", "path": "/x"}], ["lora-modules"]),
+        (ABLE, None, ["lora-modules"]),
+        # What the endpoint cannot be given comes with a restart.
+        (ABLE, [{"name": "x", "path": "/x", "base_model_name": "m"}], []),
+        (ABLE, ["sql=/a", "sql=/b"], []),
+        ({}, ["sql=/a"], []),
+        ({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}, ["sql=/a"], []),
+    ],
+)
+def test_a_change_of_adapters_alone_restarts_nothing_where_the_engine_takes_it_over(env, adapters, expected):
+    plan = {**VENV, "env": env, "args": {"lora-modules": adapters} if adapters else {}}
+    found = {entry["path"]: entry.get("live_keys", []) for entry in instance_files(plan, {"user": "vllm"})}
+    assert found.pop("/etc/vllm/chat.yaml") == expected and not any(found.values())
+
+
 RESIDENT = [
     "/etc/systemd/system/vllm-residents@.service",
     "/etc/systemd/system/vllm@chat.service.d/residents.conf",

@@ -324,6 +324,13 @@ def test_models_of_the_catalogue_share_chips(model):
     assert not [line for one in found.values() for line in one["warnings"] if "residents" in line or "GUARD" in line]
 
 
+def test_what_a_sleeping_model_keeps_of_a_chip_follows_from_its_shape():
+    """A GPU sweep found 3.46 GiB for gpt-oss-20b on an H200; the estimate is a little above that."""
+    tight = {**RESIDENTS, "large": {**RESIDENTS["large"], "args": {"gpu-memory-utilization": 0.98}}}
+    with pytest.raises(PlanError, match=r"instances that sleep beside it keep about 3\.[5-9] GiB; set it to 0\.97"):
+        plans("h200", tight, count=1)
+
+
 def test_the_memory_of_the_host_counts_only_where_weights_sleep_in_it(counted):
     with pytest.raises(PlanError, match=r"in the memory of the host: chat .* GiB, large .* GiB"):
         plans("h200", RESIDENTS, count=1, facts={"cpu": {"memory_mib": 32 * 1024}})

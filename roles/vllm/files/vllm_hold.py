@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Let requests wait while an adapter is replaced, so that none of them misses it.
+
+vLLM cannot put another adapter under a name that is taken without changing the weights under running requests, and
+0.32.0 would from then on read them from the disk for every token (vllm-project/vllm#33791). So the adapter is unloaded
+and the other one loaded. Between the two, the file ``hold`` is in the instance's directory below /run/vllm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any, Awaitable, Callable, Dict, Mapping
+
+import vllm_operator
+
+Receive = Callable[[], Awaitable[Dict[str, Any]]]
+
+FILE = "hold"
+# Seconds from the beginning. A program that was killed leaves the file, and then requests must go on.
+LONGEST = 30.0
+_PAUSE = 0.02
+
+
+class Hold:
+    """Keeps the last part of a request until the file is gone; vLLM looks for the model when it has the whole body."""
+
+    def __init__(self, directory: str) -> None:
+        self._file = os.path.join(directory, FILE)
+        # Only an instance with the guard has its adapters changed.
+        self._possible = bool(os.environ.get(vllm_operator.VARIABLE))
+
+    def concerns(self, scope: Mapping[str, Any]) -> bool:
+        """Return whether a request may have to wait. The request that loads the adapter has the operator's token."""
+        return self._possible and scope.get("method") == "POST" and vllm_operator.HEADER not in dict(scope["headers"])
+
+    def active(self) -> bool:
+        """Return whether an adapter is being replaced."""
+        try:
+            return -1.0 < time.time() - os.stat(self._file).st_mtime < LONGEST
+        except OSError:
+            return False
+
+    def delayed(self, receive: Receive) -> Receive:
+        """Return ``receive`` with the wait."""
+
+        async def delayed() -> dict[str, Any]:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                while self.active():
+                    await asyncio.sleep(_PAUSE)
+            return message
+
+        return delayed

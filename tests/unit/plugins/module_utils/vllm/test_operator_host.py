@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The token with which a program on the host calls endpoints for operators."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.operator_host import (
+    OperatorError,
+    operator_token,
+    write_new,
+)
+
+
+def test_the_token_is_there_for_the_engine_as_long_as_it_is_used(tmp_path):
+    file, group = tmp_path / "operator", 1 if os.geteuid() == 0 else os.getgid()
+    with operator_token(str(tmp_path), group) as token:
+        seen = file.stat()
+        assert file.read_text() == f"{token}\n" and len(token) == 64
+        assert (stat.S_IMODE(seen.st_mode), seen.st_gid, seen.st_uid) == (0o640, group, os.geteuid())
+    assert list(tmp_path.iterdir()) == []
+    with operator_token(str(tmp_path), group) as other:
+        assert other != token
+
+
+def test_a_failure_removes_it_too(tmp_path):
+    with pytest.raises(ZeroDivisionError), operator_token(str(tmp_path), os.getgid()):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_program_has_left_is_replaced_and_a_link_is_not_followed(tmp_path):
+    target = tmp_path / "target"
+    target.write_text("untouched")
+    (tmp_path / "operator").symlink_to(target)
+    with operator_token(str(tmp_path), os.getgid()):
+        assert not (tmp_path / "operator").is_symlink()
+    assert target.read_text() == "untouched"
+
+
+def test_two_programs_do_not_take_the_token_of_each_other(tmp_path):
+    message = "another program has been calling this instance"
+    with locked(str(tmp_path)), pytest.raises(OperatorError, match=message), operator_token(str(tmp_path), 0, wait=0.1):
+        pass
+    assert not (tmp_path / "operator").exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(OperatorError, match="/new cannot be written: No such file"):
+        write_new(str(tmp_path / "missing/new"), "", 0o644)
+    (tmp_path / "new").touch()
+    with pytest.raises(OperatorError, match="File exists"):
+        write_new(str(tmp_path / "new"), "", 0o644)
