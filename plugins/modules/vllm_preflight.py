@@ -162,7 +162,7 @@ sharing:
   type: list
   elements: str
   returned: success
-  version_added: 0.8.0
+  version_added: 0.7.0
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list

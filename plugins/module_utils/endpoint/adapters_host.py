@@ -35,7 +35,7 @@ _SETTLE_SECONDS = 0.5
 class EngineAdapters:
     """The adapters of one engine; all requests together take at most ``timeout`` seconds.
 
-    ``directory`` is that of the instance below /run/vllm.
+    ``directory`` is the instance's, below /run/vllm, with its marks.
     """
 
     def __init__(self, client: TimedClient, directory: str, timeout: float, settle: float = _SETTLE_SECONDS) -> None:

@@ -5,7 +5,7 @@
 
 vLLM cannot put another adapter under a name that is taken without changing the weights under running requests, and
 0.32.0 would from then on read them from the disk for every token (vllm-project/vllm#33791). So the adapter is unloaded
-and the other one loaded. Between the two, the file ``hold`` is in the instance's directory below /run/vllm.
+and the other one loaded. Between the two, the instance's directory below /run/vllm has the file ``hold``.
 """
 
 from __future__ import annotations
