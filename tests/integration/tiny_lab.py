@@ -44,10 +44,13 @@ def recipe(name, *strategies):
 
 
 class TinyLab:
-    """The lab with the environment ``lab`` (LAB_NAME and so on), and a site below ``place``."""
+    """The lab with the environment ``lab`` (LAB_NAME and so on), and a site below ``place``.
 
-    def __init__(self, lab: dict[str, str], place: Path, names=tuple(FAMILIES)) -> None:
-        self.lab, self.place, self.names = lab, place, names
+    The mirror has the tiny models of these names, and what ``others`` has: directories by name.
+    """
+
+    def __init__(self, lab: dict[str, str], place: Path, names=tuple(FAMILIES), others=None) -> None:
+        self.lab, self.place, self.names, self.others = lab, place, names, others or {}
 
     def run(self, *command):
         return subprocess.run(command, check=False, cwd=ROOT, env=self.lab, capture_output=True, text=True)
@@ -67,7 +70,10 @@ class TinyLab:
         (root / "wheels").symlink_to(MIRROR / "wheels")
         assert not run_module("wheel_index", root=str(root)).get("failed")
         for name in self.names:
-            self._add_weights(name, root)
+            write(FAMILIES[name](), self.place / "models" / name)
+        sources = {**{name: self.place / "models" / name for name in self.names}, **self.others}
+        for name, source in sources.items():
+            self._add_weights(name, Path(source), root)
         handler = functools.partial(SimpleHTTPRequestHandler, directory=str(root))
         subprocess.run([ROOT / "bin/lab", "up", *hosts], env=self.lab, check=True)
         server = ThreadingHTTPServer((f"{self.lab['LAB_SUBNET_PREFIX']}.1", 0), handler)
@@ -78,9 +84,7 @@ class TinyLab:
             server.shutdown()
             subprocess.run([ROOT / "bin/lab", "down"], env=self.lab, check=True)
 
-    def _add_weights(self, name, root):
-        source = self.place / "models" / name
-        write(FAMILIES[name](), source)
+    def _add_weights(self, name, source, root):
         words = {"pin_model": f"tiny/{name}", "pin_source": str(source), "pin_dest": str(self.place / "manifests")}
         self.playbook("pin_weights", "-e", json.dumps(words))
         manifest = yaml.safe_load((self.place / "manifests" / "tiny" / f"{name}.yml").read_text())
