@@ -242,8 +242,7 @@ def host():
         host.sh("systemctl start vllm@a vllm@b")
         yield host
     finally:
-        if not os.environ.get("LAB_KEEP"):
-            subprocess.run([ROOT / "bin/lab", "down"], env=lab, check=True)
+        subprocess.run([ROOT / "bin/lab", "down"], env=lab, check=True)
 
 
 def test_two_that_start_at_once_start_one_after_the_other(host):
@@ -316,14 +315,24 @@ def test_no_request_fails_when_the_service_is_killed(host):
     assert host.show(SERVICE, "ActiveState") == "active"
 
 
+def test_a_newer_program_takes_over(host):
+    before = host.show(SERVICE, "InvocationID")
+    host.sh("touch /usr/local/lib/vllm-residents.py")
+    until(lambda: host.show(SERVICE, "ActiveState") == "active" and host.show(SERVICE, "InvocationID") != before)
+    assert [host.complete(name)[0] for name in PORTS] == [200, 200]
+
+
 def test_one_restarts_while_the_other_is_asked(host):
-    before, begun = host.show("vllm@a", "InvocationID"), []
-    until_end = threading.Thread(target=lambda: begun.extend(host.complete("b", f"x{number}") for number in range(12)))
-    until_end.start()
+    before, answers = host.show("vllm@a", "InvocationID"), []
+    asking = threading.Thread(target=lambda: answers.extend(host.complete("b", f"x{number}") for number in range(12)))
+    asking.start()
+    began = time.monotonic()
     host.sh("systemctl restart vllm@a")
-    until_end.join(100)
+    # It does not wait for the request of the service that is open all the time.
+    assert time.monotonic() - began < 15
+    asking.join(100)
     assert host.show("vllm@a", "ActiveState") == "active" and host.show("vllm@a", "InvocationID") != before
-    assert begun == [(200, f"b x{number}") for number in range(12)]
+    assert answers == [(200, f"b x{number}") for number in range(12)]
     assert host.complete("a") == (200, "a x")
 
 
