@@ -303,6 +303,15 @@ def test_the_token_and_the_socket_are_closed(host):
     assert host.sh(f"{nobody} ls /run/vllm-residents/gpu0 || echo closed") == "closed\n"
 
 
+@pytest.mark.parametrize("kind", ["mkfifo", "ln -s /etc/shadow"])
+def test_the_user_of_one_instance_cannot_hold_up_the_service(host, kind):
+    assert [host.complete(name)[0] for name in PORTS] == [200, 200]
+    operator = "/run/vllm/a/operator"
+    host.sh(f"runuser -u vllm -- sh -c 'rm -f {operator}; {kind} {operator}'")
+    assert [host.complete(name)[0] for name in PORTS] == [200, 200]
+    assert host.sh(f"stat -c '%U:%G %a %F' {operator}") == "root:vllm 640 regular file\n"
+
+
 def test_no_request_fails_when_the_service_is_killed(host):
     load = Load(host)
     for number in (1, 2):
@@ -326,10 +335,7 @@ def test_one_restarts_while_the_other_is_asked(host):
     before, answers = host.show("vllm@a", "InvocationID"), []
     asking = threading.Thread(target=lambda: answers.extend(host.complete("b", f"x{number}") for number in range(12)))
     asking.start()
-    began = time.monotonic()
     host.sh("systemctl restart vllm@a")
-    # It does not wait for the request of the service that is open all the time.
-    assert time.monotonic() - began < 15
     asking.join(100)
     assert host.show("vllm@a", "ActiveState") == "active" and host.show("vllm@a", "InvocationID") != before
     assert answers == [(200, f"b x{number}") for number in range(12)]
@@ -345,7 +351,10 @@ def test_one_that_dies_is_started_again(host):
 
 
 def test_the_service_ends_with_the_last_instance(host):
+    began = time.monotonic()
     host.sh("systemctl stop vllm@a")
+    # It does not wait for the request of the service, which is open for up to 20 s.
+    assert time.monotonic() - began < 12
     assert host.show(SERVICE, "ActiveState") == "active" and host.complete("b") == (200, "b x")
     host.sh("systemctl stop vllm@b")
     until(lambda: host.show(SERVICE, "ActiveState") == "inactive")
