@@ -211,11 +211,16 @@ def read_token(name: str) -> str:
 def token_in(place: Path) -> str:
     """Return the token of a file, empty where it has none."""
     try:
-        with open(os.open(place, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-            text = file.read(200).strip()
-    except (OSError, UnicodeDecodeError):
-        # None there, or a link.
+        # The directory belongs to vLLM's user: a link is not followed, and a pipe without a writer does not block.
+        file = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
         return ""
+    try:
+        text = os.read(file, 200).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    finally:
+        os.close(file)
     return text if _TOKEN.match(text) else ""
 
 

@@ -189,11 +189,15 @@ class Gate:
             changes.set_result(None)
 
     async def _await_news(self, after: float, within: float, listener: Listener) -> None:
-        """Return when the version is another one than ``after``, or ``within`` seconds have passed."""
+        """Return when the version is another one than ``after``, or ``within`` seconds have passed.
+
+        An instance that stops answers within INTERVAL: after SIGTERM, vLLM ends when its last connection does, and
+        until then the others wait for its chips.
+        """
         until = time.monotonic() + min(within, LONGEST_POLL)
         while self.version == after:
-            left = until - time.monotonic()
-            if left <= 0 or not await listener.wait(self._news(), left):
+            left = min(until - time.monotonic(), INTERVAL)
+            if left <= 0 or not await listener.wait(self._news(), left) or os.path.exists(self._closed_file):
                 return
 
     async def _answer_status(self, send: Send, status: int) -> None:

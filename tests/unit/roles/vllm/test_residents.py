@@ -269,6 +269,9 @@ def test_a_sleeping_instance_without_requests_stops_at_once(host):
     """The program on the host asks it all the time, and that counts as no request."""
     said, took = stop(host, "chat", 20)
     assert said == "Stopping: no request runs" and took < 5
+    # SIGTERM: vLLM waits for its open connections, and the program has one.
+    host.engines["chat"].terminate()
+    assert host.engines["chat"].wait(5) is not None
 
 
 def test_a_stop_of_a_sleeping_instance_lets_its_requests_be_answered(host):

@@ -211,6 +211,20 @@ def test_a_link_is_not_followed(place, tmp_path):
     assert token != "d" * 64 and not place.is_symlink() and target.read_text() == "d" * 64
 
 
+def test_a_pipe_does_not_block(place):
+    """Nobody writes to it."""
+    os.mkfifo(place)
+    assert len(residents.read_token("chat")) == 64 and place.is_file()
+
+
+def test_a_directory_leaves_no_file_open(place):
+    place.mkdir()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="directory"):
+        residents.read_token("chat")
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_a_start_gives_up_before_systemd_does(tmp_path):
     """Without the service nobody can say that the chips are free."""
     reset = tmp_path / "reset"
