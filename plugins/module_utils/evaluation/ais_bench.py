@@ -104,8 +104,10 @@ def read_output(lines: Iterable[str], questions: Sequence[Mapping[str, Any]]) ->
     """Return id, expected, answer, correct and response of each question from the details. Raises OutputError."""
     try:
         details = load_json("".join(lines))["details"]
-        if sorted(details, key=int) != [str(number) for number in range(len(questions))]:
-            raise OutputError(f"AISBench judged {len(details)} answers, expected {len(questions)}")
+        numbers = [str(number) for number in range(len(questions))]
+        if set(details) != set(numbers):
+            judged = sum(number in details for number in numbers)
+            raise OutputError(f"AISBench judged {judged} of the answers, expected {len(questions)}")
         return [_item(row["id"], details[str(number)]) for number, row in enumerate(questions)]
     except (ValueError, KeyError, IndexError, TypeError) as exc:
         raise OutputError(f"AISBench's details are not as expected: {quote_foreign(repr(exc))}") from exc

@@ -75,9 +75,11 @@ def test_recorded_answers_in_the_order_of_the_questions(task, correct, third):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"details": {"0": {}}}', "AISBench judged 1 answers, expected 6"),
+        ('{"details": {"0": {}}}', "AISBench judged 1 of the answers, expected 6"),
         ("{}", "AISBench's details are not as expected: KeyError"),
-        ('{"details": {"x": {}}}', "AISBench's details are not as expected: ValueError"),
+        ('{"details": {"x": {}}}', "AISBench judged 0 of the answers, expected 6"),
+        ('{"details": [Infinity]}', "AISBench judged 0 of the answers, expected 6"),
+        ('{"details": 3}', "AISBench's details are not as expected: TypeError"),
         ("[", "AISBench's details are not as expected: JSONDecodeError"),
     ],
 )
