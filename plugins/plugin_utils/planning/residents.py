@@ -38,7 +38,7 @@ def residents_layers(entry: Chosen) -> list[Layer]:
     if not group:
         return []
     env = {DEV_MODE: "1", "OPERATOR_GUARD": "1", "RESIDENTS": str(group)}
-    return [Layer(KEY, {FLAG: True}, env, "one of the instances that share chips is awake, the others sleep")]
+    return [Layer(KEY, {FLAG: True}, env, "residents share chips through vLLM's sleep mode")]
 
 
 def check_resident(entry: Chosen, composed: Composed, accelerator: Accelerator, others: Sequence[OptionTable]) -> None:
@@ -66,7 +66,7 @@ def check_resident(entry: Chosen, composed: Composed, accelerator: Accelerator, 
         if value is not None and str(value) != "1":
             raise PlanError(
                 f"{entry.where}.args.{name}: found {show_value(value)} together with residents, expected 1: one "
-                "process has to know all requests of an instance that sleeps; remove one of the two"
+                "process has to know all requests of an instance that sleeps; remove it or residents"
             )
 
 
@@ -97,16 +97,18 @@ def _common_demand(name: str, group: Sequence[Chosen]) -> Demand:
     pinned = {entry.demand.pinned: entry for entry in group if entry.demand.pinned is not None}
     for entry in group[1:]:
         if entry.demand.chips != first.demand.chips:
+            fewer, more = sorted((first, entry), key=lambda each: each.demand.chips)
             raise PlanError(
-                f"{entry.where}.{KEY}: {entry.name} needs {entry.demand.chips} chips, and {first.name} "
-                f"{first.demand.chips}; instances that share the chips {name!r} need the same number; set "
-                "tensor-parallel-size"
+                f"{entry.where}.{KEY}: {more.name} uses {more.demand.chips} chips and {fewer.name} "
+                f"{fewer.demand.chips}; instances that share the chips {name!r} need the same number; set args: "
+                f"{{tensor-parallel-size: {more.demand.chips}}} at {fewer.where}, or chips with "
+                f"{fewer.demand.chips} of the host's chips at {more.where}"
             )
     if len(pinned) > 1:
         (one, left), (other, right) = list(pinned.items())[:2]
         raise PlanError(
             f"{right.where}.chips: found {list(other)}, and {list(one)} of {left.where}; instances that share the "
-            f"chips {name!r} need the same; name them at one of the instances"
+            f"chips {name!r} need the same; keep chips at one of the two"
         )
     return replace(first.demand, replicas=1, pinned=next(iter(pinned), None))
 

@@ -147,7 +147,7 @@ def test_a_release_without_sleep_mode_is_refused_with_one_that_has_it(monkeypatc
 
 def test_different_chips_are_refused():
     message = refused({"args": {"tensor-parallel-size": 4}})
-    assert message.startswith("vllm_instances.coder.residents: coder needs 2 chips, and chat 4; instances that share")
+    assert message.startswith("vllm_instances.coder.residents: chat uses 4 chips and coder 2; instances that share")
     message = refused({"chips": [0, 1]}, {"chips": [2, 3]})
     assert message.startswith("vllm_instances.coder.chips: found [2, 3], and [0, 1] of vllm_instances.chat")
 
