@@ -148,6 +148,36 @@ container() {
   (cd /carried/site && playbook one-container.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
   systemctl stop vllm@chat
 }
+# ask_big: seconds and status of a request to gpt-oss-20b's shape
+ask_big() {
+  curl --silent --output /dev/null --max-time 100 --write-out '%{time_total} s, status %{http_code}' -H 'Content-Type: application/json' \
+    -d '{"model": "openai/gpt-oss-20b", "prompt": "Is it awake?", "max_tokens": 1}' http://127.0.0.1:8010/v1/completions
+}
+# Two instances share the chip by sleep mode: each request goes to the one that sleeps.
+shared() {
+  local number began
+  site shared || { journalctl -u 'vllm-residents@gpu0' -u 'vllm@*' --no-pager -o cat | grep -v Route | tail -40; return 0; }
+  say "START big: $(started big); START chat: $(started chat)"
+  for number in 1 2 3 4 5; do
+    say "big, $number: $(ask_big); $(nvidia-smi --query-gpu=memory.used --format=csv,noheader)"
+    began=$(date +%s%N)
+    (chat 8040) || true
+    say "chat, $number: $((($(date +%s%N) - began) / 1000000)) ms"
+  done
+  load big 8010 shared-c64 64 192 &
+  for number in 1 2 3; do sleep 2; (chat 8040) || true; done
+  wait $!
+  say "for clients: $(for path in sleep wake_up is_sleeping collective_rpc; do curl -s -o /dev/null -w "$path %{http_code} " -X POST "http://127.0.0.1:8010/$path"; done)"
+  say "restart of chat"
+  systemctl restart vllm@chat &
+  say "big meanwhile: $(ask_big)"
+  wait $!
+  (chat 8040) || true
+  (cd /carried/site && playbook one-shared.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
+  journalctl -u 'vllm-residents@gpu0' --no-pager -o short-monotonic | tail -60
+  systemctl stop vllm@big vllm@chat
+  say "service: $(systemctl is-active vllm-residents@gpu0)"
+}
 lane() {
   set +e
   run_steps probe latency start_image balanced servers container sweep:0:8110

@@ -64,6 +64,10 @@ def main() -> None:
         "vllm_verify_expect": "The fleet is ready.",
     }
     write("one-container", container, chat=smoke)
+    # Two that share the chip. The right answer of the smoke model shows that its weights come back.
+    shared = {"residents": "gpu0"}
+    asleep = {"recipe": "baremetal/gpt-oss-smoke", "port": 8040, **without, **shared}
+    write("one-shared", big={**instance("balanced", [0], 8010), **without, **shared}, chat=asleep)
 
 
 if __name__ == "__main__":
