@@ -93,7 +93,6 @@ import hashlib
 import os
 import platform
 import re
-import ssl
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -103,7 +102,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.adapt
     EngineAdapters,
     describe_paths,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
+    AddressError,
+    TimedClient,
+    unverified_tls,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import (
     APPLIED,
     AdapterError,
@@ -168,7 +171,7 @@ class Instance:
         """Return the engine that listens where the configuration says."""
         url, _models = endpoint_of(self._text)
         headers = {HEADER: token} if token else {}
-        client = TimedClient(url, self._key, _tls() if url.startswith("https:") else None, headers)
+        client = TimedClient(url, self._key, unverified_tls() if url.startswith("https:") else None, headers)
         return EngineAdapters(client, self.directory, self._timeout)
 
     def apply(self) -> Changes:
@@ -193,14 +196,6 @@ class Instance:
             f"{self.describe_loaded()} {self.config} has the new ones, and the next start or run of site.yml starts "
             "the engine with them: correct lora-modules of the instance and run site.yml again, which restarts it"
         )
-
-
-def _tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies nothing: the request stays on the host, whose address no certificate has."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def result_of(changes: Changes, asked: bool) -> dict[str, Any]:

@@ -86,10 +86,13 @@ waited_s:
 """
 
 import os
-import ssl
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
+    AddressError,
+    TimedClient,
+    unverified_tls,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import (
     EngineLoad,
     IdleWait,
@@ -148,7 +151,7 @@ def client_of(instance: str, config_dir: str) -> TimedClient:
     try:
         with open(path, encoding="utf-8") as file:
             url, _models = endpoint_of(file.read())
-        return TimedClient(url, "", _tls() if url.startswith("https:") else None)
+        return TimedClient(url, "", unverified_tls() if url.startswith("https:") else None)
     except FileNotFoundError as exc:
         raise OptionError(
             f"vllm@{instance}.service runs, and {path} is not there to say where it listens; run playbooks/site.yml"
@@ -157,14 +160,6 @@ def client_of(instance: str, config_dir: str) -> TimedClient:
         raise OptionError(f"{path} is for root only; run the task with become: true") from exc
     except (OSError, ValueError, InstanceError, AddressError) as exc:
         raise OptionError(f"{path} cannot be used: {exc}") from exc
-
-
-def _tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies nothing: only figures are read, on the instance's own host."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def result_of(quiet: IdleWait, asked: bool) -> dict[str, object]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import ssl
 from dataclasses import dataclass
 
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
@@ -16,7 +15,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
     Target,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
+    AddressError,
+    TimedClient,
+    unverified_tls,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import launch_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
@@ -49,12 +52,7 @@ class Instance:
 
     def client(self) -> TimedClient:
         """Return a client of its address, with its key. Raises BenchError."""
-        tls = None
-        if self.target.url.startswith("https:"):
-            # On its own host, requests use an address that is in no certificate.
-            tls = ssl.create_default_context()
-            tls.check_hostname = False
-            tls.verify_mode = ssl.CERT_NONE
+        tls = unverified_tls() if self.target.url.startswith("https:") else None
         try:
             return TimedClient(self.target.url, self.api_key, tls)
         except AddressError as exc:

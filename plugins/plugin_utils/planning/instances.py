@@ -191,12 +191,12 @@ def _check_residents(where: str, requested: Mapping[str, Any]) -> None:
         if requested.get(key):
             raise PlanError(
                 f"{where}.residents: found {show_value(found)} together with {key}; an instance that shares its chips "
-                "is on one host, so remove one of the two"
+                f"is on one host, so remove residents or {key}"
             )
     if requested.get("replicas") not in (None, 1):
         raise PlanError(
             f"{where}.replicas: found {show_value(requested['replicas'])} together with residents; an instance that "
-            "shares its chips has one replica, so remove one of the two"
+            "shares its chips has one replica, so remove residents or replicas"
         )
 
 

@@ -45,6 +45,8 @@ POLL, PAUSE, ABSENT = 20.0, 0.02, 0.5
 IDLE, BUSY, UNITS, NAMES = 1.0, 0.25, 0.5, 5.0
 # So many seconds without a request make an instance idle: the next one of the same client is on its way before that.
 QUIET = 0.5
+# An answer is not longer; the rest of it is not read.
+MOST_BYTES = 1 << 20
 # A message that still holds is repeated after so many seconds.
 REPEAT = 60.0
 _TOKEN = re.compile(r"[A-Za-z0-9_=-]{17,190}\Z", re.ASCII)
@@ -293,7 +295,7 @@ class Member(threading.Thread):
                     headers.update({"Authorization": f"Bearer {key}"} if key else {})
                     connection.request(method, path, headers=headers)
                     answer = connection.getresponse()
-                    body = answer.read()
+                    body = answer.read(MOST_BYTES)
             except (OSError, ValueError, http.client.HTTPException) as exc:
                 raise CallError(f"no answer ({exc or type(exc).__name__})") from exc
             # Another program has removed its token in between.

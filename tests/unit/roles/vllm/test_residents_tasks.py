@@ -11,6 +11,7 @@ import jinja2
 import pytest
 import yaml
 from ansible.plugins.filter.mathstuff import difference, intersect
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import residents_path
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/vllm"
 PLANS = {
@@ -44,7 +45,6 @@ def test_the_wait_for_an_instance_is_as_long_as_all_starts_of_its_chips(name, ex
 
 
 def test_what_unshare_removes_is_what_the_role_writes():
-    files = pytest.importorskip("ansible_collections.baremetal.inference.plugins.module_utils.vllm.files")
     (task,) = yaml.safe_load((ROLE / "tasks/unshare.yml").read_text(encoding="utf-8"))
     path = task["ansible.builtin.file"]["path"]
-    assert render(path, __vllm_name="chat") == files.residents_path("chat") and task["notify"]
+    assert render(path, __vllm_name="chat") == residents_path("chat") and task["notify"]
