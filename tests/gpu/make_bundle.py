@@ -50,7 +50,7 @@ LEFT_OUT = {
 # What runs inside of the Debian.
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
-    "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh",
+    "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
@@ -58,7 +58,7 @@ HARMONY = "oss-harmony==0.0.11"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "python3", "gcc", "g++", "libc6-dev", "iproute2", "kmod", "pciutils", "curl",
     "procps", "libnuma1", "sudo", "ca-certificates", "libexpat1", "libffi8", "libsqlite3-0", "openssh-server",
-    "openssh-client", "nftables", "iputils-ping", "podman", "crun",
+    "openssh-client", "nftables", "iputils-ping", "podman", "crun", "haproxy",
 )  # fmt: skip
 
 
@@ -172,6 +172,8 @@ def copy_site(stage: Path) -> None:
             target.write_bytes(source.read_bytes())
     for name in INSIDE:
         (stage / name).write_bytes((HERE / name).read_bytes())
+    # The gateway of the tests, which the collection does not have.
+    shutil.copy(TOP / "tests/fakes/gateways.py", stage)
     # What sweep.py has measured on earlier visits.
     (stage / "site/measured").mkdir(exist_ok=True)
     for source in sorted((HERE / "results").glob("*/sweep/*.json")):

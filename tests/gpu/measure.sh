@@ -20,11 +20,10 @@ again() {
   systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }
   say "START $1 $2: $(started "$1"); $(warm "$1")"
 }
-# sweep CHIP PORT [SECONDS]: with caches of its own for each chip, as the user of the units
-sweep() {
-  local cache=/var/cache/vllm/sweep-$1
-  install -d -o vllm -g vllm "$cache" "$result/sweep"
-  cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
+# with_cache CACHE COMMAND...: with the variables of the instance big, and a copy of its caches in CACHE
+with_cache() {
+  local cache=$1
+  install -d -o vllm -g vllm "$cache"
   # The instance before has compiled most of the kernels already, and shares the chip.
   systemctl stop vllm@big
   # After configure there is no cache.
@@ -36,9 +35,15 @@ sweep() {
     . <(grep -E '^[A-Z_]+=' "$result/big.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/big#$cache#g")
     HOME=$cache
     cd /tmp || exit
-    exec setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py /carried/site/sweep.yml "$result/big.yaml" \
-      "$1" "$2" "$result/sweep" "${3:-$(left)}"
+    exec "${@:2}"
   )
+}
+# sweep CHIP PORT [SECONDS]: with caches of its own for each chip, as the user of the units
+sweep() {
+  install -d -o vllm -g vllm "$result/sweep"
+  cp -n /carried/site/measured/*.json "$result/sweep/" 2>/dev/null || true
+  with_cache "/var/cache/vllm/sweep-$1" setpriv --reuid=vllm --regid=vllm --init-groups "$(python)" /carried/sweep.py \
+    /carried/site/sweep.yml "$result/big.yaml" "$1" "$2" "$result/sweep" "${3:-$(left)}"
 }
 # follow_lane SECONDS: wait for the unit `lane`, and show its log
 follow_lane() {

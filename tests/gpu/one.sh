@@ -178,6 +178,13 @@ shared() {
   systemctl stop vllm@big vllm@chat
   say "service: $(systemctl is-active vllm-residents@gpu0)"
 }
+# HAProxy and the tokens that it counts, in front of four engines.
+gateway() {
+  install -d "$place/tests/fakes"
+  cp /carried/gateways.py "$place/tests/fakes/"
+  with_cache /var/cache/vllm/gateway env "COLLECTION=$place" "$(python)" /carried/gateway.py /carried/site/sweep.yml "$result/big.yaml" 0 8120 "$result"
+  systemctl stop haproxy
+}
 lane() {
   set +e
   run_steps probe latency start_image balanced servers container sweep:0:8110

@@ -1,0 +1,298 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measure the gateway in front of four vLLM that share one chip:  gateway.py VARIANTS BASE_YAML CHIP PORT RESULTS
+
+A real HAProxy with the role's template, and vLLM with the role's middleware; tokens are counted. VARIANTS and BASE_YAML
+are those of sweep.py. First what affinity is worth: conversations of many turns to one vLLM, and to all four through
+the gateway, with leastconn and with affinity by turns. Then what the gateway costs, against the same vLLM asked
+directly, by turns: one request at a time, then 64 and 512 streams at the same time. The figures are printed and written
+to RESULTS/gateway.json. Runs as root with the Python of vLLM's environment. COLLECTION is the collection's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import resource
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import sweep
+import yaml
+
+COLLECTION = Path(os.environ["COLLECTION"])
+# Behind vLLM's own packages, which have another Jinja and YAML than ansible-core for another Python.
+sys.path += [
+    "/opt/ansible",
+    *map(str, (COLLECTION.parents[2], COLLECTION / "tests/fakes", COLLECTION / "roles/vllm/files")),
+]
+
+from gateways import KEY, gateway, plan, until
+
+MODEL = "openai/gpt-oss-20b"
+SERVERS, TURNS = 4, 4
+WAYS = ("direct", "gateway")
+SINGLE, STREAMS = 300, {64: 10, 512: 5}
+TOKENS = 128
+# Numbers of three digits in a text, each about two tokens: of the system prompt, a question and an answer; and how many
+# conversations there are, and how many at the same time.
+SYSTEM, QUESTION, ANSWER = 1000, 500, 150
+CONVERSATIONS, AT_ONCE, ROUNDS = 32, 8, 3
+COUNTERS = {"queries": "vllm:prefix_cache_queries_total", "hits": "vllm:prefix_cache_hits_total"}
+GOALS = {"added_ms": 2.0, "lost_percent": 2.0, "hits": 0.95, "load": 1.25, "first": 0.6}
+LAST = b"\r\n0\r\n\r\n"
+
+
+def memory(chip: str) -> float:
+    """Return the GiB of the chip."""
+    import pynvml  # of vLLM's environment
+
+    pynvml.nvmlInit()
+    return float(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(int(chip))).total) / 2**30
+
+
+def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
+    """Return the settings of each of the four, which share the memory of the chip."""
+    # Weights of 13 GiB and some for graphs; 9 GiB hold all conversations.
+    cache, share = (9, 0.2) if memory(chip) > 120 else (2, 0.22)
+    length = {} if cache > 4 else {"max-model-len": 16384}
+    return {
+        **base, **length, "gpu-memory-utilization": share, "kv-cache-memory-bytes": cache << 30,
+        "middleware": ["availability.Availability"],
+    }  # fmt: skip
+
+
+def start(base: dict[str, Any], chip: str, port: int, results: Path) -> list[int]:
+    """Start all servers, and wait until they are warm; return their processes."""
+    found = []
+    for number in range(SERVERS):
+        run, cache = Path(f"/run/vllm/gateway-{number}"), Path(f"/var/cache/vllm/gateway-{number}/usage")
+        for each in (run, cache):
+            each.mkdir(parents=True, exist_ok=True)
+        (run / "ready").touch()
+        config = results / f"gateway-{number}.yaml"
+        settings = {**sweep.spell(configured(base, chip)), "port": port + number, "host": "127.0.0.1"}
+        config.write_text(yaml.safe_dump(settings))
+        env = {"AVAILABILITY_DIRECTORY": str(run)}
+        found.append(sweep.serve(config, env, results / f"gateway-{number}.log", chip, False))
+    end = time.monotonic() + 240
+    for number, process in enumerate(found):
+        wrong = sweep.wait_for_answer(process, port + number, end)
+        assert not wrong, f"{wrong}\n{sweep.why(results / f'gateway-{number}.log')}"
+    return found
+
+
+async def ask(port: int, path: str, body: dict[str, Any]) -> tuple[float, float]:
+    """Send a request with a key over its own connection; return the seconds to the first token, and in total."""
+    text = json.dumps(body).encode()
+    began, first, end, size = time.perf_counter(), 0.0, b"", 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = (f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json", f"Authorization: Bearer {KEY}")
+    writer.write("\r\n".join([*lines, f"Content-Length: {len(text)}", "", ""]).encode() + text)
+    while not end.endswith(LAST):
+        part = await reader.read(65536)
+        assert part, (size, end)
+        assert size or part.startswith(b"HTTP/1.1 200"), part
+        if not first and b"data: " in part:
+            first = time.perf_counter() - began
+        end, size = (end + part)[-2000:], size + len(part)
+    writer.close()
+    assert first and b"data: [DONE]" in end, end
+    return first, time.perf_counter() - began
+
+
+def completion(chance: random.Random, tokens: int) -> dict[str, Any]:
+    """Return a request with a prompt of 250 tokens that nothing else begins with."""
+    prompt = [chance.randrange(1000, 190000) for _token in range(250)]
+    return {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
+
+
+async def one_at_a_time(ports: dict[str, int]) -> dict[str, float]:
+    """Return the median time to the first token by each way, and what the gateway adds, in milliseconds."""
+    took: dict[str, list[float]] = {way: [] for way in WAYS}
+    chance = random.Random()
+    for turn in range(SINGLE + 10):
+        for way in WAYS if turn % 2 else reversed(WAYS):
+            first, _total = await ask(ports[way], "/v1/completions", completion(chance, 1))
+            if turn >= 10:
+                took[way].append(first * 1000)
+    added = statistics.median(after - before for before, after in zip(*(took[way] for way in WAYS)))
+    found = {way: statistics.median(values) for way, values in took.items()}
+    print(f"GATEWAY one at a time: {shown(found)} ms; added {added:.2f} ms at the median (goal {GOALS['added_ms']})")
+    return {**found, "added_ms": added}
+
+
+async def streams(ports: dict[str, int], number: int, rounds: int) -> dict[str, Any]:
+    """Return the tokens per second of so many streams by each way, and the percentage that the gateway loses."""
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    firsts: dict[str, list[float]] = {way: [] for way in WAYS}
+    chance = random.Random()
+    for turn in range(-1, rounds):
+        for way in WAYS if turn % 2 else reversed(WAYS):
+            bodies = [completion(chance, TOKENS) for _stream in range(number)]
+            began = time.perf_counter()
+            took = await asyncio.gather(*(ask(ports[way], "/v1/completions", body) for body in bodies))
+            if turn >= 0:
+                rates[way].append(number * TOKENS / (time.perf_counter() - began))
+                firsts[way].append(statistics.median(first for first, _total in took) * 1000)
+    lost = [(1 - after / before) * 100 for before, after in zip(rates["direct"], rates["gateway"])]
+    medians, first = ({way: statistics.median(each[way]) for way in WAYS} for each in (rates, firsts))
+    print(
+        f"GATEWAY {number} streams, {rounds} pairs: {shown(medians)} tok/s; lost {statistics.median(lost):.1f} % "
+        f"({min(lost):.1f} to {max(lost):.1f}, goal {GOALS['lost_percent']}); first token: {shown(first)} ms",
+        flush=True,
+    )
+    return {"rates": rates, "first_ms": firsts, "lost_percent": statistics.median(lost)}
+
+
+def shown(found: dict[str, float]) -> str:
+    """Return figures of both ways in words."""
+    return ", ".join(f"{way} {value:.1f}" for way, value in found.items())
+
+
+def numbers(chance: random.Random, count: int) -> str:
+    """Return a text of so many numbers."""
+    return " ".join(str(chance.randrange(100, 1000)) for _number in range(count))
+
+
+def turns(name: str, number: int) -> list[dict[str, Any]]:
+    """Return the requests of a conversation; ``name`` makes those of a round new ones."""
+    messages = [{"role": "system", "content": numbers(random.Random(name), SYSTEM)}]
+    chance = random.Random(f"{name} {number}")
+    found = []
+    for _turn in range(TURNS):
+        messages = [*messages, {"role": "user", "content": numbers(chance, QUESTION)}]
+        found.append({"model": MODEL, "messages": messages, "max_tokens": 32, "stream": True})
+        messages = [*messages, {"role": "assistant", "content": numbers(chance, ANSWER)}]
+    return found
+
+
+def counted(ports: list[int]) -> list[dict[str, float]]:
+    """Return how many tokens each server looked for in its cache, and found."""
+    found = []
+    for port in ports:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        found.append(
+            {
+                kind: sum(float(value) for value in re.findall(rf"(?m)^{name}(?:{{.*}})? (\S+)$", text))
+                for kind, name in COUNTERS.items()
+            }
+        )
+    return found
+
+
+async def converse(port: int, name: str) -> list[float]:
+    """Hold all conversations, some at the same time; return the seconds to each first token."""
+    waiting, took = list(range(CONVERSATIONS)), []
+
+    async def work() -> None:
+        while waiting:
+            for body in turns(name, waiting.pop()):
+                took.append((await ask(port, "/v1/chat/completions", body))[0])
+
+    await asyncio.gather(*(work() for _worker in range(AT_ONCE)))
+    return took
+
+
+def conversations(port: int, engines: list[int], name: str) -> dict[str, float]:
+    """Return the hit rate, the load of the busiest server by the mean, and the median time to the first token."""
+    before, began = counted(engines), time.perf_counter()
+    took = asyncio.run(converse(port, name))
+    seconds = time.perf_counter() - began
+    made = [{kind: after[kind] - then[kind] for kind in COUNTERS} for then, after in zip(before, counted(engines))]
+    queries = [each["queries"] for each in made]
+    found = {
+        "hits": sum(each["hits"] for each in made) / sum(queries), "load": max(queries) * len(queries) / sum(queries),
+        "first": statistics.median(took) * 1000, "p95": statistics.quantiles(took, n=20)[18] * 1000,
+    }  # fmt: skip
+    print(
+        f"AFFINITY {name}: hits {found['hits']:.3f}, load max/mean {found['load']:.2f}, first token "
+        f"{found['first']:.0f} ms at the median, {found['p95']:.0f} at p95; {len(took)} turns, "
+        f"{sum(queries):.0f} tokens in {seconds:.1f} s",
+        flush=True,
+    )
+    return found
+
+
+def through_gateway(engines: list[int], affinity: str, name: str) -> dict[str, float]:
+    """Measure with an affinity."""
+    plans = {f"chat-{number}": plan(port, models=(MODEL,)) for number, port in enumerate(engines, 1)}
+    options = {"services": {"chat": {"affinity": affinity}}, "tokens": True}
+    with gateway(Path(tempfile.mkdtemp(dir="/run")), [], plans=plans, options=options) as found:
+        until(lambda: all(found.state(f"gw--chat-{number}") == "UP" for number in range(1, len(engines) + 1)))
+        return conversations(found.port, engines, name)
+
+
+def measure_overhead(engines: list[int]) -> dict[str, Any]:
+    """Measure what the gateway costs in front of one server."""
+    port = engines[0]
+    plans = {"chat-1": plan(port, models=(MODEL,))}
+    with gateway(Path(tempfile.mkdtemp(dir="/run")), [], plans=plans, options={"tokens": True}) as found:
+        until(lambda: found.state("gw--chat-1") == "UP")
+        ports = {"direct": port, "gateway": found.port}
+        single = asyncio.run(one_at_a_time(ports))
+        return {"single": single, **{str(n): asyncio.run(streams(ports, n, rounds)) for n, rounds in STREAMS.items()}}
+
+
+def measure_affinity(engines: list[int]) -> dict[str, Any]:
+    """Measure what affinity is worth."""
+    seed = random.randrange(10**6)
+    # The first ones compile kernels, on each server.
+    for number, port in enumerate(engines):
+        conversations(port, [port], f"warm-up {seed} {number}")
+    alone = conversations(engines[0], engines[:1], f"one {seed}")
+    rounds: dict[str, list[dict[str, float]]] = {"none": [], "prefix": []}
+    for number in range(ROUNDS):
+        for each in ("none", "prefix") if number % 2 else ("prefix", "none"):
+            rounds[each].append(through_gateway(engines, each, f"{each} {seed} {number}"))
+    pairs = zip(rounds["prefix"], rounds["none"])
+    ratios = {
+        "hits": statistics.mean(each["hits"] for each in rounds["prefix"]) / alone["hits"],
+        "load": max(each["load"] for each in rounds["prefix"]),
+        "first": statistics.median(each["first"] / other["first"] for each, other in pairs),
+    }  # fmt: skip
+    print("AFFINITY " + ", ".join(f"{name} {value:.2f} (goal {GOALS[name]})" for name, value in ratios.items()))
+    return {"one": alone, **rounds, "ratios": ratios}
+
+
+def main() -> int:
+    variants, base_file, chip, port, directory = sys.argv[1:6]
+    results = Path(directory)
+    results.mkdir(parents=True, exist_ok=True)
+    base = sweep.change(yaml.safe_load(Path(base_file).read_text()), yaml.safe_load(Path(variants).read_text())["base"])
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
+    sweep.import_once()
+    began = time.monotonic()
+    processes = start(base, chip, int(port), results)
+    print(
+        f"GATEWAY {SERVERS} servers started in {time.monotonic() - began:.0f} s; {sweep.used_memory(chip)}", flush=True
+    )
+    found: dict[str, Any] = {}
+    engines = [int(port) + number for number in range(SERVERS)]
+    for measure in (measure_affinity, measure_overhead):
+        try:
+            found[measure.__name__.removeprefix("measure_")] = measure(engines)
+        except Exception:
+            # The other one is worth its time.
+            traceback.print_exc()
+    (results / "gateway.json").write_text(json.dumps(found, indent=1) + "\n")
+    for process in processes:
+        sweep.end(process)
+    sweep.wait_for_memory(chip)
+    return 0 if len(found) == 2 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
