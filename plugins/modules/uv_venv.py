@@ -121,6 +121,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient, TooLargeError
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.environment_host import (
@@ -422,8 +423,8 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
     wheel = index.get(link.url, DOWNLOAD_LIMIT)
     if sha256(wheel).hexdigest() not in digests:
         raise VenvError(
-            f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock has {', '.join(sorted(digests))}; "
-            "carry the wheel to the mirror again (playbooks/mirror.yml)"
+            f"{quote_foreign(link.url)}: sha256 is {sha256(wheel).hexdigest()}, "
+            f"the lock has {', '.join(sorted(digests))}; carry the wheel to the mirror again (playbooks/mirror.yml)"
         )
     partial = os.path.join(root, f".uv-{pin.version}.partial")
     os.mkdir(partial)

@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure the gateway in front of four vLLM that share one chip:  gateway.py VARIANTS BASE_YAML CHIP PORT RESULTS
 
-A real HAProxy with the role's template, and vLLM with the role's middleware; tokens are counted. VARIANTS and BASE_YAML
-are those of sweep.py. First what affinity is worth: conversations of many turns to one vLLM, and to all four through
-the gateway, with leastconn and with affinity by turns. Then what the gateway costs, against the same vLLM asked
-directly, by turns: one request at a time, then 64 and 512 streams at the same time. The figures are printed and written
-to RESULTS/gateway.json. Runs as root with the Python of vLLM's environment. COLLECTION is the collection's directory.
+A real HAProxy with the role's template, and vLLM with the role's middleware. VARIANTS and BASE_YAML are those of
+sweep.py. First what affinity is worth: conversations of many turns to one vLLM, and to all four through the gateway,
+with leastconn and with affinity by turns. Then what the gateway costs, against the same vLLM asked directly, by turns:
+one request at a time, then 64 and 512 streams at the same time; directly with the usage in each chunk too, which
+counting needs; through a gateway; and through one that counts tokens. The figures are printed and written to
+RESULTS/gateway.json. Runs as root with the Python of vLLM's environment. COLLECTION is the collection's directory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -40,14 +43,15 @@ sys.path += [
 from gateways import KEY, gateway, plan, until
 
 MODEL = "openai/gpt-oss-20b"
-SERVERS, TURNS = 4, 4
-WAYS = ("direct", "gateway")
-SINGLE, STREAMS = 300, {64: 10, 512: 5}
-TOKENS = 128
+SERVERS, TURNS = 4, 5
+WAYS = ("direct", "usage", "gateway", "counted")
+SINGLE, STREAMS = 200, {64: 10, 512: 6}
+# One process alone reads some 12,000 tokens a second.
+TOKENS, CLIENTS = 128, 4
 # Numbers of three digits in a text, each about two tokens: of the system prompt, a question and an answer; and how many
 # conversations there are, and how many at the same time.
-SYSTEM, QUESTION, ANSWER = 1000, 500, 150
-CONVERSATIONS, AT_ONCE, ROUNDS = 32, 8, 3
+SYSTEM, QUESTION, ANSWER = 500, 500, 150
+CONVERSATIONS, AT_ONCE, ROUNDS = 64, 16, 3
 COUNTERS = {"queries": "vllm:prefix_cache_queries_total", "hits": "vllm:prefix_cache_hits_total"}
 GOALS = {"added_ms": 2.0, "lost_percent": 2.0, "hits": 0.95, "load": 1.25, "first": 0.6}
 LAST = b"\r\n0\r\n\r\n"
@@ -63,8 +67,8 @@ def memory(chip: str) -> float:
 
 def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
     """Return the settings of each of the four, which share the memory of the chip."""
-    # Weights of 13 GiB and some for graphs; 9 GiB hold all conversations.
-    cache, share = (9, 0.2) if memory(chip) > 120 else (2, 0.22)
+    # Weights of 13 GiB and some for graphs; 12 GiB hold all conversations.
+    cache, share = (12, 0.2) if memory(chip) > 120 else (2, 0.22)
     length = {} if cache > 4 else {"max-model-len": 16384}
     return {
         **base, **length, "gpu-memory-utilization": share, "kv-cache-memory-bytes": cache << 30,
@@ -74,7 +78,7 @@ def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
 
 def start(base: dict[str, Any], chip: str, port: int, results: Path) -> list[int]:
     """Start all servers, and wait until they are warm; return their processes."""
-    found = []
+    found: list[int] = []
     for number in range(SERVERS):
         run, cache = Path(f"/run/vllm/gateway-{number}"), Path(f"/var/cache/vllm/gateway-{number}/usage")
         for each in (run, cache):
@@ -85,11 +89,19 @@ def start(base: dict[str, Any], chip: str, port: int, results: Path) -> list[int
         config.write_text(yaml.safe_dump(settings))
         env = {"AVAILABILITY_DIRECTORY": str(run)}
         found.append(sweep.serve(config, env, results / f"gateway-{number}.log", chip, False))
+        if number == 0:
+            # The others find what it has compiled.
+            wait(found, port, results)
+    wait(found, port, results)
+    return found
+
+
+def wait(processes: list[int], port: int, results: Path) -> None:
+    """Wait until the servers answer."""
     end = time.monotonic() + 240
-    for number, process in enumerate(found):
+    for number, process in enumerate(processes):
         wrong = sweep.wait_for_answer(process, port + number, end)
         assert not wrong, f"{wrong}\n{sweep.why(results / f'gateway-{number}.log')}"
-    return found
 
 
 async def ask(port: int, path: str, body: dict[str, Any]) -> tuple[float, float]:
@@ -117,47 +129,74 @@ def completion(chance: random.Random, tokens: int) -> dict[str, Any]:
     return {"model": MODEL, "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
 
 
-async def one_at_a_time(ports: dict[str, int]) -> dict[str, float]:
-    """Return the median time to the first token by each way, and what the gateway adds, in milliseconds."""
+def request(way: str, chance: random.Random, tokens: int) -> dict[str, Any]:
+    """Return a request for one of the ways."""
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    return {**completion(chance, tokens), **({"stream_options": options} if way == "usage" else {})}
+
+
+async def one_at_a_time(ports: dict[str, int]) -> dict[str, Any]:
+    """Return the median time to the first token by each way, and what each adds, in milliseconds."""
     took: dict[str, list[float]] = {way: [] for way in WAYS}
     chance = random.Random()
     for turn in range(SINGLE + 10):
-        for way in WAYS if turn % 2 else reversed(WAYS):
-            first, _total = await ask(ports[way], "/v1/completions", completion(chance, 1))
+        for way in in_turn(turn):
+            first, _total = await ask(ports[way], "/v1/completions", request(way, chance, 1))
             if turn >= 10:
                 took[way].append(first * 1000)
-    added = statistics.median(after - before for before, after in zip(*(took[way] for way in WAYS)))
+    added = {
+        way: statistics.median(after - before for before, after in zip(took["direct"], took[way])) for way in WAYS[1:]
+    }
     found = {way: statistics.median(values) for way, values in took.items()}
-    print(f"GATEWAY one at a time: {shown(found)} ms; added {added:.2f} ms at the median (goal {GOALS['added_ms']})")
-    return {**found, "added_ms": added}
-
-
-async def streams(ports: dict[str, int], number: int, rounds: int) -> dict[str, Any]:
-    """Return the tokens per second of so many streams by each way, and the percentage that the gateway loses."""
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    firsts: dict[str, list[float]] = {way: [] for way in WAYS}
-    chance = random.Random()
-    for turn in range(-1, rounds):
-        for way in WAYS if turn % 2 else reversed(WAYS):
-            bodies = [completion(chance, TOKENS) for _stream in range(number)]
-            began = time.perf_counter()
-            took = await asyncio.gather(*(ask(ports[way], "/v1/completions", body) for body in bodies))
-            if turn >= 0:
-                rates[way].append(number * TOKENS / (time.perf_counter() - began))
-                firsts[way].append(statistics.median(first for first, _total in took) * 1000)
-    lost = [(1 - after / before) * 100 for before, after in zip(rates["direct"], rates["gateway"])]
-    medians, first = ({way: statistics.median(each[way]) for way in WAYS} for each in (rates, firsts))
     print(
-        f"GATEWAY {number} streams, {rounds} pairs: {shown(medians)} tok/s; lost {statistics.median(lost):.1f} % "
-        f"({min(lost):.1f} to {max(lost):.1f}, goal {GOALS['lost_percent']}); first token: {shown(first)} ms",
+        f"GATEWAY one at a time: {shown(found, 2)} ms; added {shown(added, 2)} ms (goal {GOALS['added_ms']})",
         flush=True,
     )
-    return {"rates": rates, "first_ms": firsts, "lost_percent": statistics.median(lost)}
+    return {"median_ms": found, "added_ms": added}
 
 
-def shown(found: dict[str, float]) -> str:
-    """Return figures of both ways in words."""
-    return ", ".join(f"{way} {value:.1f}" for way, value in found.items())
+def in_turn(turn: int) -> list[str]:
+    """Return the ways, another one first each time."""
+    return [*WAYS[turn % len(WAYS) :], *WAYS[: turn % len(WAYS)]]
+
+
+def run_streams(way: str, port: int, number: int, seed: int) -> tuple[float, float, list[float]]:
+    """Run so many streams at the same time; return when they began and ended, and the seconds to each first token."""
+    chance = random.Random(seed)
+    bodies = [request(way, chance, TOKENS) for _stream in range(number)]
+
+    async def run() -> list[tuple[float, float]]:
+        return await asyncio.gather(*(ask(port, "/v1/completions", body) for body in bodies))
+
+    began = time.monotonic()
+    took = asyncio.run(run())
+    return began, time.monotonic(), [first for first, _total in took]
+
+
+def streams(pool: Any, ports: dict[str, int], number: int, rounds: int) -> dict[str, Any]:
+    """Return the tokens per second of so many streams by each way, and the percentage that each loses."""
+    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+    firsts: dict[str, list[float]] = {way: [] for way in WAYS}
+    for turn in range(-1, rounds):
+        for way in in_turn(turn):
+            shares = [(way, ports[way], number // CLIENTS, random.randrange(10**9)) for _client in range(CLIENTS)]
+            parts = pool.starmap(run_streams, shares, chunksize=1)
+            seconds = max(end for _began, end, _firsts in parts) - min(began for began, _end, _firsts in parts)
+            if turn >= 0:
+                rates[way].append(number * TOKENS / seconds)
+                firsts[way].append(statistics.median(first for part in parts for first in part[2]) * 1000)
+    lost = {way: [(1 - after / before) * 100 for before, after in zip(rates["direct"], rates[way])] for way in WAYS[1:]}
+    medians, first = ({way: statistics.median(each[way]) for way in WAYS} for each in (rates, firsts))
+    spread = "; ".join(f"{way} {min(each):.1f} to {max(each):.1f}" for way, each in lost.items())
+    middle = {way: statistics.median(each) for way, each in lost.items()}
+    print(f"GATEWAY {number} streams, {rounds} rounds: {shown(medians, 0)} tok/s; first token {shown(first, 0)} ms")
+    print(f"  lost: {shown(middle, 1)} % (goal {GOALS['lost_percent']}; {spread})", flush=True)
+    return {"rates": rates, "first_ms": firsts, "lost_percent": middle}
+
+
+def shown(found: dict[str, float], digits: int) -> str:
+    """Return figures of all ways in words."""
+    return ", ".join(f"{way} {value:.{digits}f}" for way, value in found.items())
 
 
 def numbers(chance: random.Random, count: int) -> str:
@@ -193,13 +232,18 @@ def counted(ports: list[int]) -> list[dict[str, float]]:
 
 
 async def converse(port: int, name: str) -> list[float]:
-    """Hold all conversations, some at the same time; return the seconds to each first token."""
-    waiting, took = list(range(CONVERSATIONS)), []
+    """Hold all conversations, some turns at the same time; return the seconds to each first token.
+
+    People think between two turns: the next turn is that of a conversation that has waited.
+    """
+    waiting, took, chance = [turns(name, number) for number in range(CONVERSATIONS)], [], random.Random(name)
 
     async def work() -> None:
         while waiting:
-            for body in turns(name, waiting.pop()):
-                took.append((await ask(port, "/v1/chat/completions", body))[0])
+            left = waiting.pop(chance.randrange(len(waiting)))
+            took.append((await ask(port, "/v1/chat/completions", left.pop(0)))[0])
+            if left:
+                waiting.append(left)
 
     await asyncio.gather(*(work() for _worker in range(AT_ONCE)))
     return took
@@ -236,13 +280,17 @@ def through_gateway(engines: list[int], affinity: str, name: str) -> dict[str, f
 
 def measure_overhead(engines: list[int]) -> dict[str, Any]:
     """Measure what the gateway costs in front of one server."""
-    port = engines[0]
-    plans = {"chat-1": plan(port, models=(MODEL,))}
-    with gateway(Path(tempfile.mkdtemp(dir="/run")), [], plans=plans, options={"tokens": True}) as found:
-        until(lambda: found.state("gw--chat-1") == "UP")
-        ports = {"direct": port, "gateway": found.port}
+    plans = {"chat-1": plan(engines[0], models=(MODEL,))}
+    with contextlib.ExitStack() as stack:
+        ports = dict.fromkeys(WAYS, engines[0])
+        for way, tokens in (("gateway", False), ("counted", True)):
+            place = Path(tempfile.mkdtemp(dir="/run"))
+            found = stack.enter_context(gateway(place, [], plans=plans, options={"tokens": tokens}))
+            until(lambda found=found: found.state("gw--chat-1") == "UP")
+            ports[way] = found.port
+        pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(CLIENTS))
         single = asyncio.run(one_at_a_time(ports))
-        return {"single": single, **{str(n): asyncio.run(streams(ports, n, rounds)) for n, rounds in STREAMS.items()}}
+        return {"single": single, **{str(n): streams(pool, ports, n, rounds) for n, rounds in STREAMS.items()}}
 
 
 def measure_affinity(engines: list[int]) -> dict[str, Any]:

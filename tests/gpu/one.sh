@@ -181,7 +181,7 @@ shared() {
 # HAProxy and the tokens that it counts, in front of four engines.
 gateway() {
   install -d "$place/tests/fakes"
-  cp /carried/gateways.py "$place/tests/fakes/"
+  cp /carried/fakes/gateways.py "$place/tests/fakes/"
   with_cache /var/cache/vllm/gateway env "COLLECTION=$place" "$(python)" /carried/gateway.py /carried/site/sweep.yml "$result/big.yaml" 0 8120 "$result"
   systemctl stop haproxy
 }

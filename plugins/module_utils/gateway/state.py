@@ -138,6 +138,13 @@ def _count(row: Mapping[str, str], name: str) -> int:
     return count
 
 
+def _port(row: Mapping[str, str]) -> int:
+    port = _count(row, "srv_port")
+    if port > 65535:
+        raise ValueError(f"srv_port: found {port}, expected a port up to 65535")
+    return port
+
+
 def _rows(states: str) -> Iterator[dict[str, str]]:
     """Yield the rows of ``show servers state`` from its heading on."""
     lines = states.splitlines()
@@ -179,7 +186,7 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str], router: Mapping[str
         name=row["srv_name"],
         backend=row["be_name"],
         host=row["srv_addr"],
-        port=_count(row, "srv_port"),
+        port=_port(row),
         state=_state(row),
         up=up,
         why=_sick(stat) if up else _why(stat),

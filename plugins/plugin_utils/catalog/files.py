@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -268,7 +269,10 @@ def _lock(directory: Path, file: str) -> dict[str, str]:
     """
     bundled = CATALOG / "releases" / "requirements" / file
     own = directory / file
-    name, text = lock_text(bundled if bundled.is_file() and not own.exists() else own)
+    # Where the name is too long for a file, reading it tells.
+    with contextlib.suppress(OSError):
+        own = bundled if bundled.is_file() and not own.exists() else own
+    name, text = lock_text(own)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"requirements": name, "requirements_sha256": digest, "requirements_text": text}
 

@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -60,6 +61,16 @@ def _wrong(value: Any, where: str, expected: str) -> str:
 def _scalar(value: Any, where: str) -> Iterator[str]:
     if isinstance(value, (dict, list)):
         yield _wrong(value, where, "one value")
+
+
+def _least_version(value: Any, where: str) -> Iterator[str]:
+    """Accept a version, also with >= before it, and words without a digit, such as nightly: upstream writes those."""
+    yield from _scalar(value, where)
+    if re.search(r"\d", str(value)) and not isinstance(value, (dict, list)):
+        try:
+            satisfies("0", f">={str(value).lstrip('>= ')}")
+        except ValueError:
+            yield _wrong(value, where, "a version such as 0.33.0")
 
 
 def _of(kind: Any, expected: str) -> Check:
@@ -209,7 +220,7 @@ VARIANT = _object(
         "hardware_overrides": _map(VARIANT_OVERRIDE),
         "supported_hardware": NAMES,
         "default_modes": _map(TEXT),
-        "min_vllm_version": _scalar,
+        "min_vllm_version": _least_version,
         "nightly_required": BOOLEAN,
         "docker_image": IMAGE,
     }
@@ -292,7 +303,7 @@ RECIPE = _object(
         "model": _object(
             {
                 "model_id": TEXT,
-                "min_vllm_version": _scalar,
+                "min_vllm_version": _least_version,
                 "docker_image": IMAGE,
                 "docker_source": _map(_anything),
                 "nightly_required": BOOLEAN,

@@ -146,6 +146,16 @@ def test_a_uv_that_is_not_the_pinned_one_is_refused(mirror):
     assert names(mirror.opt) == []
 
 
+def test_a_uv_with_an_endless_name_is_refused_in_a_message_that_can_be_read(mirror):
+    (wheel,) = (mirror.root / "wheels").glob("uv-*.whl")
+    name = wheel.name.replace("manylinux", f"manylinux{'x' * 100}", 1)
+    page = mirror.root / "simple/uv/index.html"
+    page.write_text(f'<a href="../../wheels/{name}">uv</a>')
+    wheel.rename(wheel.with_name(name)).write_bytes(b"x")
+    message = mirror.ensure(mirror.lock)["msg"]
+    assert "the lock has" in message and len(message) < 600
+
+
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize(
     ("arguments", "message"),

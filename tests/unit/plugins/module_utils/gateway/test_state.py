@@ -97,6 +97,11 @@ def test_a_comma_in_what_a_check_says_moves_no_column():
     assert read_view(answer).servers["gw--chat-2"].why == 'L7STS: Service "x", unavailable'
 
 
+def test_a_port_that_is_none_is_refused():
+    with pytest.raises(StateError, match="srv_port: found 408911, expected a port up to 65535"):
+        read_view(ANSWER.replace(" 40891 ", " 408911 "))
+
+
 def test_an_address_with_colons():
     answer = ANSWER.replace("gw--chat-1 127.0.0.1", "gw--chat-1 fd00::5")
     assert read_view(answer).servers["gw--chat-1"].address == "[fd00::5]:40891"

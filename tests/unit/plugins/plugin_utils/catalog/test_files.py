@@ -122,9 +122,10 @@ def test_a_manifest_may_be_missing():
     assert load_manifest("openai/gpt-oss-20b")["repository"] == "openai/gpt-oss-20b"
 
 
-def test_release_whose_lock_is_missing(tmp_path):
-    (tmp_path / "x.yml").write_text("vllm: x\nstacks: {cpu: {runtime: venv, requirements: none.txt}}\n")
-    with pytest.raises(PlanError, match=r"requirements/none.txt: cannot read this requirements lock"):
+@pytest.mark.parametrize("name", ["none.txt", "9" * 300])
+def test_release_whose_lock_is_missing(tmp_path, name):
+    (tmp_path / "x.yml").write_text(f"vllm: x\nstacks: {{cpu: {{runtime: venv, requirements: '{name}'}}}}\n")
+    with pytest.raises(PlanError, match=rf"requirements/{name}: cannot read this requirements lock"):
         load_release("x", [str(tmp_path)])
 
 

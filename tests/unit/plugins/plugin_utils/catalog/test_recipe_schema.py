@@ -129,6 +129,14 @@ def test_a_section_may_be_empty(section):
             {"model": {"model_id": "a", "context_length": True}},
             "model.context_length: found true, expected a whole number",
         ),
+        (
+            {"model": {"model_id": "a", "min_vllm_version": "0.11\t.0"}},
+            "model.min_vllm_version: found the text '0.11\\t.0', expected a version such as 0.33.0",
+        ),
+        (
+            {"variants": {"a": {"min_vllm_version": "h200"}}},
+            "variants.a.min_vllm_version: found the text 'h200', expected a version such as 0.33.0",
+        ),
         ({"variants": {"a": {"tp": "2"}}}, "variants.a.tp: found the text '2', expected a whole number"),
         ({"variants": {"a": {"tp": {"h200": "2"}}}}, "variants.a.tp.h200: found the text '2', expected a whole number"),
         ({"opt_in_features": "spec"}, "opt_in_features: found the text 'spec', expected a list of names"),
