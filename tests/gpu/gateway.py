@@ -4,11 +4,12 @@
 """Measure the gateway in front of four vLLM that share one chip:  gateway.py VARIANTS BASE_YAML CHIP PORT RESULTS
 
 A real HAProxy with the role's template, and vLLM with the role's middleware. VARIANTS and BASE_YAML are those of
-sweep.py. First what affinity is worth: conversations of many turns to one vLLM, and to all four through the gateway,
-with leastconn and with affinity by turns. Then what the gateway costs, against the same vLLM asked directly, by turns:
-one request at a time, then 64 and 512 streams at the same time; directly with the usage in each chunk too, which
-counting needs; through a gateway; and through one that counts tokens. The figures are printed and written to
-RESULTS/gateway.json. Runs as root with the Python of vLLM's environment. COLLECTION is the collection's directory.
+sweep.py. First what the gateway costs, against the same vLLM asked directly, by turns: one request at a time, then 64
+and 512 streams at the same time; directly with the usage in each chunk too, which counting needs; through a gateway;
+and through one that counts tokens. Then what affinity is worth: conversations of many turns to one vLLM, and to all
+four through the gateway, with leastconn and with affinity by turns, with several bounds of a server's share. Then 512
+streams to one vLLM with four API servers. The figures are printed and written to RESULTS/gateway.json. Runs as root
+with the Python of vLLM's environment. COLLECTION is the collection's directory. MEASURE names what to measure.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import statistics
 import sys
 import tempfile
 import time
-import traceback
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,10 @@ TOKENS, CLIENTS = 128, 4
 # Numbers of three digits in a text, each about two tokens: of the system prompt, a question and an answer; and how many
 # conversations there are, and how many at the same time.
 SYSTEM, QUESTION, ANSWER = 500, 500, 150
-CONVERSATIONS, AT_ONCE, ROUNDS = 64, 16, 3
+CONVERSATIONS, AT_ONCE, ROUNDS = 64, 16, 2
+# Percentages of the mean that a server may have at the same time; 0 is leastconn.
+SHARES = (0, 150, 200, 250)
+MEASURE = os.environ.get("MEASURE", "single 64 512 affinity servers").split()
 COUNTERS = {"queries": "vllm:prefix_cache_queries_total", "hits": "vllm:prefix_cache_hits_total"}
 GOALS = {"added_ms": 2.0, "lost_percent": 2.0, "hits": 0.95, "load": 1.25, "first": 0.6}
 LAST = b"\r\n0\r\n\r\n"
@@ -76,32 +79,23 @@ def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def start(base: dict[str, Any], chip: str, port: int, results: Path) -> list[int]:
-    """Start all servers, and wait until they are warm; return their processes."""
-    found: list[int] = []
-    for number in range(SERVERS):
-        run, cache = Path(f"/run/vllm/gateway-{number}"), Path(f"/var/cache/vllm/gateway-{number}/usage")
-        for each in (run, cache):
-            each.mkdir(parents=True, exist_ok=True)
-        (run / "ready").touch()
-        config = results / f"gateway-{number}.yaml"
-        settings = {**sweep.spell(configured(base, chip)), "port": port + number, "host": "127.0.0.1"}
-        config.write_text(yaml.safe_dump(settings))
-        env = {"AVAILABILITY_DIRECTORY": str(run)}
-        found.append(sweep.serve(config, env, results / f"gateway-{number}.log", chip, False))
-        if number == 0:
-            # The others find what it has compiled.
-            wait(found, port, results)
-    wait(found, port, results)
-    return found
+def start(base: dict[str, Any], chip: str, port: int, results: Path, **more: Any) -> int:
+    """Start a server, and wait until it answers; return its process."""
+    name = f"gateway-{port}"
+    run, cache = Path(f"/run/vllm/{name}"), Path(f"/var/cache/vllm/{name}/usage")
+    for each in (run, cache):
+        each.mkdir(parents=True, exist_ok=True)
+    (run / "ready").touch()
+    config, log = results / f"{name}.yaml", results / f"{name}.log"
+    settings = {**sweep.spell({**configured(base, chip), **more}), "port": port, "host": "127.0.0.1"}
+    config.write_text(yaml.safe_dump(settings))
+    return sweep.serve(config, {"AVAILABILITY_DIRECTORY": str(run)}, log, chip, False)
 
 
-def wait(processes: list[int], port: int, results: Path) -> None:
-    """Wait until the servers answer."""
-    end = time.monotonic() + 240
-    for number, process in enumerate(processes):
-        wrong = sweep.wait_for_answer(process, port + number, end)
-        assert not wrong, f"{wrong}\n{sweep.why(results / f'gateway-{number}.log')}"
+def wait(process: int, port: int, results: Path) -> None:
+    """Wait until a server answers."""
+    wrong = sweep.wait_for_answer(process, port, time.monotonic() + 240)
+    assert not wrong, f"{wrong}\n{sweep.why(results / f'gateway-{port}.log')}"
 
 
 async def ask(port: int, path: str, body: dict[str, Any]) -> tuple[float, float]:
@@ -269,28 +263,34 @@ def conversations(port: int, engines: list[int], name: str) -> dict[str, float]:
     return found
 
 
-def through_gateway(engines: list[int], affinity: str, name: str) -> dict[str, float]:
-    """Measure with an affinity."""
+def through_gateway(engines: list[int], share: int, name: str) -> dict[str, float]:
+    """Measure with affinity and a bound of a server's share, or with leastconn."""
     plans = {f"chat-{number}": plan(port, models=(MODEL,)) for number, port in enumerate(engines, 1)}
-    options = {"services": {"chat": {"affinity": affinity}}, "tokens": True}
-    with gateway(Path(tempfile.mkdtemp(dir="/run")), [], plans=plans, options=options) as found:
+    options = {"services": {"chat": {"affinity": "prefix" if share else "none"}}, "tokens": True}
+    bound = {"__gateway_most_of_share": share}
+    with gateway(Path(tempfile.mkdtemp(dir="/run")), [], plans=plans, options=options, variables=bound) as found:
         until(lambda: all(found.state(f"gw--chat-{number}") == "UP" for number in range(1, len(engines) + 1)))
         return conversations(found.port, engines, name)
 
 
-def measure_overhead(engines: list[int]) -> dict[str, Any]:
+def measure_overhead(port: int, measured: list[str]) -> dict[str, Any]:
     """Measure what the gateway costs in front of one server."""
-    plans = {"chat-1": plan(engines[0], models=(MODEL,))}
+    plans = {"chat-1": plan(port, models=(MODEL,))}
     with contextlib.ExitStack() as stack:
-        ports = dict.fromkeys(WAYS, engines[0])
+        ports = dict.fromkeys(WAYS, port)
         for way, tokens in (("gateway", False), ("counted", True)):
             place = Path(tempfile.mkdtemp(dir="/run"))
             found = stack.enter_context(gateway(place, [], plans=plans, options={"tokens": tokens}))
             until(lambda found=found: found.state("gw--chat-1") == "UP")
             ports[way] = found.port
         pool = stack.enter_context(multiprocessing.get_context("spawn").Pool(CLIENTS))
-        single = asyncio.run(one_at_a_time(ports))
-        return {"single": single, **{str(n): streams(pool, ports, n, rounds) for n, rounds in STREAMS.items()}}
+        result: dict[str, Any] = {}
+        if "single" in measured:
+            result["single"] = asyncio.run(one_at_a_time(ports))
+        for number, rounds in STREAMS.items():
+            if str(number) in measured:
+                result[str(number)] = streams(pool, ports, number, rounds)
+        return result
 
 
 def measure_affinity(engines: list[int]) -> dict[str, Any]:
@@ -300,46 +300,63 @@ def measure_affinity(engines: list[int]) -> dict[str, Any]:
     for number, port in enumerate(engines):
         conversations(port, [port], f"warm-up {seed} {number}")
     alone = conversations(engines[0], engines[:1], f"one {seed}")
-    rounds: dict[str, list[dict[str, float]]] = {"none": [], "prefix": []}
+    rounds: dict[int, list[dict[str, float]]] = {share: [] for share in SHARES}
     for number in range(ROUNDS):
-        for each in ("none", "prefix") if number % 2 else ("prefix", "none"):
-            rounds[each].append(through_gateway(engines, each, f"{each} {seed} {number}"))
-    pairs = zip(rounds["prefix"], rounds["none"])
-    ratios = {
-        "hits": statistics.mean(each["hits"] for each in rounds["prefix"]) / alone["hits"],
-        "load": max(each["load"] for each in rounds["prefix"]),
-        "first": statistics.median(each["first"] / other["first"] for each, other in pairs),
-    }  # fmt: skip
-    print("AFFINITY " + ", ".join(f"{name} {value:.2f} (goal {GOALS[name]})" for name, value in ratios.items()))
-    return {"one": alone, **rounds, "ratios": ratios}
+        for share in SHARES if number % 2 else reversed(SHARES):
+            name = f"share {share}" if share else "leastconn"
+            rounds[share].append(through_gateway(engines, share, f"{name}, {seed} {number}"))
+    for share in SHARES[1:]:
+        ratios = {
+            "hits": statistics.mean(each["hits"] for each in rounds[share]) / alone["hits"],
+            "load": max(each["load"] for each in rounds[share]),
+            "first": statistics.median(each["first"] / other["first"] for each, other in zip(rounds[share], rounds[0])),
+        }  # fmt: skip
+        shown_ratios = ", ".join(f"{name} {value:.2f} (goal {GOALS[name]})" for name, value in ratios.items())
+        print(f"AFFINITY with a share of {share} %: {shown_ratios}", flush=True)
+    return {"one": alone, **{str(share): found for share, found in rounds.items()}}
 
 
 def main() -> int:
-    variants, base_file, chip, port, directory = sys.argv[1:6]
-    results = Path(directory)
+    variants, base_file, chip, first, directory = sys.argv[1:6]
+    results, port = Path(directory), int(first)
     results.mkdir(parents=True, exist_ok=True)
     base = sweep.change(yaml.safe_load(Path(base_file).read_text()), yaml.safe_load(Path(variants).read_text())["base"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
     sweep.import_once()
-    began = time.monotonic()
-    processes = start(base, chip, int(port), results)
-    print(
-        f"GATEWAY {SERVERS} servers started in {time.monotonic() - began:.0f} s; {sweep.used_memory(chip)}", flush=True
-    )
     found: dict[str, Any] = {}
-    engines = [int(port) + number for number in range(SERVERS)]
-    for measure in (measure_affinity, measure_overhead):
-        try:
-            found[measure.__name__.removeprefix("measure_")] = measure(engines)
-        except Exception:
-            # The other one is worth its time.
-            traceback.print_exc()
-    (results / "gateway.json").write_text(json.dumps(found, indent=1) + "\n")
-    for process in processes:
-        sweep.end(process)
-    sweep.wait_for_memory(chip)
-    return 0 if len(found) == 2 else 1
+    processes: list[int] = []
+
+    def begin(ports: list[int], **more: Any) -> None:
+        began = time.monotonic()
+        new = [start(base, chip, each, results, **more) for each in ports]
+        processes.extend(new)
+        for process, each in zip(new, ports):
+            wait(process, each, results)
+        sweep.say(f"GATEWAY {len(ports)} started in {time.monotonic() - began:.0f} s; {sweep.used_memory(chip)}")
+
+    def finish() -> None:
+        for process in processes:
+            sweep.end(process)
+        processes.clear()
+        sweep.wait_for_memory(chip)
+
+    try:
+        begin([port])
+        found["overhead"] = measure_overhead(port, MEASURE)
+        if "affinity" in MEASURE:
+            # They find what the first one has compiled.
+            engines = [port + number for number in range(SERVERS)]
+            begin(engines[1:])
+            found["affinity"] = measure_affinity(engines)
+        if "servers" in MEASURE:
+            finish()
+            begin([port], **{"api-server-count": 4})
+            found["servers"] = measure_overhead(port, ["512"])
+        return 0
+    finally:
+        (results / "gateway.json").write_text(json.dumps(found, indent=1) + "\n")
+        finish()
 
 
 if __name__ == "__main__":

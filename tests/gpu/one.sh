@@ -178,11 +178,13 @@ shared() {
   systemctl stop vllm@big vllm@chat
   say "service: $(systemctl is-active vllm-residents@gpu0)"
 }
-# HAProxy and the tokens that it counts, in front of four engines.
+# gateway [WHAT,WHAT...]: HAProxy and the tokens that it counts, in front of four engines
 gateway() {
+  local measured=${1:-single,64,512,affinity,servers}
   install -d "$place/tests/fakes"
   cp /carried/fakes/gateways.py "$place/tests/fakes/"
-  with_cache /var/cache/vllm/gateway env "COLLECTION=$place" "$(python)" /carried/gateway.py /carried/site/sweep.yml "$result/big.yaml" 0 8120 "$result"
+  with_cache /var/cache/vllm/gateway env "COLLECTION=$place" "MEASURE=${measured//,/ }" "$(python)" \
+    /carried/gateway.py /carried/site/sweep.yml "$result/big.yaml" 0 8120 "$result"
   systemctl stop haproxy
 }
 lane() {

@@ -43,10 +43,10 @@ LONGEST_WAIT, LOOK = 5.0, 0.02
 # Answers of these paths with usage in streams, and others where nothing is generated.
 STREAMS_USAGE = ("/v1/chat/completions", "/v1/completions")
 GENERATES_NOTHING = ("/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/load_lora_adapter")
-# Of a chunk of a stream: the beginning of its usage, and what follows that; the beginning of its choices, and of the first.
-_USAGE, _CHUNK_END, _CHOICES, _FIRST = b',"usage":{', b"}\n\n", b'"choices":[', b'{"index":0,'
-_END = b"\n\n"
-_INDEX = re.compile(rb'\{"index":(\d{1,6})')
+# Of a chunk of a stream.
+_USAGE, _END = b',"usage":{', b"\n\n"
+_CHOICES, _NO_CHOICES, _FIRST = b'"choices":[', b'"choices":[]', b'"choices":[{"index":0,'
+_INDEX = re.compile(rb'"choices":\[\{"index":(\d{1,6})')
 _MODEL = re.compile(rb'"model":"([^"\\]{1,256})"')
 _TIME = re.compile("[0-9]{1,11}")
 _FALSE = ("", "0", "f", "false", "n", "no", "off")
@@ -265,8 +265,10 @@ class Answer:
         self.status, self.is_stream, self.text, self.model = 0, False, b"", ""
         self.recorded = self.gone = self.ended = False
         self.streams_usage = path in STREAMS_USAGE
-        # What a stream has told so far: the usage by the number of the choice, and events with text.
+        # What a stream has told so far: the last chunk with usage by the number of the choice, and events with text.
         self.choices: dict[int, bytes] = {}
+        # Where a chunk has its choices.
+        self.choices_at = 0
         self.events, self.start = 0, Tokens()
 
     async def request(self, scope: Scope) -> Scope:
@@ -300,29 +302,28 @@ class Answer:
 
     async def send(self, message: Message) -> None:
         """Pass on a part of the answer."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
-            self.is_stream = any(kind.startswith(b"text/event-stream") for kind in kinds)
-        elif message["type"] == "http.response.body" and self.status < 300:
+        if message["type"] == "http.response.body" and self.status < 300:
             more, body = message.get("more_body", False), message.get("body", b"")
             self.ended = not more
             if self.is_stream:
-                passed = self._events(body, more)
+                passed = message["body"] = self._events(body, more)
                 if more and body and not passed:
                     return
-                message = {"type": message["type"], "body": passed, "more_body": more}
             else:
                 self.text += body
                 if not more:
                     self._whole(self.text)
+        elif message["type"] == "http.response.start":
+            self.status = message["status"]
+            kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
+            self.is_stream = any(kind.startswith(b"text/event-stream") for kind in kinds)
         await self._send(message)
 
     def end(self) -> None:
         """Record an answer that told no usage."""
         if self.recorded or not (self.status or self.gone) or self.status >= 300:
             return
-        told = [_parsed(usage) or Tokens() for usage in self.choices.values()]
+        told = [_usage_of(chunk) for chunk in self.choices.values()]
         completion = sum(tokens.completion for tokens in told) or self.events
         known = Tokens(
             max((tokens.prompt for tokens in told), default=self.start.prompt), self.start.cached, completion
@@ -369,24 +370,26 @@ class Answer:
         at = event.rfind(_USAGE)
         if at < 0:
             return event
-        start = at + len(_USAGE) - 1
-        stop = event.find(b"}", start) + 1
-        if event[stop:] != _CHUNK_END:
-            # Not the last key, or with details.
-            try:
-                text = event[start:].decode()
-                stop = len(event) - len(text[_DECODER.raw_decode(text)[1] :].encode())
-            except ValueError:
-                return event
+        stop = _end_of_usage(event, at)
+        # All chunks of a stream begin alike; most are of the first choice.
+        if event.startswith(_FIRST, self.choices_at):
+            self.choices[0] = event
+        elif not self._read_choices(event, event[at + len(_USAGE) - 1 : stop]):
+            return event if self.asked_last else b""
+        return event if self.asked_each else event[:at] + event[stop:]
+
+    def _read_choices(self, event: bytes, usage: bytes) -> bool:
+        """Remember the usage of a chunk that is not known to be of the first choice; return whether it has a choice."""
         if not self.model:
             self._name_model(event)
-        usage, choices = event[start:stop], event.find(_CHOICES) + len(_CHOICES)
-        if event[choices : choices + 1] == b"]":
+        at = event.find(_CHOICES)
+        if event.startswith(_NO_CHOICES, at):
             self._complete(_parsed(usage) or Tokens())
-            return event if self.asked_last else b""
-        choice = None if event.startswith(_FIRST, choices) else _INDEX.match(event, choices)
-        self.choices[int(choice[1]) if choice else 0] = usage
-        return event if self.asked_each else event[:at] + event[stop:]
+            return False
+        choice = _INDEX.match(event, at)
+        self.choices[int(choice[1]) if choice else 0] = event
+        self.choices_at = at
+        return True
 
     def _event(self, event: bytes) -> None:
         """Read an event of the other APIs; they tell their usage to every client."""
@@ -420,8 +423,27 @@ class Answer:
         )  # fmt: skip
 
 
+def _end_of_usage(event: bytes, at: int) -> int:
+    """Return where the usage of a chunk ends; ``at`` is where it begins, with its comma."""
+    start = at + len(_USAGE) - 1
+    stop = event.find(b"}", start) + 1
+    if event.find(b"{", start + 1, stop) < 0:
+        return stop
+    # With details inside.
+    text = event[start:].decode("utf-8", "surrogateescape")
+    try:
+        return len(event) - len(text[_DECODER.raw_decode(text)[1] :].encode("utf-8", "surrogateescape"))
+    except ValueError:
+        return at
+
+
+def _usage_of(chunk: bytes) -> Tokens:
+    """Return the tokens that a chunk tells."""
+    at = chunk.rfind(_USAGE)
+    return _parsed(chunk[at + len(_USAGE) - 1 : _end_of_usage(chunk, at)]) or Tokens()
+
+
 def _parsed(usage: bytes) -> Tokens | None:
-    """Return the tokens of a usage in a chunk."""
     with contextlib.suppress(ValueError, RecursionError):
         return tokens_of(json.loads(usage))
     return None
