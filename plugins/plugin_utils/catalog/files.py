@@ -251,6 +251,11 @@ def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
     if "requirements" not in entry:
         return entry
     directory, named = path.parent / "requirements", entry["requirements"]
+    for name in named.values() if isinstance(named, dict) else (named,):
+        if not str(name).strip(" ./"):
+            raise PlanError(
+                f"{path}: stacks.{stack}.requirements: found {show_value(name)}, expected the name of a file"
+            )
     if not isinstance(named, dict):
         return {**entry, **_lock(directory, named)}
     for python in named:

@@ -170,6 +170,10 @@ def test_release_with_its_lock(tmp_path):
             "stacks.cuda.runtime: found 'conteiner'; nearest: 'container'",
         ),
         (
+            "vllm: x\nstacks: {cpu: {runtime: venv, requirements: {'3.12': ' '}}}\n",
+            "stacks.cpu.requirements: found ' ', expected the name of a file",
+        ),
+        (
             "vllm: x\nstacks: {cuda: {runtime: container, entrypoint: vllm serve}}\n",
             "stacks.cuda.entrypoint: found 'vllm serve', expected image, module or a list of words",
         ),
