@@ -27,7 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
 from tests.fakes.gateways import KEY, gateway, plan
 
@@ -104,18 +104,30 @@ def servers() -> Iterator[list[Server]]:
         each.shutdown()
 
 
-def converse(found: object, number: int) -> list[float]:
-    """Hold a conversation; return the seconds until the first token of each turn."""
+def turns(number: int) -> Iterator[bytes]:
+    """Return the requests of a conversation."""
     chance = random.Random(number)
     messages = [{"role": "system", "content": "be kind " * (SYSTEM // 2)}]
-    took = []
     for _turn in range(TURNS):
         messages.append({"role": "user", "content": " ".join(str(chance.random()) for _word in range(USER))})
-        body = json.dumps({"messages": messages}).encode()
-        status, _headers, text = found.ask("POST", "/v1/chat/completions", KEY, body)
-        assert status == 200, text
-        took.append(json.loads(text))
+        yield json.dumps({"messages": messages}).encode()
         messages.append({"role": "assistant", "content": " ".join(str(chance.random()) for _word in range(ANSWER))})
+
+
+def converse(found: object, waiting: list[Iterator[bytes]], chance: random.Random) -> list[float]:
+    """Ask one turn of a conversation after the other; return the seconds until the first token of each.
+
+    People think between two turns: the next turn is that of a conversation that has waited.
+    """
+    took = []
+    while waiting:
+        one = waiting.pop(chance.randrange(len(waiting)))
+        body = next(one, None)
+        if body:
+            status, _headers, text = found.ask("POST", "/v1/chat/completions", KEY, body)
+            assert status == 200, text
+            took.append(json.loads(text))
+            waiting.append(one)
     return took
 
 
@@ -127,9 +139,9 @@ def measure(at_once: int, affinity: str, bound: int) -> None:
         with gateway(Path(tempfile.mkdtemp()), [], **more) as front:
             began = time.perf_counter()
             with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-                took = [
-                    each for all_of in pool.map(lambda n: converse(front, n), range(CONVERSATIONS)) for each in all_of
-                ]
+                waiting, chance = [turns(number) for number in range(CONVERSATIONS)], random.Random(1)
+                parts = [pool.submit(converse, front, waiting, chance) for _worker in range(at_once)]
+                took = [each for part in parts for each in part.result()]
             seconds = time.perf_counter() - began
         asked = [each.asked for each in found]
         hits = sum(each.hit for each in found) / sum(each.read for each in found)
