@@ -157,6 +157,13 @@ def test_drained_servers_stay_drained_when_affinity_is_switched_on(tmp_path, eng
         assert {found.to(talk(number)) for number in range(40)} == {"chat-1", "chat-2", "chat-4"}
 
 
+def test_conversations_are_spread_evenly(tmp_path, engines):
+    with replicas(tmp_path, engines, "prefix") as found:
+        homes = Counter(found.to(talk(number)) for number in range(1000))
+    # With HAProxy's own weight of 1 a server gets 17 % more than the mean.
+    assert len(homes) == 4 and max(homes.values()) <= 1.12 * 250, homes
+
+
 def test_a_server_gets_no_more_than_its_share_at_the_same_time(tmp_path, engines):
     with replicas(tmp_path, engines, "prefix") as found:
         home = found.to(talk(1))

@@ -171,6 +171,9 @@ def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, 
         podman("stop", "--time", str(STOP_SECONDS), name)
     if step != "keep":
         say(f"{host.name}: starting at {lab.address(host)}")
+        if step in ("restart", "start"):
+            # podman returns from a stop before it has freed the address, and then refuses it at the start.
+            podman("container", "cleanup", name)
         podman("start", name)
     return step
 
