@@ -31,7 +31,7 @@ class RealEngine:
         (directory / "run").mkdir(parents=True)
         (directory / "counted.py").write_text(COUNTED)
         words = ["--model", model, "--served-model-name", "m", "--host", "127.0.0.1", "--port", self.port]
-        # With bfloat16 the attention of vLLM 0.32.0 uses AMX, and died with an illegal instruction on a busy virtual machine.
+        # With bfloat16 vLLM 0.32.0 uses AMX, and died with an illegal instruction on a busy virtual machine.
         words += ["--dtype", "float32", "--enforce-eager", "--middleware", "counted.Availability", *arguments]
         environ = {
             **os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
