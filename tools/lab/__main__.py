@@ -38,6 +38,7 @@ from tools.lab.hosts import (  # noqa: E402
     remove_containers,
     report_up,
     require_container,
+    start_container,
 )
 from tools.lab.images import ensure_image, image_tags  # noqa: E402
 from tools.lab.plan import (  # noqa: E402
@@ -140,7 +141,7 @@ def restart(lab: Lab, host: Host) -> None:
         say(f"{host.name}: stopping")
         podman("stop", "--time", str(STOP_SECONDS), lab.container(host))
         say(f"{host.name}: starting")
-        podman("start", lab.container(host))
+        start_container(lab.container(host))
         ensure_address(lab)
         report_up(lab, host, "restart")
 

@@ -171,11 +171,15 @@ def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, 
         podman("stop", "--time", str(STOP_SECONDS), name)
     if step != "keep":
         say(f"{host.name}: starting at {lab.address(host)}")
-        if step in ("restart", "start"):
-            # podman returns from a stop before it has freed the address, and then refuses it at the start.
-            podman("container", "cleanup", name)
-        podman("start", name)
+        start_container(name)
     return step
+
+
+def start_container(name: str) -> None:
+    """Start a container, which may have been stopped this moment."""
+    # podman returns from a stop before it has freed the address, and then refuses it at the start.
+    podman("container", "cleanup", name)
+    podman("start", name)
 
 
 def require_container(lab: Lab, host: Host) -> None:
