@@ -51,9 +51,9 @@ TOKENS, CLIENTS = 128, 4
 # Numbers of three digits in a text, each about two tokens: of the system prompt, a question and an answer; and how many
 # conversations there are, and how many at the same time.
 SYSTEM, QUESTION, ANSWER = 500, 500, 150
-CONVERSATIONS, AT_ONCE, ROUNDS = 64, 16, 2
+CONVERSATIONS, AT_ONCE, ROUNDS = 56, 16, 2
 # Percentages of the mean that a server may have at the same time; 0 is leastconn.
-SHARES = (0, 150, 200, 250)
+SHARES = (0, 150, 200, 300)
 MEASURE = os.environ.get("MEASURE", "single 64 512 affinity servers").split()
 COUNTERS = {"queries": "vllm:prefix_cache_queries_total", "hits": "vllm:prefix_cache_hits_total"}
 GOALS = {"added_ms": 2.0, "lost_percent": 2.0, "hits": 0.95, "load": 1.25, "first": 0.6}
@@ -70,8 +70,8 @@ def memory(chip: str) -> float:
 
 def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
     """Return the settings of each of the four, which share the memory of the chip."""
-    # Weights of 13 GiB and some for graphs; 12 GiB hold all conversations.
-    cache, share = (12, 0.2) if memory(chip) > 120 else (2, 0.22)
+    # Weights of 13 GiB and some for graphs; 10 GiB hold all conversations, and with 12 the four run out of memory.
+    cache, share = (10, 0.2) if memory(chip) > 120 else (2, 0.22)
     length = {} if cache > 4 else {"max-model-len": 16384}
     return {
         **base, **length, "gpu-memory-utilization": share, "kv-cache-memory-bytes": cache << 30,
@@ -80,7 +80,7 @@ def configured(base: dict[str, Any], chip: str) -> dict[str, Any]:
 
 
 def start(base: dict[str, Any], chip: str, port: int, results: Path, **more: Any) -> int:
-    """Start a server, and wait until it answers; return its process."""
+    """Start a server; return its process."""
     name = f"gateway-{port}"
     run, cache = Path(f"/run/vllm/{name}"), Path(f"/var/cache/vllm/{name}/usage")
     for each in (run, cache):

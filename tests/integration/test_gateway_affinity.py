@@ -160,7 +160,7 @@ def test_drained_servers_stay_drained_when_affinity_is_switched_on(tmp_path, eng
 def test_conversations_are_spread_evenly(tmp_path, engines):
     with replicas(tmp_path, engines, "prefix") as found:
         homes = Counter(found.to(talk(number)) for number in range(1000))
-    # With HAProxy's own weight of 1 a server gets 17 % more than the mean.
+    # With HAProxy's own weight of 1 one of them gets 324.
     assert len(homes) == 4 and max(homes.values()) <= 1.12 * 250, homes
 
 

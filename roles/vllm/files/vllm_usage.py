@@ -371,6 +371,8 @@ class Answer:
         if at < 0:
             return event
         stop = _end_of_usage(event, at)
+        if stop == at:
+            return event
         # All chunks of a stream begin alike; most are of the first choice.
         if event.startswith(_FIRST, self.choices_at):
             self.choices[0] = event
@@ -424,9 +426,11 @@ class Answer:
 
 
 def _end_of_usage(event: bytes, at: int) -> int:
-    """Return where the usage of a chunk ends; ``at`` is where it begins, with its comma."""
+    """Return where the usage that begins at ``at``, with its comma, ends in a chunk; ``at`` for one that is cut off."""
     start = at + len(_USAGE) - 1
     stop = event.find(b"}", start) + 1
+    if not stop:
+        return at
     if event.find(b"{", start + 1, stop) < 0:
         return stop
     # With details inside.

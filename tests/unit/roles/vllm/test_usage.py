@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -110,6 +111,32 @@ def test_a_client_gets_the_usage_that_it_asked_for(engine, options, last, each):
     assert counted.count(b'"choices":[]') == last and (counted.count(b'"usage":{"prompt') == 4 + last) == each
     assert counted.endswith(b"data: [DONE]\n\n")
     assert len(records(engine)[0]) == 1
+
+
+@pytest.mark.parametrize("cut", [b"", b'"prompt_tokens":7,"comp', b'"prompt_tokens":7,"d":{"x":1'])
+def test_a_chunk_that_is_cut_off_is_passed_on_and_changes_no_count(tmp_path, cut):
+    sent, records = [], vllm_usage.Records(str(tmp_path))
+
+    async def send(message):
+        sent.append(message.get("body", b""))
+
+    answer = vllm_usage.Answer(CHAT, b"gw1 alice research", records, None, send)
+    answer.asked_last = answer.asked_each = False
+    head = b'data: {"model":"m","choices":[{"index":0,"delta":{"content":"x"}}]'
+    whole = head + b',"usage":{"prompt_tokens":7,"completion_tokens":3},"metrics":null}\n\n'
+    broken = head + b',"usage":{' + cut
+
+    async def run():
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
+        await answer.send(start)
+        for body, more in ((whole, True), (broken, False)):
+            await answer.send({"type": "http.response.body", "body": body, "more_body": more})
+        answer.end()
+
+    asyncio.run(run())
+    assert sent == [b"", head + b',"metrics":null}\n\n', broken]
+    (line,) = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    assert (line["state"], line["prompt"], line["completion"]) == ("aborted", 7, 3)
 
 
 def test_without_the_gateways_header_a_request_is_left_alone(engine):
