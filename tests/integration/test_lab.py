@@ -77,17 +77,16 @@ def podman(*words):
 
 
 def traces(home):
-    """Return everything of the test's lab that can be seen on the controller."""
-    found = [
-        f"image {line}"
-        for line in podman("images", "--all", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}").split("\n")
-    ]
+    """Return everything of the test's lab that can be seen on the controller; other labs come and go meanwhile."""
+    images = podman("images", "--all", "--format", "{{.Repository}}:{{.Tag}} {{.ID}}").split("\n")
+    # A lab has a repository of images of its own: another lab that builds one more of its own is no trace of this one.
+    found = sorted({f"image {line.partition(':')[0] if 'localhost/bminf-' in line else line}" for line in images})
     mine = {
         "containers": podman("ps", "--all", "--format", "{{.Names}}"),
         "networks": podman("network", "ls", "--quiet"),
     }
     found += [f"{kind} {line}" for kind, lines in mine.items() for line in lines.split() if f"bminf-{NAME}" in line]
-    found += [f"volume {line}" for line in podman("volume", "ls", "--quiet").split()]
+    found += [f"volume {line}" for line in podman("volume", "ls", "--quiet", "--filter", "dangling=true").split()]
     found += [str(path) for path in (home, Path("/run") / f"bminf-{NAME}") if path.exists()]
     for command in (["iptables-save"], ["ip", "-4", "route"], ["mount"], ["ps", "-eo", "args"]):
         lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
