@@ -101,7 +101,7 @@ class Load(threading.Thread):
 
     def __enter__(self):
         self.start()
-        wait_until(lambda: len(self.rows) > 2)
+        wait_until(lambda: len(self.rows) > 2, LONG)
         return self
 
     def __exit__(self, *_exception):
