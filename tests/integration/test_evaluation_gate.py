@@ -198,6 +198,7 @@ def test_a_planted_loss_of_5_points_restores_the_first_host_and_reaches_no_other
     assert (before["score"], after["score"], after["samples"]) == (0.8, 0.75, 1000)
 
 
+@pytest.mark.long
 def test_answers_that_only_changed_let_the_rollout_pass(fleet):
     fleet.lost, fleet.gained = 20, 18
     rc, output = fleet.roll_out(hosts="gpu-1")

@@ -290,6 +290,7 @@ def test_no_client_reads_or_cancels_the_response_of_another(one):
     assert len(one.engine.asked) == before
 
 
+@pytest.mark.long
 def test_tokens_come_as_they_are_made_for_half_a_minute(one):
     one.engine.tokens, one.engine.pause = 300, 0.1
     connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=10)

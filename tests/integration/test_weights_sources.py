@@ -209,6 +209,7 @@ def test_check_mode_looks_at_the_controllers_directory_and_pushes_nothing(site):
     assert not site.root.exists()
 
 
+@pytest.mark.long
 def test_lines_tell_how_far_it_is_and_a_summary_ends_them(site, server):
     server.files = {f"/weights/{PATH}/{name}": data for name, data in FILES.items()}
     code, text = site.run([f"{server.url}/weights"], bandwidth=1, progress=1)

@@ -105,6 +105,7 @@ def test_check_mode_announces_a_change_with_its_lines_and_makes_none(engine, pla
     assert engine.host.check_output("find %s -type f | xargs sha256sum", path) == before
 
 
+@pytest.mark.long
 def test_a_changed_mirror_reaches_the_engine_under_running_containers(engine, playbook):
     name = engine.run("survivor")
     before = engine.started(name)
