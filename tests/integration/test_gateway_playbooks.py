@@ -153,6 +153,7 @@ def owners(found):
 
 
 @needs_mounts
+@pytest.mark.long
 def test_an_event_returns_only_what_an_event_drained_and_only_after_a_proof(site):
     event = {"drain_event": "alertmanager", "drain_hosts": "gw"}
     with gate(site / "gate") as found:

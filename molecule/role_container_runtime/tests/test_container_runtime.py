@@ -253,6 +253,7 @@ def test_an_engine_of_another_source_stays_by_default(engines, playbook, vendor)
     assert "it works and stays unchanged (container_runtime_policy: retain)" in done.flat
 
 
+@pytest.mark.long
 def test_an_untrusted_or_unreachable_repository_leaves_the_engine_unchanged(engines, playbook, vendor):
     engine = engines["cpu-12", "docker"]
     before = installed(engine.host, *DOCKER_PACKAGES)

@@ -357,6 +357,7 @@ def holders(gateways):
     return [name for name, gateway in gateways.items() if f" {SHARED}/" in gateway.check_output("ip -o -4 address")]
 
 
+@pytest.mark.long
 def test_the_shared_address_moves_only_where_it_has_to(gateways, directory, keys):
     context = ssl.create_default_context(cafile=str(directory / "ca/ca.crt"))
 

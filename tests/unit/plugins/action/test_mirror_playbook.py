@@ -88,6 +88,7 @@ def test_a_disk_is_filled_and_verified(site):
     assert rc != 0 and f"weights/acme/tiny/{REVISION}/model.safetensors" in said and "bundle_check=full" in said, said
 
 
+@pytest.mark.long
 def test_with_a_keyring_only_a_signed_disk_is_accepted(site):
     disk, keyring = site / "disk", site / "site.gpg"
     (disk / "controller").mkdir(parents=True)

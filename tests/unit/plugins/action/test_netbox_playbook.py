@@ -72,6 +72,7 @@ def run(site, *arguments, second="1654523001235", token=TOKEN):
     return done.returncode, said, sum(map(int, re.findall(r"changed=(\d+)", said)))
 
 
+@pytest.mark.long
 def test_written_once_then_only_what_differs(site):
     netbox = site[1]
     rc, said, changed = run(site, "--check", "--diff")
