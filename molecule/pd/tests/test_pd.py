@@ -84,7 +84,11 @@ def wait_until(condition, seconds=60):
 
 
 class Load(threading.Thread):
-    """A chat in each second: (start, status, answer, prefill, Retry-After), in the order of their starts."""
+    """
+    A chat in each second: (start, status, answer, prefill, Retry-After), in the order of their starts.
+
+    No more than four wait at a time: NIXL keeps the processors busy, and behind many chats no SSH would get through.
+    """
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -92,6 +96,8 @@ class Load(threading.Thread):
 
     def run(self):
         while not self.ended.wait(1):
+            if len(self.asking) - len(self.rows) >= 4:
+                continue
             self.asking.append(threading.Thread(target=self.ask, daemon=True))
             self.asking[-1].start()
 
