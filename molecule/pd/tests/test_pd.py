@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import ssl
@@ -75,12 +76,14 @@ def wait_for(who="", seconds=LONG):
 
 
 def wait_until(condition, seconds=60):
-    """Wait for something; return after how many seconds it was so."""
+    """Wait for something; return after how many seconds it was so. A host too busy for SSH is asked again."""
     began = time.monotonic()
-    while not condition():
+    while True:
+        with contextlib.suppress(RuntimeError):
+            if condition():
+                return time.monotonic() - began
         assert time.monotonic() - began < seconds, f"not so after {seconds} s"
         time.sleep(0.5)
-    return time.monotonic() - began
 
 
 class Load(threading.Thread):
