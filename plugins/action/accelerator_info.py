@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+
+from ..module_utils.accelerator.cpu_host import Cpu
+from ..module_utils.accelerator.pci_host import PciFunction
+from ..module_utils.accelerator.recognition import (
     AcceleratorError,
     Catalogue,
     Detected,
@@ -18,11 +19,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     match,
     unusable,
 )
-from ansible_collections.baremetal.inference.plugins.modules.accelerator_info import ARGUMENT_SPEC
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
+from ..modules.accelerator_info import ARGUMENT_SPEC
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.preload import preload
+from ..plugin_utils.common.role_options import SERVING
 
 preload(load_catalogue)
 

@@ -9,18 +9,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
-    END,
-    DiscoveryError,
-    Observation,
-    detected,
-    parse_probe,
-    summary,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.probe import probe_script
+
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.discovery.observations import END, DiscoveryError, Observation, detected, parse_probe, summary
+from ..plugin_utils.discovery.probe import probe_script
 
 ARGUMENT_SPEC = {
     "catalog_path": {"type": "list", "elements": "path", "default": []},

@@ -7,16 +7,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.bench import (
-    SECONDS,
-    busy,
-    short_figures,
-    short_step,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import WorkloadError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ..module_utils.bench.measurement import Measurement
+from ..plugin_utils.acceptance.bench import SECONDS, busy, short_figures, short_step
+from ..plugin_utils.bench.run import Seeds
+from ..plugin_utils.bench.workloads import WorkloadError
+from ..plugin_utils.common.action import ControllerAction
 
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "instance": {"type": "str", "required": True},

@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import asdict
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.options import (
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.acceptance.options import (
     AcceptanceError,
     check_names,
     check_peer,
@@ -20,8 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.opt
     positive,
     seconds_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.common.action import ControllerAction
 
 # The largest size of a result and its page.
 ROOM = 1 << 20

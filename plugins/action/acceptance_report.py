@@ -10,16 +10,13 @@ import time
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.options import AcceptanceError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.page import page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.report import (
-    file_stem,
-    result_of,
-    summary_lines,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
+
+from ..module_utils.common.files_host import publish
+from ..plugin_utils.acceptance.options import AcceptanceError
+from ..plugin_utils.acceptance.page import page
+from ..plugin_utils.acceptance.report import file_stem, result_of, summary_lines
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.places import collection_version
 
 PART: dict[str, Any] = {"type": "dict", "default": {}}
 RESULTS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import REQUEST_SPEC, check_request
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import WorkloadError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ..plugin_utils.bench.records import RecordError
+from ..plugin_utils.bench.request import REQUEST_SPEC, check_request
+from ..plugin_utils.bench.workloads import WorkloadError
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.yaml import UnreadableError
 
 
 class ActionModule(ControllerAction):

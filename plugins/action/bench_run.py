@@ -11,30 +11,17 @@ from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import (
-    ChoiceError,
-    check_installed,
-    chips_of,
-    choose_instance,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
-    evidence,
-    evidence_path,
-    evidence_text,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.page import bench_page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import (
-    SUMMARY,
-    RecordError,
-    Records,
-    read_summary,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import REQUEST_SPEC, check_request
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Measure, Seeds, run_steps
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, slowed_notes
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
+
+from ..module_utils.bench.measurement import Measurement
+from ..module_utils.vllm.plan_document import PlanDocument
+from ..plugin_utils.bench.choice import ChoiceError, check_installed, chips_of, choose_instance
+from ..plugin_utils.bench.evidence import evidence, evidence_path, evidence_text
+from ..plugin_utils.bench.page import bench_page
+from ..plugin_utils.bench.records import SUMMARY, RecordError, Records, read_summary
+from ..plugin_utils.bench.request import REQUEST_SPEC, check_request
+from ..plugin_utils.bench.run import Measure, Seeds, run_steps
+from ..plugin_utils.bench.summary import Record, slowed_notes
+from ..plugin_utils.bench.workloads import (
     Amount,
     Fitted,
     WorkloadError,
@@ -43,9 +30,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workload
     load_workloads,
     read_concurrency,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.yaml import UnreadableError
+from ..plugin_utils.evidence.document import plan_digest
 
 ARGUMENT_SPEC = {
     **REQUEST_SPEC,

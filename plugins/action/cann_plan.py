@@ -6,24 +6,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import STACK, CannHardware, hardware_of
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER, read_files
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import is_ours
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import (
-    AUTO,
-    FORMATS,
-    CannRequest,
-    MatrixRow,
-    plan_driver,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
-    ARGUMENTS,
-    StackAction,
-    StackInputs,
-)
+from ..module_utils.cann.answers import Installed
+from ..module_utils.cann.chips import STACK, CannHardware, hardware_of
+from ..module_utils.cann.installers import USER, read_files
+from ..module_utils.cann.packages import is_ours
+from ..module_utils.vendor_stack.model import DriverPlan
+from ..plugin_utils.cann.plan import AUTO, FORMATS, CannRequest, MatrixRow, plan_driver
+from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
 
 RUN_FILE = {
     "name": {"type": "str", "default": ""},

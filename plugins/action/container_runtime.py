@@ -8,20 +8,13 @@ from dataclasses import fields
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    TOOLKITS,
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.addresses import AddressError, refuse_login
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import (
-    POLICIES,
-    SOURCES,
-    Request,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.plan import plan_engine
+
+from ..module_utils.container_runtime.facts import TOOLKITS, HostState, RuntimePlanError
+from ..module_utils.containers.engine import ENGINES
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.addresses import AddressError, refuse_login
+from ..plugin_utils.container_runtime.model import POLICIES, SOURCES, Request
+from ..plugin_utils.container_runtime.plan import plan_engine
 
 
 class ActionModule(ControllerAction):

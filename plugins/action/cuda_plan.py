@@ -6,21 +6,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import (
-    NVLINK5,
-    STACK,
-    CudaHardware,
-    hardware_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_kernel
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import FILES, CudaRequest, plan_driver
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
-    ARGUMENTS,
-    StackAction,
-    StackInputs,
-)
+from ..module_utils.cuda.chips import NVLINK5, STACK, CudaHardware, hardware_of
+from ..module_utils.cuda.packages import is_kernel
+from ..module_utils.vendor_stack.model import DriverPlan
+from ..plugin_utils.cuda.plan import FILES, CudaRequest, plan_driver
+from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
 
 
 class ActionModule(StackAction):

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_pinned_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.groups import describe_absent
+from ..plugin_utils.fleet.host_plans import plan_pinned_host
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.plans import plan_declared
 
 
 class ActionModule(ControllerAction):

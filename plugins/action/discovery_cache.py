@@ -12,28 +12,13 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import (
-    read_discovery,
-    write_discovery,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
-    Answer,
-    DiscoveryError,
-    Entry,
-    merge,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.report import (
-    Discovery,
-    Reader,
-    bounded,
-    change_lines,
-    counts_of,
-    report,
-    timestamp,
-)
+
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.discovery.cache import read_discovery, write_discovery
+from ..plugin_utils.discovery.observations import Answer, DiscoveryError, Entry, merge
+from ..plugin_utils.discovery.report import Discovery, Reader, bounded, change_lines, counts_of, report, timestamp
 
 _SSH = re.compile(r"\A(Failed to connect to the host via ssh: |Data could not be sent to remote host .* over ssh: )")
 # A diff is read closely, so it may be longer than the summary.

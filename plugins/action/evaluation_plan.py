@@ -6,14 +6,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.files import (
-    choose_lock,
-    program_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.plan import instances_of, pending
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+from ..module_utils.evaluation.tools import DEFAULT, TOOLS
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.evaluation.files import choose_lock, program_of
+from ..plugin_utils.evaluation.plan import instances_of, pending
+from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.plan import Request, plan_tasks
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+from ..module_utils.evaluation.tools import DEFAULT
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.evaluation.plan import Request, plan_tasks
+from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):

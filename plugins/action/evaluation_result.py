@@ -11,19 +11,13 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import Comparison, compare
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.files import (
-    find_result,
-    read_answers,
-    read_result,
-    result_path,
-    update_evidence,
-    write,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.report import report
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import make_result, render
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.evaluation.compare import Comparison, compare
+from ..plugin_utils.evaluation.files import find_result, read_answers, read_result, result_path, update_evidence, write
+from ..plugin_utils.evaluation.report import report
+from ..plugin_utils.evaluation.results import make_result, render
+from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):

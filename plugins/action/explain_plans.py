@@ -8,23 +8,17 @@ import json
 from typing import Any, cast
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import cite
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import EvidenceError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
-    ExplainError,
-    as_documents,
-    group,
-    how_to_narrow,
-    plan_table,
-    select_instance,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
+
+from ..module_utils.vllm.plan_document import PlanDocument
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.places import misplaced
+from ..plugin_utils.evidence.citation import cite
+from ..plugin_utils.evidence.document import EvidenceError
+from ..plugin_utils.evidence.files import load_evidence
+from ..plugin_utils.fleet.explain import ExplainError, as_documents, group, how_to_narrow, plan_table, select_instance
+from ..plugin_utils.fleet.host_plans import plan_host
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.plans import plan_fleet
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},

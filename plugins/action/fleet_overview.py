@@ -10,26 +10,16 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import overview, totals
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
-    OverviewReader,
-    open_page,
-    page_parts,
-    read_fleet,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import (
-    describe_services,
-    with_service,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.versions import (
-    describe_silent,
-    with_versions,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile
+
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.overview.lines import overview, totals
+from ..plugin_utils.overview.page import page
+from ..plugin_utils.overview.reader import OverviewReader, open_page, page_parts, read_fleet
+from ..plugin_utils.overview.service import describe_services, with_service
+from ..plugin_utils.overview.table import fleet_table
+from ..plugin_utils.overview.versions import describe_silent, with_versions
+from ..plugin_utils.pages.file import PageError, PageFile
 
 
 class ActionModule(ControllerAction):

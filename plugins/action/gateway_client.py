@@ -13,26 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Mapping
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_files import (
-    find_file,
-    open_terminal,
-    write_file,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_lines import (
-    NotEditableError,
-    client_line,
-    with_client,
-    without_client,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_request import (
-    UNMADE,
-    ClientRequestError,
-    check_request,
-    clients_after,
-    entry_of,
-)
+
+from ..module_utils.gateway.clients import BUDGETS
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.gateway.client_files import find_file, open_terminal, write_file
+from ..plugin_utils.gateway.client_lines import NotEditableError, client_line, with_client, without_client
+from ..plugin_utils.gateway.client_request import UNMADE, ClientRequestError, check_request, clients_after, entry_of
 
 # In check mode, in place of the sha256.
 LATER = "(sha256 of the new key)"

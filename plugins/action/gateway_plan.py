@@ -8,10 +8,11 @@ import time
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import ending
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
+
+from ..module_utils.gateway.clients import ending
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.gateway.inventory import (
     INFERENCE,
     address_of,
     backends_of,
@@ -22,8 +23,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     served_cluster,
     with_services,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
+from ..plugin_utils.gateway.inventory_variables import InventoryVariables
+from ..plugin_utils.gateway.services import GatewayError, decide
 
 
 class ActionModule(ControllerAction):

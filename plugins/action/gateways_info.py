@@ -8,20 +8,15 @@ import os
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.controller_user import controller_user
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import spanning_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import clusters_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
-    GATEWAYS,
-    gateways_of,
-    groups_behind,
-    hosts_behind,
-    together_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+
+from ..module_utils.common.spelling import nearest
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.controller_user import controller_user
+from ..plugin_utils.fleet.spanning import spanning_of
+from ..plugin_utils.gateway.inventory import clusters_of
+from ..plugin_utils.gateway.inventory_variables import InventoryVariables
+from ..plugin_utils.gateway.of_hosts import GATEWAYS, gateways_of, groups_behind, hosts_behind, together_of
+from ..plugin_utils.gateway.services import GatewayError
 
 
 class ActionModule(ControllerAction):

@@ -7,13 +7,9 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.group_check import (
-    Findings,
-    Member,
-    judge_all_reduce,
-    judge_links,
-)
+
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.group_check import Findings, Member, judge_all_reduce, judge_links
 
 # What the tasks before this one have registered on each host.
 LINKS, ALL_REDUCE = "__vllm_group_links", "__vllm_all_reduce"

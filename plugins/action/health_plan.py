@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import FaultsError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.health.settings import settings_of
+from ..plugin_utils.catalog.faults import FaultsError
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.health.settings import settings_of
 
 
 class ActionModule(ControllerAction):

@@ -10,8 +10,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 from ansible.release import __version__
-from ansible_collections.baremetal.inference.plugins.modules.host_files import ENTRY_OPTIONS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
+
+from ..modules.host_files import ENTRY_OPTIONS
+from ..plugin_utils.common.versions import satisfies
 
 SOURCES = ("template", "src", "content")
 

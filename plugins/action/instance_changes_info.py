@@ -8,7 +8,8 @@ import hashlib
 from typing import Any, Mapping
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RoleTemplates
+
+from ..plugin_utils.fleet.render import RoleTemplates
 
 KEPT = ("path", "mode", "owner", "group", "restarts")
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
+
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.places import collection_version
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.plans import plan_fleet
+from ..plugin_utils.mirror.needs import (
     Needs,
     NeedsError,
     add_evaluation,
@@ -21,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs i
     missing_wheel_bytes,
     plan_from_origin,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.planning.inputs import PlanError
 
 LIST = {"type": "list", "elements": "str", "default": []}
 PATHS = {"type": "list", "elements": "path", "default": []}

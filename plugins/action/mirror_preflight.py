@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import CheckedModule
+from ..plugin_utils.common.action import CheckedModule
 
 
 class ActionModule(CheckedModule):

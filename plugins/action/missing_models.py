@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.missing import MissingError, missing_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import NeedsError, PlanError
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.mirror.missing import MissingError, missing_of
+from ..plugin_utils.mirror.needs import NeedsError, PlanError
 
 
 class ActionModule(ControllerAction):

@@ -7,30 +7,17 @@ from __future__ import annotations
 import gc
 from typing import Any, ClassVar, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
-    INFERENCE,
-    address_of,
-    backends_of,
-    clusters_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import (
-    InventoryVariables,
-    KeptHostVariables,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import GATEWAYS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import (
-    NODE_PORT,
-    Exporter,
-    Gateway,
-    decide,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.tree import entries
+from ..module_utils.common.kinds import show_value
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.booleans import BooleanError, read_boolean
+from ..plugin_utils.common.preload import preload
+from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.gateway.inventory import INFERENCE, address_of, backends_of, clusters_of
+from ..plugin_utils.gateway.inventory_variables import InventoryVariables, KeptHostVariables
+from ..plugin_utils.gateway.of_hosts import GATEWAYS
+from ..plugin_utils.gateway.services import GatewayError
+from ..plugin_utils.monitoring.targets import NODE_PORT, Exporter, Gateway, decide
+from ..plugin_utils.monitoring.tree import entries
 
 MIRRORS = "mirrors"
 EXPORTER_VARIABLES = ("site_monitoring", "monitoring_node_listen", "monitoring_node_port")

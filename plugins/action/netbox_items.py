@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.client import NetBox
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.items import Item, NetBoxError, wanted_items
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.write import compare_devices, write_changes
+
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.netbox.client import NetBox
+from ..plugin_utils.netbox.items import Item, NetBoxError, wanted_items
+from ..plugin_utils.netbox.write import compare_devices, write_changes
 
 SHOWN = 20
 

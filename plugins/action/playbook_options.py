@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction, check_options
+from ..plugin_utils.common.action import ControllerAction, check_options
 
 
 class ActionModule(ControllerAction):

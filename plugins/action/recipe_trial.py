@@ -8,21 +8,15 @@ import tempfile
 from typing import Any, Mapping
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import known_names, load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.new_recipe import NewRecipe, read_new
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import plan_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import (
-    Bench,
-    Trial,
-    TrialError,
-    models_of,
-    tokenizers_of,
-    trial_table,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.catalog.files import known_names, load_recipe
+from ..plugin_utils.catalog.new_recipe import NewRecipe, read_new
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.explain import plan_table
+from ..plugin_utils.fleet.trial import Bench, Trial, TrialError, models_of, tokenizers_of, trial_table
+from ..plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {

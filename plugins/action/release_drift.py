@@ -11,39 +11,21 @@ from typing import Any, Mapping
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
-    declared_accelerator,
-    load_catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
-    load_foreign,
-    load_replaced,
-    load_table,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.report import (
-    Side,
-    drift,
-    drift_table,
-    lost,
-    table_drift,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import (
-    DriftError,
-    Use,
-    command_uses,
-    config_uses,
-    recipe_uses,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import outdated, outdated_lines
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import EvidenceError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..module_utils.common.kinds import name_kind
+from ..plugin_utils.catalog.accelerators import declared_accelerator, load_catalogue
+from ..plugin_utils.catalog.files import load_recipe
+from ..plugin_utils.catalog.option_tables import load_foreign, load_replaced, load_table
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.yaml import load_yaml
+from ..plugin_utils.drift.report import Side, drift, drift_table, lost, table_drift
+from ..plugin_utils.drift.uses import DriftError, Use, command_uses, config_uses, recipe_uses
+from ..plugin_utils.evidence.citation import outdated, outdated_lines
+from ..plugin_utils.evidence.document import EvidenceError
+from ..plugin_utils.evidence.files import load_evidence
+from ..plugin_utils.options.table import OptionTableError
+from ..plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {

@@ -6,14 +6,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.removal.request import (
-    EVERYTHING,
-    FORMS,
-    SWITCHES,
-    RemovalRequestError,
-    parse_request,
-)
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.removal.request import EVERYTHING, FORMS, SWITCHES, RemovalRequestError, parse_request
 
 
 class ActionModule(ControllerAction):

@@ -8,16 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import (
-    RenderError,
-    Tree,
-    summary,
-    write_fleet,
-)
+
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.host_plans import plan_host
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.plans import plan_fleet
+from ..plugin_utils.fleet.render import RenderError, Tree, summary, write_fleet
 
 ARGUMENT_SPEC = {"dest": {"type": "path", "required": True}}
 

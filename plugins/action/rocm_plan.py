@@ -6,27 +6,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import STACK, RocmHostState
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
-    NO_USERSPACE,
-    PREFERENCES,
-    USERSPACES,
-    is_driver,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip, chips_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import (
-    RocmRequest,
-    minimum_of,
-    plan_driver,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
-    ARGUMENTS,
-    StackAction,
-    StackInputs,
-)
+from ..module_utils.rocm.chips import STACK, RocmHostState
+from ..module_utils.rocm.packages import NO_USERSPACE, PREFERENCES, USERSPACES, is_driver
+from ..module_utils.rocm.releases import release_of
+from ..module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
+from ..module_utils.vendor_stack.chips import Chip, chips_of
+from ..module_utils.vendor_stack.model import DriverPlan
+from ..plugin_utils.rocm.plan import RocmRequest, minimum_of, plan_driver
+from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
 
 SWITCH = {"type": "bool", "default": False}
 

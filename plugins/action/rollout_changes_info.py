@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
+from ..module_utils.vllm.plan_document import INNER
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.rollout.changes import (
     Changes,
     Slots,
     changes_of,
@@ -21,8 +21,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.change
     to_measure,
     undone_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import returned_by, undone_by
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
+from ..plugin_utils.rollout.inventory import returned_by, undone_by
+from ..plugin_utils.rollout.waves import RolloutError
 
 
 class ActionModule(ControllerAction):

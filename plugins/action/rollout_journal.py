@@ -7,19 +7,11 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
-    JOURNAL,
-    JournalError,
-    JournalState,
-    append,
-    read,
-    shorten,
-    state_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict
+from ..module_utils.common.processes_host import boot_id, started_at
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.tables import hosts_in_words
+from ..plugin_utils.rollout.journal import JOURNAL, JournalError, JournalState, append, read, shorten, state_of
+from ..plugin_utils.rollout.waves import verdict
 
 # Registered on localhost by the play that decides. It is not templated, because it is as large as the fleet.
 PLAN = "rollout_plan"

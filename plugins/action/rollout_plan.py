@@ -8,13 +8,13 @@ import os
 import platform
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.controller_user import controller_user
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.controller_user import controller_user
+from ..plugin_utils.common.tables import hosts_in_words
+from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.gateway.inventory_variables import InventoryVariables
+from ..plugin_utils.gateway.services import GatewayError
+from ..plugin_utils.rollout.inventory import (
     by_cluster,
     concerned_of,
     describe_plan,
@@ -27,9 +27,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.invent
     turns_of,
     with_clusters,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import new_id
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.units import Seen, groups_seen, units_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError, Wave, waves_of
+from ..plugin_utils.rollout.journal import new_id
+from ..plugin_utils.rollout.units import Seen, groups_seen, units_of
+from ..plugin_utils.rollout.waves import RolloutError, Wave, waves_of
 
 SEEN = "__rollout_seen"
 # A pattern that no host matches.

@@ -7,20 +7,11 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running, state_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_files import (
-    ReportFileError,
-    page_parts,
-    read_journal,
-    write_changed,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import (
-    ReportError,
-    report,
-    summary_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report_page import page
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.rollout.journal import is_running, state_of
+from ..plugin_utils.rollout.page_files import ReportFileError, page_parts, read_journal, write_changed
+from ..plugin_utils.rollout.report import ReportError, report, summary_of
+from ..plugin_utils.rollout.report_page import page
 
 
 class ActionModule(ControllerAction):

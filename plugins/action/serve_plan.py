@@ -6,29 +6,24 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
-    load_catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
-    load_exclusive,
-    load_replaced,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand, members_of, spans
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kernels import COMPILATION, compiles_sampler
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..module_utils.encodings.library import list_uses
+from ..module_utils.vllm.plan_document import PlanDocument
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.catalog.option_tables import load_exclusive, load_replaced
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.places import misplaced
+from ..plugin_utils.common.preload import preload
+from ..plugin_utils.common.role_options import SERVING
+from ..plugin_utils.fleet.groups import describe_absent
+from ..plugin_utils.fleet.hardware import accelerator_of
+from ..plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
+from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.members import expand, members_of, spans
+from ..plugin_utils.fleet.secret_names import check_secret_names
+from ..plugin_utils.planning.hardware import Accelerator
+from ..plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
+from ..plugin_utils.planning.kernels import COMPILATION, compiles_sampler
 
 # Directories, and one time in seconds.
 SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}

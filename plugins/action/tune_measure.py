@@ -9,14 +9,15 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import chips_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import figures_line, slowed_notes
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, rules_of, step_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT, TuneError
+
+from ..module_utils.bench.measurement import Measurement
+from ..plugin_utils.bench.choice import chips_of
+from ..plugin_utils.bench.records import RecordError
+from ..plugin_utils.bench.run import Seeds
+from ..plugin_utils.bench.summary import figures_line, slowed_notes
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.tune.store import Store, rules_of, step_of
+from ..plugin_utils.tune.variants import CURRENT, TuneError
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "required": True},

@@ -7,24 +7,15 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
-    Amount,
-    Workload,
-    WorkloadError,
-    load_workloads,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import Goal, parse_goal, read_count
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import Rules
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import (
-    TuneError,
-    changed_instances,
-    check_instance,
-    parse_variants,
-)
+
+from ..module_utils.common.spelling import nearest
+from ..plugin_utils.bench.workloads import Amount, Workload, WorkloadError, load_workloads
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.yaml import UnreadableError
+from ..plugin_utils.tune.goal import Goal, parse_goal, read_count
+from ..plugin_utils.tune.schedule import Rules
+from ..plugin_utils.tune.store import Store
+from ..plugin_utils.tune.variants import TuneError, changed_instances, check_instance, parse_variants
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},

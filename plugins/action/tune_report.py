@@ -11,30 +11,17 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
-    evidence,
-    evidence_path,
-    evidence_text,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.choice import (
-    Choice,
-    choose,
-    complete_variants,
-    result_table,
-    rows,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.proposal import instance_diff, recipe_diff
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, goal_of, rules_of, step_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import (
-    CURRENT,
-    TuneError,
-    changed_instances,
-)
+
+from ..module_utils.vllm.plan_document import PlanDocument
+from ..plugin_utils.bench.evidence import evidence, evidence_path, evidence_text
+from ..plugin_utils.bench.summary import Record
+from ..plugin_utils.catalog.files import find
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.tune.choice import Choice, choose, complete_variants, result_table, rows
+from ..plugin_utils.tune.proposal import instance_diff, recipe_diff
+from ..plugin_utils.tune.store import Store, goal_of, rules_of, step_of
+from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {

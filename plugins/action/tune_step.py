@@ -6,23 +6,12 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import (
-    check_drained,
-    check_interrupted,
-    check_lengths,
-    return_states,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import next_step
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, goal_of, rules_of, step_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import (
-    CURRENT,
-    TuneError,
-    changed_instances,
-    check_plans,
-    failure_of,
-)
+from ..plugin_utils.bench.records import RecordError
+from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.tune.ready import check_drained, check_interrupted, check_lengths, return_states
+from ..plugin_utils.tune.schedule import next_step
+from ..plugin_utils.tune.store import Store, goal_of, rules_of, step_of
+from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances, check_plans, failure_of
 
 ARGUMENT_SPEC = {
     "state": {"type": "str", "choices": ["planned", "ready", "next", "failed"], "required": True},

@@ -7,17 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_archive import (
-    fetch_recipes,
-    write_recipes,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import (
-    LICENCE,
-    UpstreamError,
-    load_pins,
-    read_directory,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ..plugin_utils.catalog.upstream_archive import fetch_recipes, write_recipes
+from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, load_pins, read_directory
+from ..plugin_utils.common.action import ControllerAction
 
 ARGUMENT_SPEC = {
     "dest": {"type": "path", "required": True},

@@ -11,23 +11,17 @@ from typing import Any, Iterator, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
-    format_progress,
-    format_summary,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import check_options
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
-    remove_access_file,
-    run_in_background,
-    write_access_file,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.push import push_models
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.source_access import access_of
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.weights.manifest import WeightsError, parse_manifest
+from ..module_utils.weights.progress import format_progress, format_summary
+from ..module_utils.weights.sources import Source, parse_sources
+from ..plugin_utils.catalog.files import find, read
+from ..plugin_utils.common.action import check_options
+from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.weights.background import remove_access_file, run_in_background, write_access_file
+from ..plugin_utils.weights.push import push_models
+from ..plugin_utils.weights.source_access import access_of
 
 MODULE = "baremetal.inference.weights"
 INTERVAL = 15

@@ -8,9 +8,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import lookup, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.load_format import load_format_of
+
+from ..plugin_utils.catalog.files import lookup, read
+from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.weights.load_format import load_format_of
 
 
 class ActionModule(ActionBase):

@@ -24,11 +24,8 @@ import json
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.verify_document import (
-    checks_of,
-    document,
-    instances_of,
-)
+
+from ..plugin_utils.fleet.verify_document import checks_of, document, instances_of
 
 
 class CallbackModule(CallbackBase):

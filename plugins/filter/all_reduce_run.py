@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.program_command import program_run
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..module_utils.containers.program_command import program_run
+from ..module_utils.vllm.plan_document import PlanDocument
 
 # So that NCCL's log has how it gets to the other hosts.
 LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.messages import describe_commands
+from ..plugin_utils.vendor_stack.messages import describe_commands
 
 
 class FilterModule:

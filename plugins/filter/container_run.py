@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import (
+from ..module_utils.containers.run_command import (
     command_of,
     container_name,
     owner_of,
@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.run
     run_words,
     unset_names,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..module_utils.vllm.plan_document import PlanDocument
 
 
 def container_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, Any]:

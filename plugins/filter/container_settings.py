@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_settings
+from ..module_utils.containers.run_command import container_settings
 
 
 class FilterModule:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.drift import report as _drift
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import explain as _explain
+
+from ..plugin_utils.drift import report as _drift
+from ..plugin_utils.fleet import explain as _explain
 
 
 def drift_table(

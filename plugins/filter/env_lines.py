@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import env_line
+
+from ..plugin_utils.options.arguments import env_line
 
 
 def env_lines(variables: Mapping[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.messages import describe_failures
+from ..plugin_utils.vendor_stack.messages import describe_failures
 
 
 class FilterModule:

@@ -8,7 +8,8 @@ import time
 from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import client_table as _client_table
+
+from ..plugin_utils.gateway import client_table as _client_table
 
 Results = Mapping[str, Mapping[str, Any]]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import table as _gateway_table
+
+from ..plugin_utils.gateway import table as _gateway_table
 
 
 def gateway_instances(results: Mapping[str, Mapping[str, Any]], host: str) -> list[str]:

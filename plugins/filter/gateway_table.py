@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import table as _gateway_table
+
+from ..plugin_utils.gateway import table as _gateway_table
 
 
 def gateway_table(

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import usage as _usage
+
+from ..plugin_utils.gateway import usage as _usage
 
 
 def gateway_usage(results: Mapping[str, Mapping[str, Any]], form: str = "table", width: int = _usage.WIDTH) -> str:

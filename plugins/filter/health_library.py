@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
+from ..plugin_utils.common.host_library import library
 
 
 class FilterModule:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm import files as _files
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..module_utils.vllm import files as _files
+from ..module_utils.vllm.plan_document import PlanDocument
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:

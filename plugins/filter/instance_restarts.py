@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..module_utils.vllm.plan_document import PlanDocument
 
 Result = Mapping[str, Any]
 

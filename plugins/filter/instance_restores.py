@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
+from ..module_utils.slots.state import GOOD
 
 
 def instance_restores(

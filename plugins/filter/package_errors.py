@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.messages import describe_packages
+from ..plugin_utils.container_runtime.messages import describe_packages
 
 
 class FilterModule:

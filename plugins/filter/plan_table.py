@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import explain as _explain
+
+from ..plugin_utils.fleet import explain as _explain
 
 
 def plan_table(plans: Iterable[Mapping[str, Any]], width: int = _explain.WIDTH) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
+from ..module_utils.gateway.servers import server_name
 
 
 def server_names(instances: Iterable[str], host: str) -> list[str]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
+from ..module_utils.gateway.servers import server_name
+from ..module_utils.slots.state import GOOD
 
 
 def servers_without_slot(servers: Sequence[str], slots: Mapping[str, Mapping[str, Any]], host: str) -> list[str]:

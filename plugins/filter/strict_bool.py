@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import strict_bool
+from ..plugin_utils.common.booleans import strict_bool
 
 
 class FilterModule:

@@ -134,18 +134,16 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.release import __version__ as ansible_version
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    AcceleratorError,
-    Catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import CONFLICT_GROUP
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_dir import StateDirError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery, users_own
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import DiscoveryError, Entry
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import (
+
+from ..module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ..module_utils.common.kinds import show_value
+from ..plugin_utils.catalog.accelerators import load_catalogue
+from ..plugin_utils.common.group_names import CONFLICT_GROUP
+from ..plugin_utils.common.state_dir import StateDirError
+from ..plugin_utils.common.tables import hosts_in_words
+from ..plugin_utils.discovery.cache import read_discovery, users_own
+from ..plugin_utils.discovery.observations import DiscoveryError, Entry
+from ..plugin_utils.inventory.candidates import (
     BMC_NAMES,
     NAMES,
     Candidate,
@@ -155,38 +153,15 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.cand
     kept_chips,
     regional_groups,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_files import (
-    find_files,
-    kept_fleet,
-    load_text,
-    read_fleet,
-    refuse_inventories,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import (
-    FleetFileError,
-    FleetHost,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.host_variables import (
-    CachedFacts,
-    HostVariables,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.placing import (
-    add_groups,
-    add_hosts,
-    areas_of,
-    check_names,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
-    Sorter,
-    SortingError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import SourceCache
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_options import (
-    SourceOptionError,
-    check_options,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Limits, ask_bmcs
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
+from ..plugin_utils.inventory.fleet_files import find_files, kept_fleet, load_text, read_fleet, refuse_inventories
+from ..plugin_utils.inventory.fleet_formats import FleetFileError, FleetHost
+from ..plugin_utils.inventory.host_variables import CachedFacts, HostVariables
+from ..plugin_utils.inventory.placing import add_groups, add_hosts, areas_of, check_names
+from ..plugin_utils.inventory.sorting import Sorter, SortingError
+from ..plugin_utils.inventory.source_cache import SourceCache
+from ..plugin_utils.inventory.source_options import SourceOptionError, check_options
+from ..plugin_utils.redfish.ask import Limits, ask_bmcs
+from ..plugin_utils.redfish.chips import Chips, RedfishError
 
 # From 2.19 on Ansible templates only values that are marked as trusted.
 TEXT_IS_TEXT = not ansible_version.startswith("2.18.")

@@ -49,7 +49,8 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_dir import StateDirError, state_dir
+
+from ..plugin_utils.common.state_dir import StateDirError, state_dir
 
 
 class LookupModule(LookupBase):

@@ -184,11 +184,12 @@ ansible_facts:
 import platform
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import CpuError, read_cpu
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pythons_host import read_pythons
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.fabric_host import near_rdma
+
+from ..module_utils.accelerator.cpu_host import CpuError, read_cpu
+from ..module_utils.accelerator.drivers_host import read_drivers
+from ..module_utils.accelerator.pci_host import PciError, read_functions
+from ..module_utils.accelerator.pythons_host import read_pythons
+from ..module_utils.vllm.fabric_host import near_rdma
 
 # The action plugin of the same name has the catalogue and handles the options that are not read below.
 ARGUMENT_SPEC = {

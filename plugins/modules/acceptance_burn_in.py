@@ -149,17 +149,12 @@ import json
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.burn_in_host import Limits, run_burn_in
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.python_host import (
-    Interpreter,
-    NoPythonError,
-    Search,
-    find_python,
-    stop_container,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.readings import BurnIn
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
+
+from ..module_utils.acceptance.burn_in_host import Limits, run_burn_in
+from ..module_utils.acceptance.python_host import Interpreter, NoPythonError, Search, find_python, stop_container
+from ..module_utils.acceptance.readings import BurnIn
+from ..module_utils.acceptance.signals import exit_on_signals
+from ..module_utils.chip_counters.read_host import read_counters
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {

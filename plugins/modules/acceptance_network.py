@@ -83,11 +83,8 @@ streams:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.network_host import (
-    NetworkError,
-    receive,
-    serve,
-)
+
+from ..module_utils.acceptance.network_host import NetworkError, receive, serve
 
 
 def main() -> None:

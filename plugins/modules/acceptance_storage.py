@@ -93,11 +93,9 @@ import os
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.storage_host import (
-    StorageError,
-    measure_reads,
-)
+
+from ..module_utils.acceptance.signals import exit_on_signals
+from ..module_utils.acceptance.storage_host import StorageError, measure_reads
 
 NO_DIRECTORY = "{path} is not a directory on this host; name another one with accept_storage_dir"
 

@@ -208,20 +208,13 @@ import re
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import inspect_host
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import (
-    KIND,
-    CannRecording,
-    Expected,
-    check_driver,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
-    ARGUMENTS,
-    common_state,
-)
+
+from ..module_utils.accelerator.pci_host import PciError
+from ..module_utils.cann.answers import parse_table
+from ..module_utils.cann.host import inspect_host
+from ..module_utils.cann.installers import USER
+from ..module_utils.cann.proof import KIND, CannRecording, Expected, check_driver
+from ..module_utils.vendor_stack.state_module import ARGUMENTS, common_state
 
 NODES = re.compile(r"/dev/(davinci|devmm_svm|hisi_hdc)")
 

@@ -52,8 +52,9 @@ problems:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_identity.read_host import read_identities
+
+from ..module_utils.accelerator.pci_host import PciError
+from ..module_utils.chip_identity.read_host import read_identities
 
 
 def main() -> None:

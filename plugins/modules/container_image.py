@@ -101,15 +101,11 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES, ContainerError
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import (
-    reference,
-    registry_of,
-    trouble_with,
-    unanswered,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.registry_host import manifest_status
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.containers.engine import ENGINES, ContainerError
+from ..module_utils.containers.image_names import reference, registry_of, trouble_with, unanswered
+from ..module_utils.containers.registry_host import manifest_status
 
 # The error of docker's daemon about a registry that only --insecure reaches.
 INSECURE_ONLY = "server gave HTTP response to HTTPS client, or one with a certificate that is not trusted"

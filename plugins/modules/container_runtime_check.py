@@ -98,13 +98,11 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.check_host import check
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    TOOLKITS,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
+
+from ..module_utils.container_runtime.check_host import check
+from ..module_utils.container_runtime.facts import TOOLKITS, RuntimePlanError
+from ..module_utils.container_runtime.host import read_host
+from ..module_utils.containers.engine import ENGINES
 
 
 def main() -> None:

@@ -62,17 +62,11 @@ RETURN = r"""# Only what every module returns."""
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_file import (
-    describe_settings,
-    merge_text,
-    redact_output,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_host import (
-    read_text,
-    write_text,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
+
+from ..module_utils.container_runtime.daemon_file import describe_settings, merge_text, redact_output
+from ..module_utils.container_runtime.daemon_host import read_text, write_text
+from ..module_utils.container_runtime.facts import RuntimePlanError
+from ..module_utils.container_runtime.names import DAEMON_JSON
 
 
 def main() -> None:

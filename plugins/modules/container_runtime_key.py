@@ -71,13 +71,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
-    KeyFileError,
-    armoured,
-    fingerprints,
-)
+
+from ..module_utils.common.files_host import publish
+from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.container_runtime.keys import KeyFileError, armoured, fingerprints
 
 # Far more than any vendor's key; a longer answer is some other page.
 LARGEST = 1 << 20

@@ -105,7 +105,8 @@ host:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
+
+from ..module_utils.container_runtime.host import read_host
 
 
 def main() -> None:

@@ -193,16 +193,14 @@ import re
 from dataclasses import asdict, replace
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_query
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import inspect_host
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, check_driver
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
-    ARGUMENTS,
-    common_state,
-)
+
+from ..module_utils.accelerator.pci_host import PciError
+from ..module_utils.cuda.answers import parse_query
+from ..module_utils.cuda.chips import NVLINK5, NVSWITCH
+from ..module_utils.cuda.host import inspect_host
+from ..module_utils.cuda.proof import KIND, check_driver
+from ..module_utils.vendor_stack.proof import loaded_version
+from ..module_utils.vendor_stack.state_module import ARGUMENTS, common_state
 
 NO_FABRIC = "none"
 NODES = re.compile(r"/dev/nvidia")

@@ -111,19 +111,16 @@ files:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
-    ENCODINGS,
-    PUBLISHER,
-    EncodingsError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import (
+
+from ..module_utils.encodings.files import ENCODINGS, PUBLISHER, EncodingsError
+from ..module_utils.encodings.host import (
     EncodingOutcome,
     check_sources,
     choose_source,
     fetch_encoding,
     inspect_encodings,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
+from ..module_utils.transfer.fetch import Settings
 
 # The files have a few MB: with the part size of weights, each would be a single part.
 PART = 1024 * 1024

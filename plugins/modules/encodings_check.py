@@ -109,14 +109,9 @@ accepted:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import RefusedError, Use
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import (
-    STATE_FILE,
-    ask_library,
-    read_accepted,
-    read_state,
-    write_accepted,
-)
+
+from ..module_utils.encodings.library import RefusedError, Use
+from ..module_utils.encodings.library_host import STATE_FILE, ask_library, read_accepted, read_state, write_accepted
 
 USE = {
     "directory": {"type": "path", "required": True},

@@ -249,20 +249,12 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
-    CHECKS,
-    Finding,
-    Question,
-    judge,
-    request_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Wait, Watch, wait_until_ready
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.target_host import Endpoint, OptionError
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    InstalledError,
-    NotInstalledError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import (
+
+from ..module_utils.endpoint.questions import CHECKS, Finding, Question, judge, request_of
+from ..module_utils.endpoint.ready import Wait, Watch, wait_until_ready
+from ..module_utils.endpoint.target_host import Endpoint, OptionError
+from ..module_utils.vllm.installed_host import InstalledError, NotInstalledError
+from ..module_utils.vllm.unit import (
     UnitError,
     advice,
     explain_lost,

@@ -122,11 +122,12 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Watch
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.gpt_oss import PROGRAM
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import KINDS
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.endpoint.ready import Watch
+from ..module_utils.evaluation.gpt_oss import PROGRAM
+from ..module_utils.evaluation.lm_eval import KINDS
+from ..module_utils.evaluation.run_host import (
     BusyError,
     Ended,
     lock_instance,
@@ -138,30 +139,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run
     run,
     write_result,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
-    UNREADABLE,
-    OutputError,
-    Run,
-    environment,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    InstalledError,
-    endpoint_in,
-    secrets_in,
-    worth_masking,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import (
-    Unit,
-    UnitError,
-    mask,
-    reasons,
-    redact_lines,
-)
+from ..module_utils.evaluation.tool import UNREADABLE, OutputError, Run, environment
+from ..module_utils.evaluation.tools import DEFAULT, TOOLS
+from ..module_utils.slots.host import Host, Slots
+from ..module_utils.slots.restore_host import Engine
+from ..module_utils.slots.state import SlotError
+from ..module_utils.vllm.config_file import API_KEY
+from ..module_utils.vllm.installed_host import InstalledError, endpoint_in, secrets_in, worth_masking
+from ..module_utils.vllm.unit import Unit, UnitError, mask, reasons, redact_lines
 
 
 class EvaluationError(Exception):

@@ -68,16 +68,9 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, publish
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.sampler import (
-    LIBRARY,
-    MARK,
-    PLACE,
-    PROGRAM,
-    describe_failure,
-    is_current,
-    variables,
-)
+
+from ..module_utils.common.files_host import bytes_of, publish
+from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
 UNFINISHED = ".sampler-"
 

@@ -105,7 +105,8 @@ reason:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
+
+from ..module_utils.gateway.certificate_host import (
     CertificateError,
     CertificateOutcome,
     check_site_certificate,

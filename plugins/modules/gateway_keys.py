@@ -139,13 +139,9 @@ running:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, maps_of, maps_without
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import (
-    MapsError,
-    client_lines,
-    read_maps,
-    update_maps,
-)
+
+from ..module_utils.gateway.clients import Client, maps_of, maps_without
+from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps, update_maps
 
 CLIENT = {
     "name": {"type": "str", "required": True},

@@ -109,9 +109,10 @@ import platform
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.repositories_host import repository_problem
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import unread_files
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
+
+from ..module_utils.common.repositories_host import repository_problem
+from ..module_utils.gateway.admin_socket_host import unread_files
+from ..module_utils.vllm.ports_host import listeners
 
 HAPROXY = "/usr/sbin/haproxy"
 KEEPALIVED = "/usr/sbin/keepalived"

@@ -202,12 +202,10 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.drain_host import (
-    GatewayServers,
-    ServersOutcome,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
+
+from ..module_utils.gateway.drain_host import GatewayServers, ServersOutcome
+from ..module_utils.gateway.haproxy_host import GatewayPaths
+from ..module_utils.gateway.servers import (
     DRAINED,
     RETURNED,
     STATUS,
@@ -218,7 +216,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
     describe_server,
     valid_record,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import HaproxyServer
+from ..module_utils.gateway.state import HaproxyServer
 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},

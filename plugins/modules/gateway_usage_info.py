@@ -68,8 +68,9 @@ gaps:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import UsageError, read_usage
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_period import PeriodError, time_of
+
+from ..module_utils.gateway.usage_host import UsageError, read_usage
+from ..module_utils.gateway.usage_period import PeriodError, time_of
 
 # As users of the playbook know them.
 OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}

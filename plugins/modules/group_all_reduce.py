@@ -102,7 +102,8 @@ networks:
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.all_reduce_host import Command, run_all_reduce
+
+from ..module_utils.vllm.all_reduce_host import Command, run_all_reduce
 
 
 def main() -> None:

@@ -107,20 +107,9 @@ translated:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.fabric_host import (
-    interface_mtu,
-    kernel_release,
-    rdma_devices,
-    redirecting_bridges,
-    translated,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.links_host import (
-    LinkError,
-    as_dict,
-    fork_listener,
-    listen,
-    reach,
-)
+
+from ..module_utils.vllm.fabric_host import interface_mtu, kernel_release, rdma_devices, redirecting_bridges, translated
+from ..module_utils.vllm.links_host import LinkError, as_dict, fork_listener, listen, reach
 
 
 def main() -> None:

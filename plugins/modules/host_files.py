@@ -109,7 +109,8 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.file_set_host import (
+
+from ..module_utils.common.file_set_host import (
     FILE,
     LINK,
     Entry,
@@ -120,7 +121,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.file_se
     inspect,
     put_in_place,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.common.live_keys import differs_only_in
+from ..module_utils.common.live_keys import differs_only_in
 
 ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},

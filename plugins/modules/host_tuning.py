@@ -116,17 +116,13 @@ mark:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.host import REBOOT_MARK, HostSettings
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.plan import (
-    Plan,
-    decide,
-    describe,
-    reboot_reasons,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import TuningError, wanted_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
+
+from ..module_utils.common.files_host import text_of
+from ..module_utils.common.processes_host import boot_id
+from ..module_utils.host_tuning.host import REBOOT_MARK, HostSettings
+from ..module_utils.host_tuning.plan import Plan, decide, describe, reboot_reasons
+from ..module_utils.host_tuning.settings import TuningError, wanted_of
+from ..module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
 
 
 def main() -> None:

@@ -96,42 +96,16 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.adapters_host import (
-    EngineAdapters,
-    describe_paths,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
-    AddressError,
-    TimedClient,
-    unverified_tls,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import (
-    APPLIED,
-    AdapterError,
-    Changes,
-    adapters_in,
-    adapters_of,
-    changes_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
-    API_KEY,
-    InstanceError,
-    endpoint_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    InstalledError,
-    read_text,
-    secrets_in,
-    worth_masking,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.operator_host import (
-    HEADER,
-    OperatorError,
-    operator_token,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, UnitError, mask
+
+from ..module_utils.common.files_host import publish
+from ..module_utils.common.kinds import show_value
+from ..module_utils.endpoint.adapters_host import EngineAdapters, describe_paths
+from ..module_utils.endpoint.client import AddressError, TimedClient, unverified_tls
+from ..module_utils.vllm.adapters import APPLIED, AdapterError, Changes, adapters_in, adapters_of, changes_of
+from ..module_utils.vllm.config_file import API_KEY, InstanceError, endpoint_of
+from ..module_utils.vllm.installed_host import InstalledError, read_text, secrets_in, worth_masking
+from ..module_utils.vllm.operator_host import HEADER, OperatorError, operator_token
+from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 
 class OptionError(Exception):

@@ -164,27 +164,18 @@ slowed:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.answers import finished_requests, other_requests
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
-    DATASETS,
-    BenchError,
-    Measurement,
-    measurement_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.run_host import Chips, measure
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import Instance, read_instance
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.slowed import slowed_chips
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import read_load, wait_until_idle
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Watch
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import (
-    Unit,
-    UnitError,
-    reasons,
-    redact_lines,
-)
+
+from ..module_utils.bench.answers import finished_requests, other_requests
+from ..module_utils.bench.measurement import DATASETS, BenchError, Measurement, measurement_of
+from ..module_utils.bench.run_host import Chips, measure
+from ..module_utils.bench.target_host import Instance, read_instance
+from ..module_utils.chip_counters.read_host import read_counters
+from ..module_utils.chip_counters.slowed import slowed_chips
+from ..module_utils.endpoint.client import TimedClient
+from ..module_utils.endpoint.idle import read_load, wait_until_idle
+from ..module_utils.endpoint.ready import Watch
+from ..module_utils.vendor_stack.counters import CountersAnswer
+from ..module_utils.vllm.unit import Unit, UnitError, reasons, redact_lines
 
 ANSWER = 10.0
 SETTLE = 0.5

@@ -97,12 +97,13 @@ has_power:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.answers import model_length, start_seconds
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.run_host import Chips, read_power
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import Instance, read_instance
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import read_load
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, UnitError
+
+from ..module_utils.bench.answers import model_length, start_seconds
+from ..module_utils.bench.measurement import BenchError
+from ..module_utils.bench.run_host import Chips, read_power
+from ..module_utils.bench.target_host import Instance, read_instance
+from ..module_utils.endpoint.idle import read_load
+from ..module_utils.vllm.unit import Unit, UnitError
 
 ANSWER = 10.0
 TIMES = "InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic"

@@ -108,11 +108,12 @@ import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.stage import stage
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.status_host import status_of_host
+
+from ..module_utils.slots.host import Host
+from ..module_utils.slots.restore_host import Engine
+from ..module_utils.slots.stage import stage
+from ..module_utils.slots.state import SlotError
+from ..module_utils.slots.status_host import status_of_host
 
 
 def main() -> None:

@@ -229,28 +229,16 @@ from dataclasses import replace
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
-    GateError,
-    Verdict,
-    limits_of,
-    load_of,
-    message,
-    prompts_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import checks_for
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.run_gates import Asker, Gates
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    InstalledError,
-    NotInstalledError,
-    endpoint_in,
-    secrets_in,
-    worth_masking,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import mask
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.endpoint.client import AddressError, TimedClient
+from ..module_utils.endpoint.gates import GateError, Verdict, limits_of, load_of, message, prompts_of
+from ..module_utils.endpoint.model_host import model_files, options_in
+from ..module_utils.endpoint.model_kind import checks_for
+from ..module_utils.endpoint.run_gates import Asker, Gates
+from ..module_utils.vllm.config_file import API_KEY
+from ..module_utils.vllm.installed_host import InstalledError, NotInstalledError, endpoint_in, secrets_in, worth_masking
+from ..module_utils.vllm.unit import mask
 
 ARGUMENTS = {
     "instance": {"type": "str", "required": True},

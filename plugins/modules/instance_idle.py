@@ -88,19 +88,11 @@ waited_s:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
-    AddressError,
-    TimedClient,
-    unverified_tls,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import (
-    EngineLoad,
-    IdleWait,
-    read_load,
-    wait_until_idle,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import InstanceError, endpoint_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, UnitError
+
+from ..module_utils.endpoint.client import AddressError, TimedClient, unverified_tls
+from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
+from ..module_utils.vllm.config_file import InstanceError, endpoint_of
+from ..module_utils.vllm.unit import Unit, UnitError
 
 # A healthy engine reads its sockets within seconds.
 ANSWER = 5.0

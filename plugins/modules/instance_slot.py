@@ -188,25 +188,12 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, is_full, turn_of
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import (
-    Engine,
-    Restore,
-    Service,
-    describe,
-    lacking,
-    stale,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
-    NAME,
-    SlotError,
-    SlotState,
-    choose,
-    link_of,
-    summarize_plan,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.status_host import status_of, status_of_host
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.slots.host import Host, Slots, is_full, turn_of
+from ..module_utils.slots.restore_host import Engine, Restore, Service, describe, lacking, stale
+from ..module_utils.slots.state import NAME, SlotError, SlotState, choose, link_of, summarize_plan
+from ..module_utils.slots.status_host import status_of, status_of_host
 
 
 class Work:

@@ -134,10 +134,11 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill, checksums
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill_host import read_knowledge
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
+
+from ..module_utils.common.files_host import text_of
+from ..module_utils.mirror import bill, checksums
+from ..module_utils.mirror.bill_host import read_knowledge
+from ..module_utils.mirror.bundle import (
     NAME,
     BundleError,
     Holds,
@@ -150,7 +151,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     size_of,
     summarise_holds,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_host import (
+from ..module_utils.mirror.bundle_host import (
     check_room,
     find_missing_files,
     find_unlisted_files,
@@ -161,10 +162,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_
     verify_bundle,
     write_documents,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.signature_host import (
-    check_signature,
-    digests_of_documents,
-)
+from ..module_utils.mirror.signature_host import check_signature, digests_of_documents
 
 SHOWN = 20
 

@@ -85,9 +85,10 @@ import re
 from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import Blob, Wanted, blobs, wanted
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts_host import Layout
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError
+
+from ..module_utils.containers.layouts import Blob, Wanted, blobs, wanted
+from ..module_utils.containers.layouts_host import Layout
+from ..module_utils.containers.oci_index import OciError
 
 
 def main() -> None:

@@ -86,9 +86,10 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
+
+from ..module_utils.common.files_host import text_of
+from ..module_utils.mirror import bill
+from ..module_utils.vllm.ports_host import Listener, listeners
 
 # The port of the default site in Debian's package.
 DEFAULT_SITE_PORT = 80

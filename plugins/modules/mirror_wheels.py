@@ -72,12 +72,9 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (
-    Wheelhouse,
-    fill_wheelhouse,
-    inspect_wheelhouse,
-)
+
+from ..module_utils.wheels.venv import VenvError
+from ..module_utils.wheels.wheelhouse_host import Wheelhouse, fill_wheelhouse, inspect_wheelhouse
 
 
 def main() -> None:

@@ -74,8 +74,9 @@ import os
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
+
+from ..module_utils.common.kinds import show_value
+from ..module_utils.vllm.ports_host import listeners
 
 
 def main() -> None:

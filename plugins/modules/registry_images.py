@@ -72,14 +72,9 @@ import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
-    MANIFESTS,
-    Image,
-    OciError,
-    listing,
-    parse_index,
-)
+
+from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing, parse_index
 
 TIMEOUT = 30
 # A registry that has just been started may not listen yet.

@@ -77,17 +77,11 @@ import platform
 from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
-    SITE_ARGUMENTS,
-    Item,
-    RemovalError,
-    describe,
-    format_bytes,
-    site_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.remove_host import Removal
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+
+from ..module_utils.removal.inspect_host import Inspection
+from ..module_utils.removal.model import SITE_ARGUMENTS, Item, RemovalError, describe, format_bytes, site_of
+from ..module_utils.removal.remove_host import Removal
+from ..module_utils.slots.state import SlotError
 
 ITEM = {
     "kind": {"type": "str", "required": True},

@@ -131,8 +131,9 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+
+from ..module_utils.removal.inspect_host import Inspection
+from ..module_utils.removal.model import (
     INSTANCE,
     KINDS,
     SITE_ARGUMENTS,
@@ -144,8 +145,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
     format_bytes,
     site_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.plan import decide
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+from ..module_utils.removal.plan import decide
+from ..module_utils.slots.state import SlotError
 
 SHARED = {"auto": None, "yes": True, "no": False}
 NAMES = {"type": "list", "elements": "str", "default": []}

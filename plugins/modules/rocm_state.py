@@ -213,15 +213,13 @@ import re
 from dataclasses import asdict, replace
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import inspect_host
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, check_driver, listed
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
-    ARGUMENTS,
-    common_state,
-)
+
+from ..module_utils.accelerator.drivers_host import read_drivers
+from ..module_utils.accelerator.pci_host import PciError
+from ..module_utils.rocm.host import inspect_host
+from ..module_utils.rocm.proof import KIND, check_driver, listed
+from ..module_utils.vendor_stack.proof import loaded_version
+from ..module_utils.vendor_stack.state_module import ARGUMENTS, common_state
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 # Every program that computes has it open. A desktop has only render nodes open; then the module cannot be unloaded.

@@ -84,7 +84,8 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked, publish
+
+from ..module_utils.common.files_host import locked, publish
 
 
 def main() -> None:

@@ -120,18 +120,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient, TooLargeError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.environment_host import (
-    DAMAGED,
-    find_damage,
-    mark_verified,
-    set_aside,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import Link, parse_links
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
+
+from ..module_utils.common.files_host import create, sync_directory
+from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.pinning.web import RetryingClient, TooLargeError
+from ..module_utils.weights.manifest import WeightsError
+from ..module_utils.wheels.environment_host import DAMAGED, find_damage, mark_verified, set_aside
+from ..module_utils.wheels.index import Link, parse_links
+from ..module_utils.wheels.venv import (
     Lock,
     VenvError,
     check_host,

@@ -214,9 +214,10 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.repositories_host import repository_problem
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
+
+from ..module_utils.common.files_host import text_of
+from ..module_utils.common.repositories_host import repository_problem
+from ..module_utils.containers.engine import (
     ENGINES,
     ContainerError,
     choose_engine,
@@ -225,33 +226,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
     needed_paths,
     origin,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
-    HOOKS,
-    cdi_kinds,
-    read_docker,
-    read_podman,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import Use
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import all_accepted
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.compilers import (
-    CC,
-    HEADERS,
-    describe_missing,
-    packages_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    QUADLET,
-    TEMPLATE,
-    UNIT,
-    quadlet_path,
-    residents_path,
-    unit_kind,
-    unit_path,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.space_host import describe_full
+from ..module_utils.containers.engine_host import HOOKS, cdi_kinds, read_docker, read_podman
+from ..module_utils.containers.run_command import container_name
+from ..module_utils.encodings.library import Use
+from ..module_utils.encodings.library_host import all_accepted
+from ..module_utils.slots.restore_host import stale_ones
+from ..module_utils.vllm.compilers import CC, HEADERS, describe_missing, packages_of
+from ..module_utils.vllm.files import QUADLET, TEMPLATE, UNIT, quadlet_path, residents_path, unit_kind, unit_path
+from ..module_utils.vllm.ports_host import Listener, listeners
+from ..module_utils.vllm.space_host import describe_full
 
 # The init program that each engine adds with --init, and its possible paths.
 INITS = {

@@ -285,8 +285,9 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
+
+from ..module_utils.transfer.fetch import Settings
+from ..module_utils.weights.fetch_host import (
     FetchOutcome,
     NoSourceError,
     ProgressTracker,
@@ -296,28 +297,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_
     fetch_weights,
     inspect_weights,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    WeightsError,
-    check_unique,
-    parse_manifest,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress_host import Reporter
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
-    OldDirectory,
-    find_prunable,
-    mark_served,
-    remove_old,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage, has_scrub
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.serving_host import (
-    CHOICES,
-    REFUSE,
-    REPORT,
-    describe_serving,
-    find_serving,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
+from ..module_utils.weights.files_host import ModelState
+from ..module_utils.weights.manifest import WeightsError, check_unique, parse_manifest
+from ..module_utils.weights.progress_host import Reporter
+from ..module_utils.weights.retention_host import OldDirectory, find_prunable, mark_served, remove_old
+from ..module_utils.weights.scrub_host import describe_damage, has_scrub
+from ..module_utils.weights.serving_host import CHOICES, REFUSE, REPORT, describe_serving, find_serving
+from ..module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
 BYTES_OF_KILOBYTE = 1000

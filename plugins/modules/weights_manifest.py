@@ -194,15 +194,10 @@ left_out:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import revision_of
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import (
-    Request,
-    Written,
-    compare_manifest,
-    pin_model,
-    write_manifest,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+
+from ..module_utils.pinning.contents import revision_of
+from ..module_utils.pinning.write_host import Request, Written, compare_manifest, pin_model, write_manifest
+from ..module_utils.weights.manifest import WeightsError
 
 
 def main() -> None:

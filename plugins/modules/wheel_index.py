@@ -71,8 +71,9 @@ from email.parser import BytesHeaderParser
 from hashlib import sha256
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
+
+from ..module_utils.common.files_host import publish, sha256_of
+from ..module_utils.wheels.index import (
     ROOT_PAGE,
     Wheel,
     WheelError,

@@ -20,7 +20,7 @@ import tomllib
 TOP = Path(__file__).resolve().parents[2]
 HOST_CODE = TOP / "plugins/module_utils"
 UNIT = TOP / "tests/unit/plugins"
-COLLECTION = "ansible_collections.baremetal.inference.plugins.module_utils"
+COLLECTION = "ansible_collections.baremetal.inference.plugins"
 
 # Files that touch the machine under another name: clients of the network, and a room that is about bytes throughout.
 TOUCHES_THE_MACHINE = {"transfer", "endpoint/client.py", "endpoint/run_gates.py", "pinning/web.py"}
@@ -40,7 +40,7 @@ def touches(source: str) -> list[str]:
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        elif isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
         found += [f"{node.lineno}: imports {name}" for name in names if name in MACHINE]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
@@ -62,11 +62,11 @@ def foreign_imports(source: str) -> list[str]:
             names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names.append((node.lineno, "." * node.level + (node.module or "")))
-    own = ("ansible.module_utils", COLLECTION)
+    own = ("ansible.module_utils", ".")
     return [
         f"{line}: {name}"
         for line, name in names
-        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(own)
+        if name.split(".")[0] not in sys.stdlib_module_names and (not name.startswith(own) or "plugin_utils" in name)
     ]
 
 
@@ -92,6 +92,12 @@ def test_host_code_imports_the_standard_library_only():
         path.relative_to(TOP).as_posix(): told for path in host_files() if (told := foreign_imports(path.read_text()))
     }
     assert found == {}, "a managed host has nothing else"
+
+
+def test_plugins_import_each_other_by_relative_names():
+    name = "ansible_collections." + "baremetal.inference.plugins"
+    found = [str(path.relative_to(TOP)) for path in sorted(TOP.glob("plugins/**/*.py")) if name in path.read_text()]
+    assert found == [], "one form everywhere: from ..room.file import Name"
 
 
 # Who renames or locks without files_host.publish and files_host.locked, and why.
@@ -160,7 +166,9 @@ def test_pure_code_is_left_alone(line):
     assert not touches(f"import os\nimport re\n{line}\n")
 
 
-@pytest.mark.parametrize("line", ["import yaml", "from . import plan", "from ansible.errors import AnsibleError"])
+@pytest.mark.parametrize(
+    "line", ["import yaml", "from ...plugin_utils.common import yaml", "from ansible.errors import AnsibleError"]
+)
 def test_a_planted_foreign_import_is_found(line):
     assert foreign_imports(line)
 
@@ -208,7 +216,7 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     shutil.copy(TOP / "pyproject.toml", tree)
     for number, (folder, imported) in enumerate(PLANTED.values()):
         planted = tree / "plugins" / folder / f"planted_{number}.py"
-        planted.write_text(f"from {COLLECTION.rpartition('.')[0]}.{imported} import __doc__\n")
+        planted.write_text(f"from {COLLECTION}.{imported} import __doc__\n")
     room = tree / "plugins/plugin_utils/planted_room"
     room.mkdir()
     (room / "file.py").touch()

@@ -23,7 +23,6 @@ import tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/images/rooms.svg"
-PACKAGE = "ansible_collections.baremetal.inference.plugins"
 TREES = {
     "plugin_utils": ("plugins/plugin_utils: the controller runs it", "action, inventory, filter and callback plugins"),
     "module_utils": ("plugins/module_utils: a managed host may run it", "modules, and the controller's rooms above"),
@@ -69,14 +68,13 @@ def read_imports() -> set[tuple[str, str]]:
     pairs = set()
     for tree in TREES:
         for file in (ROOT / "plugins" / tree).rglob("*.py"):
+            package = file.relative_to(ROOT / "plugins").parts[:-1]
             room = f"{tree}.{file.relative_to(ROOT / 'plugins' / tree).parts[0]}"
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-                if isinstance(node, ast.ImportFrom) and not node.level:
-                    modules = [f"{node.module}.{alias.name}" for alias in node.names]
-                for module in modules:
-                    if module.startswith(f"{PACKAGE}."):
-                        pairs.add((room, ".".join(module[len(PACKAGE) + 1 :].split(".")[:2])))
+                if isinstance(node, ast.ImportFrom) and node.level:
+                    target = [*package[: len(package) + 1 - node.level], *(node.module or "").split(".")]
+                    if len(target) > 1:
+                        pairs.add((room, ".".join(target[:2])))
     return {(user, used) for user, used in pairs if user != used}
 
 

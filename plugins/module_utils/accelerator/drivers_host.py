@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ..common.files_host import text_of
 
 # The file in which Huawei's driver package states its version.
 ASCEND_DRIVER = "/usr/local/Ascend/driver/version.info"

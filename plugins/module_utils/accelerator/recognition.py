@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ..common.spelling import nearest
+from .cpu_host import Cpu
+from .pci_host import PciFunction
 
 # Names of hosts without a known accelerator: no device of the catalogue's vendors, or only unlisted ones.
 CPU = "cpu"

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.readings import BurnIn, parse_burn_in
+from .readings import BurnIn, parse_burn_in
 
 # What libraries would otherwise write to caches.
 ENVIRONMENT = {

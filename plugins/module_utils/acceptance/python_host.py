@@ -10,22 +10,10 @@ import os
 import shlex
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
-    CDI_DIRS,
-    ContainerError,
-    choose_engine,
-    gpus_by,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
-    HOOKS,
-    Find,
-    Run,
-    cdi_kinds,
-    read_docker,
-    read_podman,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import QUADLET_DIR, STATE_DIR
+from ..common.files_host import text_of
+from ..containers.engine import CDI_DIRS, ContainerError, choose_engine, gpus_by
+from ..containers.engine_host import HOOKS, Find, Run, cdi_kinds, read_docker, read_podman
+from ..vllm.files import QUADLET_DIR, STATE_DIR
 
 CONTAINER = "baremetal-accept"
 # Images for Ascend set up their libraries in the shell.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ..common.foreign_json import load_json
 
 # Exit statuses of the program, and of a process that the kernel killed for memory.
 OK, NO_TORCH, NO_CHIP, HUNG, OUT_OF_MEMORY = 0, 3, 4, 5, 6

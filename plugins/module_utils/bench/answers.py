@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Measurement
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count, read_finite
+from ..common.kinds import name_kind
+from .measurement import BenchError, Measurement
 
 # Printed by the benchmark when its own preparations are over.
 STARTED = "Starting main benchmark run"

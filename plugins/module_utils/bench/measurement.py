@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ..common.kinds import show_value
+from ..common.spelling import nearest, not_a_number
 
 RANDOM, PREFIX_REPETITION = "random", "prefix_repetition"
 DATASETS = (RANDOM, PREFIX_REPETITION)

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count, read_finite
 
 # A single sample is too little for a minute.
 _FEWEST = 3

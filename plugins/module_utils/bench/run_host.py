@@ -18,28 +18,11 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Iterator, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.answers import (
-    STARTED,
-    explain_output,
-    read_result,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
-    API_KEY,
-    KILL_AFTER,
-    TIMED_OUT,
-    BenchError,
-    Measurement,
-    bench_argv,
-    limited_argv,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.power import (
-    Power,
-    energy,
-    parse_power,
-    power_command,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import Instance
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import mask
+from ..vllm.unit import mask
+from .answers import STARTED, explain_output, read_result
+from .measurement import API_KEY, KILL_AFTER, TIMED_OUT, BenchError, Measurement, bench_argv, limited_argv
+from .power import Power, energy, parse_power, power_command
+from .target_host import Instance
 
 # Between two samples of the power; the vendors' tools average over about a second.
 INTERVAL = 0.5

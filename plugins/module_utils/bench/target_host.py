@@ -8,34 +8,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
-    BY_MODULE,
-    COMMAND,
-    BenchError,
-    Target,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import (
-    AddressError,
-    TimedClient,
-    unverified_tls,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import launch_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
-    API_KEY,
-    InstanceError,
-    Value,
-    endpoint_of,
-    read_flat_yaml,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import CONFIG_DIR, STATE_DIR
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    InstalledError,
-    read_text,
-    secrets_in,
-    worth_masking,
-)
+from ..containers.run_command import container_name
+from ..endpoint.client import AddressError, TimedClient, unverified_tls
+from ..slots.host import Host
+from ..slots.state import launch_of
+from ..vllm.config_file import API_KEY, InstanceError, Value, endpoint_of, read_flat_yaml
+from ..vllm.files import CONFIG_DIR, STATE_DIR
+from ..vllm.installed_host import InstalledError, read_text, secrets_in, worth_masking
+from .measurement import BY_MODULE, COMMAND, BenchError, Target
 
 # The instance's arguments that the benchmark needs to load the tokenizer as the instance does.
 _VALUES, _SWITCHES = ("tokenizer-mode",), ("trust-remote-code",)

@@ -13,9 +13,9 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import NNAL, OPS, TOOLKIT
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same, takes
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ..common.foreign_numbers import read_count
+from .installers import NNAL, OPS, TOOLKIT
+from .versions import is_same, takes
 
 # "| 0     910B4               | OK            | 86.0        40  ..."
 _FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]\w*)\s*\|")

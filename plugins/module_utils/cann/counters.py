@@ -12,17 +12,10 @@ from __future__ import annotations
 import re
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import ChipRow, parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import WELL
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
-    ChipCounters,
-    CountersAnswer,
-    counts_of,
-    explain_silence,
-    first_number,
-    scaled,
-)
+from ..vendor_stack.answers import CommandResult
+from ..vendor_stack.counters import ChipCounters, CountersAnswer, counts_of, explain_silence, first_number, scaled
+from .answers import ChipRow, parse_table
+from .proof import WELL
 
 TABLE = ("npu-smi", "info")
 # The queries for each chip, by the type of npu-smi's ``info -t``.

@@ -11,30 +11,15 @@ import re
 from dataclasses import replace
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
-    Installed,
-    installed_of,
-    parse_mapping,
-    parse_table,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import CANN, USER
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import DKMS
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import DCMI, KIND, WELL, CannRecording
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
-    Run,
-    build_log,
-    module_info,
-    read_host,
-    run_command,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
+from ..accelerator.pci_host import read_functions
+from ..common.files_host import text_of
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.host import Run, build_log, module_info, read_host, run_command
+from ..vendor_stack.model import Host
+from .answers import Installed, installed_of, parse_mapping, parse_table
+from .installers import CANN, USER
+from .packages import DKMS
+from .proof import DCMI, KIND, WELL, CannRecording
 
 HUAWEI = "19e5"
 CHIP_CLASSES = ("1200",)

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same
-from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
+from ..common.run_file import Installer
+from ..vendor_stack.model import StackError
+from .versions import is_same
 
 DRIVER = "driver"
 FIRMWARE = "firmware"

@@ -8,27 +8,12 @@ from __future__ import annotations
 import re
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import CHIPS, AscendChip
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import (
-    CANN,
-    DRIVER,
-    FIRMWARE,
-    NNAL,
-    OPS,
-    TOOLKIT,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    APT,
-    DNF,
-    Host,
-    Key,
-    Package,
-    Repository,
-    StackError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
+from ..common.versions import upstream_version
+from ..vendor_stack.model import APT, DNF, Host, Key, Package, Repository, StackError
+from ..vendor_stack.packages import header_packages
+from .chips import CHIPS, AscendChip
+from .installers import CANN, DRIVER, FIRMWARE, NNAL, OPS, TOOLKIT
+from .versions import is_same
 
 # UNCONFIRMED: Debian 13; the vendor has one repository for all apt systems.
 APT_SYSTEMS = {("debian", "12"), ("debian", "13"), ("ubuntu", "22.04"), ("ubuntu", "24.04")}

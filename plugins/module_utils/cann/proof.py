@@ -8,33 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
-    ChipRow,
-    Device,
-    Installed,
-    mismatch,
-    parse_board,
-    parse_cards,
-    parse_mapping,
-    parse_table,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import CANN, USER
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import DKMS, is_ours
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_older, is_same
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
-    DriverKind,
-    Finding,
-    check_builds,
-    check_exit,
-    check_holds,
-    known_errors,
-)
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.model import Host
+from ..vendor_stack.proof import DriverKind, Finding, check_builds, check_exit, check_holds, known_errors
+from .answers import ChipRow, Device, Installed, mismatch, parse_board, parse_cards, parse_mapping, parse_table
+from .installers import CANN, USER
+from .packages import DKMS, is_ours
+from .versions import is_older, is_same
 
 # DKMS has one entry for the two dozen modules of the driver; this module creates the device nodes. UNCONFIRMED: that
 # every version of the driver uses this name.

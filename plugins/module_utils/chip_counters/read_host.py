@@ -8,23 +8,15 @@ from __future__ import annotations
 import os
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann import counters as cann
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import TOOLS as NPU_SMI
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda import counters as cuda
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm import counters as rocm
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import TOOL_DIRECTORIES
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
-    Run,
-    kernel_log,
-    run_command,
-)
+from ..cann import counters as cann
+from ..cann.answers import parse_table
+from ..cann.host import TOOLS as NPU_SMI
+from ..cuda import counters as cuda
+from ..rocm import counters as rocm
+from ..rocm.host import TOOL_DIRECTORIES
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.counters import CountersAnswer
+from ..vendor_stack.host import Run, kernel_log, run_command
 
 CUDA, ROCM, CANN = "cuda", "rocm", "cann"
 

@@ -8,17 +8,12 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import ROCM, ask_amd_smi
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.counters import BUS, addresses_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.error_records import (
-    SEVERITIES,
-    ErrorRecord,
-    command,
-    parse_records,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import NOT_FOUND
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import explain_silence
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import Run, run_command
+from ..rocm.counters import BUS, addresses_of
+from ..rocm.error_records import SEVERITIES, ErrorRecord, command, parse_records
+from ..vendor_stack.answers import NOT_FOUND
+from ..vendor_stack.counters import explain_silence
+from ..vendor_stack.host import Run, run_command
+from .read_host import ROCM, ask_amd_smi
 
 
 @dataclass(frozen=True)

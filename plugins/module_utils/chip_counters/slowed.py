@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
-    ChipCounters,
-    CountersAnswer,
-)
+from ..vendor_stack.counters import ChipCounters, CountersAnswer
 
 
 def slowed_chips(before: CountersAnswer, after: CountersAnswer, numbers: Sequence[int]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_board
+from ..cann.answers import parse_board
 
 NVIDIA_QUERY = ("pci.bus_id", "serial", "vbios_version")
 

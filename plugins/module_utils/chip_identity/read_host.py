@@ -8,20 +8,14 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import TOOLS as NPU_SMI
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_identity.answers import (
-    NVIDIA_QUERY,
-    Identity,
-    parse_amd,
-    parse_huawei,
-    parse_nvidia,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import NOT_FOUND, CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import Run, run_command
+from ..accelerator.pci_host import read_functions
+from ..cann.answers import parse_table
+from ..cann.host import TOOLS as NPU_SMI
+from ..common.files_host import text_of
+from ..common.foreign_text import quote_foreign
+from ..vendor_stack.answers import NOT_FOUND, CommandResult
+from ..vendor_stack.host import Run, run_command
+from .answers import NVIDIA_QUERY, Identity, parse_amd, parse_huawei, parse_nvidia
 
 NVIDIA, AMD, HUAWEI = "10de", "1002", "19e5"
 # Files that amdgpu has for a card.

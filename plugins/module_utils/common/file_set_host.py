@@ -11,7 +11,7 @@ import os
 import stat
 from typing import Any, Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, publish_link
+from .files_host import publish, publish_link
 
 FILE, DIRECTORY, LINK = "file", "directory", "link"
 _TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}

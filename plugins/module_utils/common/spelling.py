@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from .kinds import show_value
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

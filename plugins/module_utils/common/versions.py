@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from .kinds import show_value
 
 _PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)\Z")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {

@@ -9,37 +9,12 @@ import os
 import re
 from typing import Any, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
-    INFO,
-    LOG,
-    PROGRAM,
-    TITLE,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
-    DAEMON_JSON,
-    REFRESH_SERVICE,
-    TOOLKIT_PACKAGES,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
-    CDI_DIRS,
-    ENGINES,
-    NVIDIA,
-    ContainerError,
-    gpus_by,
-    has_quadlet,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
-    HOOKS,
-    Find,
-    Run,
-    cdi_files,
-)
+from ..common.files_host import text_of
+from ..containers.engine import CDI_DIRS, ENGINES, NVIDIA, ContainerError, gpus_by, has_quadlet
+from ..containers.engine_host import HOOKS, Find, Run, cdi_files
+from .ascend import INFO, LOG, PROGRAM, TITLE
+from .facts import EngineState, HostState, RuntimePlanError
+from .names import DAEMON_JSON, REFRESH_SERVICE, TOOLKIT_PACKAGES
 
 # Device nodes of the drivers that containers get unchanged.
 NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}

@@ -12,10 +12,10 @@ import json
 import re
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import MASK, redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
+from ..common.credentials import MASK, redact_credentials
+from ..common.kinds import name_kind
+from .facts import RuntimePlanError
+from .names import DAEMON_JSON
 
 # The keys that the role sets; of any other key nothing is ever shown.
 KEYS = ("data-root", "registry-mirrors", "insecure-registries", "exec-opts", "runtimes", "features")

@@ -9,8 +9,8 @@ import contextlib
 import os
 import stat
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+from ..common.files_host import publish
+from .facts import RuntimePlanError
 
 
 def read_text(path: str) -> str:

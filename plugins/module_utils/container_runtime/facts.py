@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import Found
+from ..containers.engine import Found
 
 TOOLKITS = ("auto", "vendor", "none")
 

@@ -11,28 +11,16 @@ import platform
 import re
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
-    INFO,
-    PROGRAM,
-    installed_version,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_file import (
-    read_settings,
-    redact_settings,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_host import read_text
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
-    KeyFileError,
-    fingerprints,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+from ..common.credentials import redact_credentials
+from ..common.files_host import text_of
+from ..containers.engine import CDI_DIRS
+from ..containers.engine_host import Find, Run, cdi_kinds, read_docker, read_podman
+from .ascend import INFO, PROGRAM, installed_version
+from .daemon_file import read_settings, redact_settings
+from .daemon_host import read_text
+from .facts import EngineState, HostState, RuntimePlanError
+from .keys import KeyFileError, fingerprints
+from .names import (
     DAEMON_JSON,
     DEB_KEYRINGS,
     DOCKER_UNIT,
@@ -42,14 +30,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     TEXT_FILES,
     UNITS,
     relevant_packages,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
-    Find,
-    Run,
-    cdi_kinds,
-    read_docker,
-    read_podman,
 )
 
 SOURCES = {

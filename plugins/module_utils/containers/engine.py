@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of, upstream_version
+from ..common.versions import numbers_of, upstream_version
 
 ENGINES = ("docker", "podman")
 PACKAGES = {"docker": "docker.io (Debian) or docker-ce", "podman": "podman"}

@@ -9,9 +9,9 @@ import glob
 import os
 from typing import Any, Callable, List, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS, Found, cdi_kind
+from ..common.files_host import text_of
+from ..common.foreign_json import load_json
+from .engine import CDI_DIRS, Found, cdi_kind
 
 # NVIDIA's hook for docker, by its names.
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")

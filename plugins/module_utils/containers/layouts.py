@@ -8,17 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
-    DIGEST,
-    REPOSITORY,
-    TAG,
-    OciError,
-)
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count
+from ..common.foreign_text import quote_foreign
+from ..common.kinds import show_value
+from .image_names import reference
+from .oci_index import DIGEST, REPOSITORY, TAG, OciError
 
 # No index nests deeper: an index of platforms, their manifests.
 DEEPEST = 3

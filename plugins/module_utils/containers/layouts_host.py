@@ -9,16 +9,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import (
-    Blob,
-    Wanted,
-    blobs,
-    children,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError, parse_index
+from ..common.files_host import sha256_of
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count
+from .layouts import Blob, Wanted, blobs, children
+from .oci_index import OciError, parse_index
 
 INDEX = "index.json"
 MARK = "oci-layout"

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ..common.foreign_json import load_json
+from ..common.foreign_text import quote_foreign
 
 # What the distribution specification allows; a registry refuses other names with a poorer reason.
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")

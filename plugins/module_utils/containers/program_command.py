@@ -8,15 +8,9 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import (
-    command_of,
-    device_words,
-    groups_of,
-    limits,
-    user_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..vllm.plan_document import PlanDocument
+from .image_names import reference
+from .run_command import command_of, device_words, groups_of, limits, user_of
 
 # Images for Ascend set up their libraries in the shell.
 ASCEND_START = 'for f in /usr/local/Ascend/*/set_env.sh; do . "$f"; done; exec python3 - "$0"'

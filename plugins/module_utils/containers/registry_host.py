@@ -10,7 +10,8 @@ import ssl
 import urllib.error
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import MANIFESTS
+
+from .oci_index import MANIFESTS
 
 TIMEOUT = 15
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY, RUN_DIR, middleware_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..vllm.files import LIBRARY, RUN_DIR, middleware_of
+from ..vllm.plan_document import PlanDocument
+from .image_names import reference
 
 # Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
 # .config would then configure root's command. These reach the container by value; the command never sees them.

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ..common.foreign_numbers import read_count
 
 # The fields of nvidia-smi --query-gpu, in the order of GpuAnswer.
 QUERY = (

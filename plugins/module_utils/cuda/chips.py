@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip, chips_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
+from ..accelerator.recognition import Catalogue
+from ..vendor_stack.chips import Chip, chips_of
+from ..vendor_stack.model import StackError
 
 OPEN = "open"
 PROPRIETARY = "proprietary"

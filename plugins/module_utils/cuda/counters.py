@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Sequence
 from xml.etree import ElementTree
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import short_address
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+from ..vendor_stack.answers import CommandResult
+from ..vendor_stack.counters import (
     ChipCounters,
     CountersAnswer,
     add_log_errors,
@@ -22,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     first_number,
     scaled,
 )
+from .answers import short_address
 
 COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-e"))
 LOG_WORD = "NVRM"

@@ -10,26 +10,14 @@ import os
 import re
 from dataclasses import replace
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import QUERY
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
-    FABRIC_MANAGER,
-    KIND,
-    PERSISTENCED,
-    CudaRecording,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
-    Run,
-    build_log,
-    kernel_log,
-    module_info,
-    read_host,
-    run_command,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host, Module
+from ..accelerator.drivers_host import read_drivers
+from ..accelerator.pci_host import read_functions
+from ..common.files_host import bytes_of, text_of
+from ..vendor_stack.host import Run, build_log, kernel_log, module_info, read_host, run_command
+from ..vendor_stack.model import Host, Module
+from .answers import QUERY
+from .chips import NVLINK5, NVSWITCH
+from .proof import FABRIC_MANAGER, KIND, PERSISTENCED, CudaRecording
 
 NVIDIA = "10de"
 CHIP_CLASSES = ("0300", "0302")

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import newest, upstream_version
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import OPEN
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+from ..common.versions import newest, upstream_version
+from ..vendor_stack.model import (
     APT,
     DISTRO,
     DNF,
@@ -25,12 +24,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Repository,
     StackError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
-    debian_archive,
-    debian_security,
-    epel,
-    exact,
-)
+from ..vendor_stack.packages import debian_archive, debian_security, epel, exact
+from .chips import OPEN
 
 # The vendor's repository names of the supported distributions. UNCONFIRMED: ubuntu2204 and rhel9 were seen in use,
 # not requested today.

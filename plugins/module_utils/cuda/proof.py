@@ -9,23 +9,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
-    GpuAnswer,
-    GpuReport,
-    parse_query,
-    parse_report,
-    parse_xids,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import OPEN, PROPRIETARY
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_driver, is_fabric, on_disk
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+from ..common.versions import upstream_version
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.model import Host
+from ..vendor_stack.proof import (
     DriverKind,
     Finding,
     check_builds,
@@ -35,6 +22,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     known_errors,
     loaded_version,
 )
+from .answers import GpuAnswer, GpuReport, parse_query, parse_report, parse_xids
+from .chips import OPEN, PROPRIETARY
+from .packages import is_driver, is_fabric, on_disk
 
 KIND = DriverKind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
 PERSISTENCED = "nvidia-persistenced"

@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
-    WHEEL_NAME,
-    Link,
-    parse_links,
-    parse_name,
-)
+from ..common.versions import version_key
+from ..wheels.index import WHEEL_NAME, Link, parse_links, parse_name
 
 
 class Published(NamedTuple):

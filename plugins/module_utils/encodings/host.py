@@ -10,18 +10,9 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
-    PROJECT,
-    WHEEL_LIMIT,
-    EncodingsError,
-    Published,
-    expected_files,
-    newest_wheel,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.wheel_host import from_wheel
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+from ..common.files_host import publish, sha256_of
+from ..transfer.connections import FetchError
+from ..transfer.fetch import (
     Settings,
     check_base,
     check_location,
@@ -32,6 +23,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch
     probe_size,
     read_small_file,
 )
+from .files import PROJECT, WHEEL_LIMIT, EncodingsError, Published, expected_files, newest_wheel
+from .wheel_host import from_wheel
 
 INDEX, WHEEL = "index:", ".whl"
 

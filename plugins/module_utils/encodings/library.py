@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..common.foreign_json import load_json
+from ..containers.image_names import reference
+from ..vllm.plan_document import PlanDocument
+from .files import ENCODINGS
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 # The one that gpt-oss is served with.

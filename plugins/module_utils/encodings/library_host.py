@@ -11,10 +11,10 @@ import pwd
 import subprocess
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import (
+from ..common.files_host import publish, sha256_of
+from ..containers.image_names import reference
+from .files import ENCODINGS
+from .library import (
     ENCODINGS_VARIABLE,
     NEEDED,
     QUESTION,

@@ -15,11 +15,7 @@ import re
 import zipfile
 from typing import BinaryIO
 
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
-    ENCODINGS,
-    PROJECT,
-    EncodingsError,
-)
+from .files import ENCODINGS, PROJECT, EncodingsError
 
 _ZSTD_FRAME = re.compile(re.escape(b"\x28\xb5\x2f\xfd"))
 _LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")

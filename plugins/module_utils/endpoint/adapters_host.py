@@ -14,17 +14,11 @@ import os
 import time
 from typing import Any, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply, TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import (
-    AdapterError,
-    Changes,
-    changes_of,
-    describe,
-    loaded_adapters,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.operator_host import remove, write_new
+from ..common.foreign_json import load_json
+from ..common.foreign_text import quote_foreign
+from ..vllm.adapters import AdapterError, Changes, changes_of, describe, loaded_adapters
+from ..vllm.operator_host import remove, write_new
+from .client import Reply, TimedClient
 
 MODELS, LOAD, UNLOAD = "/v1/models", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 HOLD = "hold"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count
+from ..common.foreign_text import quote_foreign
+from .client import Reply
 
 # The number of characters to quote from a long answer or error body.
 _SHOWN = 200

@@ -10,15 +10,11 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
-    Question,
-    judge,
-    text_request_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
+from ..common.kinds import show_value
+from .answers import BadAnswerError
+from .client import Reply
+from .questions import Question, judge, text_request_of
+from .streams import read_complete_stream
 
 # Figures are comparable only where these are equal.
 SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")

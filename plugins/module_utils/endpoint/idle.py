@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+from ..common.foreign_numbers import read_finite
+from .client import Reply
 
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 _LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>[^\s{}]+)(?:\s+-?\d+)?\Z", re.ASCII)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import ModelFiles
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import InstanceError, read_flat_yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import InstalledError, read_text
+from ..common.foreign_json import load_json
+from ..vllm.config_file import InstanceError, read_flat_yaml
+from ..vllm.installed_host import InstalledError, read_text
+from .model_kind import ModelFiles
 
 # A tokenizer_config.json with thousands of special tokens has some megabytes.
 _MOST_BYTES = 32 * 1024 * 1024

@@ -8,23 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
-    BadAnswerError,
-    describe_value,
-    read_answer,
-    reasoning_of,
-    refuse_failure,
-    shorten,
-    value_at,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply, Upload
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.task_questions import (
-    PATHS,
-    judge_task,
-    payload_of,
-)
+from ..common.foreign_text import quote_foreign
+from .answers import BadAnswerError, describe_value, read_answer, reasoning_of, refuse_failure, shorten, value_at
+from .client import Reply, Upload
+from .streams import read_complete_stream
+from .task_questions import PATHS, judge_task, payload_of
 
 _PATHS = {
     "models": "/v1/models",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, explain_failure
+from ..vllm.unit import Unit, explain_failure
+from .client import TimedClient
 
 _FIRST_PAUSE = 0.2
 # Seconds, and fraction of the time waited so far: a short start is noticed at once, a long one is not asked too often.

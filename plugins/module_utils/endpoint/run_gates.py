@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
+from .answers import BadAnswerError
+from .client import TimedClient
+from .gates import (
     Limits,
     MeasuredLoad,
     Prompt,

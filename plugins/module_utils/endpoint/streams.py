@@ -9,16 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
-    BadAnswerError,
-    error_message,
-    quote,
-    read_object,
-    reasoning_of,
-    refuse_failure,
-    value_at,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+from .answers import BadAnswerError, error_message, quote, read_object, reasoning_of, refuse_failure, value_at
+from .client import Reply
 
 
 @dataclass

@@ -9,25 +9,14 @@ import re
 import ssl
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import (
-    CHAT,
-    checks_for,
-    is_trained,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import CHECKS, Question
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY, read_secrets
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
-    endpoint_in,
-    is_worker_in,
-    read_text,
-    router_in,
-    secrets_in,
-    worth_masking,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit
+from ..common.kinds import show_value
+from ..vllm.config_file import API_KEY, read_secrets
+from ..vllm.installed_host import endpoint_in, is_worker_in, read_text, router_in, secrets_in, worth_masking
+from ..vllm.unit import Unit
+from .client import AddressError, TimedClient
+from .model_host import model_files, options_in
+from .model_kind import CHAT, checks_for, is_trained
+from .questions import CHECKS, Question
 
 
 class OptionError(Exception):

@@ -14,17 +14,9 @@ import math
 import re
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
-    BadAnswerError,
-    describe_value,
-    read_answer,
-    read_object,
-    reasoning_of,
-    shorten,
-    value_at,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply, Upload
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.samples import red_png, tone_wav
+from .answers import BadAnswerError, describe_value, read_answer, read_object, reasoning_of, shorten, value_at
+from .client import Reply, Upload
+from .samples import red_png, tone_wav
 
 PATHS = {
     "tool_call": "/v1/chat/completions",

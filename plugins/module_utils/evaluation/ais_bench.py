@@ -15,17 +15,9 @@ import json
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
-    OUT,
-    UNREADABLE,
-    OutputError,
-    Run,
-    Tool,
-    last_reason,
-    shorten,
-)
+from ..common.foreign_json import load_json
+from ..common.foreign_text import quote_foreign
+from .tool import OUT, UNREADABLE, OutputError, Run, Tool, last_reason, shorten
 
 VERSION = "3.1.20260630"
 # By task: where AISBench defines its data set, the name of the list there, the name of the results, and the data.

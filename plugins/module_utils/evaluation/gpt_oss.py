@@ -9,16 +9,9 @@ import json
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
-    OUT,
-    UNREADABLE,
-    OutputError,
-    Run,
-    Tool,
-    last_reason,
-)
+from ..common.foreign_json import load_json
+from ..common.foreign_text import quote_foreign
+from .tool import OUT, UNREADABLE, OutputError, Run, Tool, last_reason
 
 VERSION = "0.0.9"
 PROGRAM = "gpt_oss_evals.py"

@@ -9,17 +9,9 @@ import json
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
-    OUT,
-    UNREADABLE,
-    OutputError,
-    Run,
-    Tool,
-    last_reason,
-    shorten,
-)
+from ..common.foreign_json import load_json
+from ..common.foreign_text import quote_foreign
+from .tool import OUT, UNREADABLE, OutputError, Run, Tool, last_reason, shorten
 
 VERSION = "0.4.13"
 # How an answer is recognised in the text of a response: the last match counts. A response without one is unreadable.

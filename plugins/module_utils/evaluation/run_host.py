@@ -20,13 +20,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
-    OUT,
-    OutputError,
-    Tool,
-    shorten,
-)
+from ..common.files_host import try_lock
+from .tool import OUT, OutputError, Tool, shorten
 
 # It reads questions and answers of models, and holds the key of one instance.
 USER = "nobody"

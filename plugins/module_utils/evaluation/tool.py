@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ..common.foreign_text import quote_foreign
 
 UNREADABLE = "[no answer]"
 # Where a tool writes its results, below the directory of the run.

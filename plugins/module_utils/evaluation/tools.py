@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import ais_bench, gpt_oss, lm_eval
+from . import ais_bench, gpt_oss, lm_eval
 
 DEFAULT = lm_eval.TOOL.name
 TOOLS = {tool.name: tool for tool in (lm_eval.TOOL, gpt_oss.TOOL, ais_bench.TOOL)}

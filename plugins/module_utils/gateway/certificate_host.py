@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Iterable, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked, publish
+from ..common.files_host import locked, publish
 
 DAY = 86400
 CA_DAYS = 3650

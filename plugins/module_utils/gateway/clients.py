@@ -10,9 +10,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words, end_of
+from ..common.kinds import name_kind, show_value
+from ..common.spelling import nearest, not_a_number
+from .expiry import end_in_words, end_of
 
 MIN_KEY_LENGTH = 32
 # Limits of tokens, of clients and teams.

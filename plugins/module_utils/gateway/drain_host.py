@@ -9,15 +9,11 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import ANSWER_SECONDS
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import (
-    GatewayPaths,
-    HaproxyHost,
-    NoAnswerError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.records_host import OwnersFile
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
+from ..common.foreign_text import quote_foreign
+from .admin_socket_host import ANSWER_SECONDS
+from .haproxy_host import GatewayPaths, HaproxyHost, NoAnswerError
+from .records_host import OwnersFile
+from .servers import (
     DRAINED,
     STATUS,
     Records,
@@ -29,7 +25,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
     describe_faults,
     select_servers,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyView
+from .state import READY, HaproxyView
 
 # A reload reads the saved states before its worker answers here, so a drain counts only after it has lasted this long.
 SETTLE_SECONDS = 1.0

@@ -10,7 +10,7 @@ import datetime
 import re
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ..common.kinds import show_value
 
 _DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
 _TIME = re.compile(

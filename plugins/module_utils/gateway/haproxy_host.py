@@ -13,22 +13,12 @@ import time
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import (
-    ANSWER_SECONDS,
-    send_command,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import ServersError
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import (
-    READY,
-    VIEW_COMMANDS,
-    HaproxyView,
-    StateError,
-    read_kept_states,
-    read_view,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.workers_host import replaced_sessions
+from ..common.foreign_numbers import read_count
+from ..common.foreign_text import quote_foreign
+from .admin_socket_host import ANSWER_SECONDS, send_command
+from .servers import ServersError
+from .state import READY, VIEW_COMMANDS, HaproxyView, StateError, read_kept_states, read_view
+from .workers_host import replaced_sessions
 
 # Seconds for the tool to save the server states.
 SAVE_SECONDS = 30.0

@@ -8,17 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import send_command
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
-    ANY,
-    commands,
-    describe_maps,
-    differences,
-    map_text,
-    maps_of,
-    parse_map,
-)
+from ..common.files_host import publish
+from .admin_socket_host import send_command
+from .clients import ANY, commands, describe_maps, differences, map_text, maps_of, parse_map
 
 Maps = Mapping[str, Mapping[str, str]]
 

@@ -9,15 +9,9 @@ import contextlib
 import json
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked, publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
-    Records,
-    RecordsError,
-    ServersError,
-    read_records,
-    records_document,
-)
+from ..common.files_host import LockedError, locked, publish
+from ..common.foreign_json import load_json
+from .servers import Records, RecordsError, ServersError, read_records, records_document
 
 # Seconds to wait for another run that changes servers of this gateway.
 LOCK_SECONDS = 60.0

@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyServer, HaproxyView
+from ..common.foreign_text import quote_foreign
+from ..common.kinds import show_value
+from ..common.spelling import nearest
+from .state import READY, HaproxyServer, HaproxyView
 
 STATUS, DRAINED, RETURNED = "status", "drained", "ready"
 ROLLOUT, ADMIN, EVENT = "rollout", "admin", "event"

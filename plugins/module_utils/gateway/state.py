@@ -10,10 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
-    quote_foreign,
-)
+from ..common.foreign_numbers import read_count
+from ..common.foreign_text import quote_foreign
 
 # One worker answers one connection, so its counters and states belong together.
 VIEW_COMMANDS = "show info;show servers state;show stat"

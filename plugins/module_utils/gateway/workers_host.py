@@ -14,7 +14,7 @@ import os
 import socket
 from typing import Counter, Dict, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ..common.files_host import text_of
 
 ESTABLISHED = "01"
 Endpoints = Dict[Tuple[str, int], int]

@@ -9,21 +9,12 @@ import json
 import os
 import time
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    listed,
-    publish,
-    text_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
-    BY_BOOT,
-    BY_HAND,
-    BY_RESTART,
-    chip_address,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import EVERYTHING, Ledger
-from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import STATE_FILE
-from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+from ..common.files_host import listed, publish, text_of
+from ..common.spelling import nearest
+from .faults import BY_BOOT, BY_HAND, BY_RESTART, chip_address
+from .ledger import EVERYTHING, Ledger
+from .saved_state_host import STATE_FILE
+from .settings_host import Settings
 
 WAITS_FOR = {
     BY_RESTART: "ends with a new start of the instance",

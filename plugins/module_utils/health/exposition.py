@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import ChipCounters
+from ..vendor_stack.counters import ChipCounters
 
 GAUGE, COUNTER = "gauge", "counter"
 

@@ -10,18 +10,14 @@ import os
 import shutil
 from typing import Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import (
-    Labels,
-    Sample,
-    chip_samples,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger
-from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Answer
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+from ..common.files_host import text_of
+from ..slots.host import Host, Slots
+from ..slots.state import SlotError
+from .exposition import Labels, Sample, chip_samples
+from .faults import FaultBook
+from .instances_host import Instances, Unit
+from .ledger import Ledger
+from .questions_host import Answer
 
 
 def free_shares(directories: Sequence[str]) -> dict[str, float]:

@@ -15,12 +15,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    listed,
-    publish,
-    text_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Run
+from ..common.files_host import listed, publish, text_of
+from .ledger import Run
 
 # With this header, availability.py passes on vLLM's own answer.
 PROBE = {"Availability-Probe": "1"}

@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import Event, FaultBook
+from .faults import Event, FaultBook
 
 # A record of the kernel has at most 8 KiB.
 CHUNK = 65536

@@ -11,11 +11,11 @@ import threading
 import time
 from typing import Iterable, Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances
-from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import ask_counters
-from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import proof_problem
+from .faults import FaultBook
+from .instances_host import Instances
+from .questions_host import ask_counters
+from .settings_host import Settings
+from .signs import proof_problem
 
 
 class Proofs:

@@ -11,19 +11,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.records_host import (
-    RecordsAnswer,
-    read_records,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
-from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import read_metrics
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_INSTALLED,
-    CommandResult,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import run_command
+from ..chip_counters.read_host import read_counters
+from ..chip_counters.records_host import RecordsAnswer, read_records
+from ..vendor_stack.answers import NOT_INSTALLED, CommandResult
+from ..vendor_stack.counters import CountersAnswer
+from ..vendor_stack.host import run_command
+from .instances_host import Instances, Unit
+from .signs import read_metrics
 
 LOG_TOOLS = ("dmesg", "journalctl")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, LedgerError
+from ..common.files_host import publish, text_of
+from .ledger import Ledger, LedgerError
 
 STATE_FILE = "state.json"
 

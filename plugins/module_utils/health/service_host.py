@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from typing import Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.records_host import RecordsAnswer
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.health.commands_host import take_cleared
-from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import Labels, Sample, render
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import CHIP, Event, FaultBook
-from ansible_collections.baremetal.inference.plugins.module_utils.health.figures_host import (
+from ..chip_counters.records_host import RecordsAnswer
+from ..common.files_host import publish, text_of
+from ..rocm.error_records import SeenRecords
+from ..vendor_stack.counters import CountersAnswer
+from .commands_host import take_cleared
+from .exposition import Labels, Sample, render
+from .faults import CHIP, Event, FaultBook
+from .figures_host import (
     disk_figures,
     drift_figures,
     fault_figures,
@@ -22,23 +24,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.figures
     tool_figures,
     weights_figures,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
-from ansible_collections.baremetal.inference.plugins.module_utils.health.journal_host import Journal
-from ansible_collections.baremetal.inference.plugins.module_utils.health.kernel_log_host import KernelLog
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, Mark, Run
-from ansible_collections.baremetal.inference.plugins.module_utils.health.proofs_host import Proofs
-from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import (
-    Answer,
-    Background,
-    Look,
-    ask_tool,
-    look_at,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import SavedState
-from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import InstanceSigns, states_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.error_records import SeenRecords
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
+from .instances_host import Instances, Unit
+from .journal_host import Journal
+from .kernel_log_host import KernelLog
+from .ledger import Ledger, Mark, Run
+from .proofs_host import Proofs
+from .questions_host import Answer, Background, Look, ask_tool, look_at
+from .saved_state_host import SavedState
+from .settings_host import Settings
+from .signs import InstanceSigns, states_of
 
 # Seconds between two writings of the metrics.
 WRITE_EVERY = 15.0

@@ -10,12 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
-    Event,
-    FaultBook,
-    chip_address,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import ChipCounters
+from ..vendor_stack.counters import ChipCounters
+from .faults import Event, FaultBook, chip_address
 
 # All work of an engine changes one of these.
 WORK = (

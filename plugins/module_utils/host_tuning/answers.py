@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import (
-    PERSISTENCE,
-    POWER_CAP,
-    Knob,
-    number,
-)
+from ..common.foreign_numbers import read_finite
+from .settings import PERSISTENCE, POWER_CAP, Knob, number
 
 QUERY = "pci.bus_id,persistence_mode,power.limit,power.min_limit,power.max_limit"
 

@@ -13,17 +13,12 @@ import struct
 import subprocess
 from typing import Collection, Iterable, Iterator, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    bytes_of,
-    listed,
-    publish,
-    text_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.answers import QUERY, nvidia_knobs
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.pci_config import acs_control
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.plan import Plan, Step
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import (
+from ..common.files_host import bytes_of, listed, publish, text_of
+from ..common.foreign_numbers import read_finite
+from .answers import QUERY, nvidia_knobs
+from .pci_config import acs_control
+from .plan import Plan, Step
+from .settings import (
     ACS,
     GOVERNOR,
     GRUB_FILE,

@@ -8,13 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import (
-    IOMMU,
-    SETTINGS,
-    Knob,
-    TuningError,
-)
+from ..common.foreign_numbers import read_finite
+from .settings import IOMMU, SETTINGS, Knob, TuningError
 
 # The values of settings by place: of the requested ones, and of those from before the first change.
 Values = Mapping[str, Mapping[str, str]]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.host import HostSettings
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.plan import Plan, decide, describe
-from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import AT_BOOT, wanted_of
+from .host import HostSettings
+from .plan import Plan, decide, describe
+from .settings import AT_BOOT, wanted_of
 
 NOTHING = {"limits": {}, "iommu_pt": False}
 

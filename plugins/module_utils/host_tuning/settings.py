@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ..common.kinds import show_value
+from ..common.spelling import nearest
 
 GOVERNOR, PERSISTENCE, NUMA, HUGE_PAGES = "governor", "persistence", "numa_balancing", "transparent_huge_pages"
 ACS, POWER_CAP, LIMITS, IOMMU = "acs", "power_cap", "limits", "iommu_pt"

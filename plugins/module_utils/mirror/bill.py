@@ -16,8 +16,8 @@ import uuid
 from typing import Any, Mapping, NamedTuple
 from urllib.parse import quote
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import Content, Files, Holds, walk
+from ..common.foreign_json import load_json
+from .bundle import Content, Files, Holds, walk
 
 NAME = "bundle.cdx.json"
 TIME = "%Y-%m-%dT%H:%M:%SZ"

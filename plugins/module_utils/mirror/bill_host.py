@@ -13,9 +13,9 @@ import zipfile
 import zlib
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill import Known, read_metadata
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import Holds, walk
+from ..common.foreign_json import load_json
+from .bill import Known, read_metadata
+from .bundle import Holds, walk
 
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -13,8 +13,8 @@ import json
 import re
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
+from ..common.foreign_json import load_json
+from ..common.kinds import name_kind, show_value
 
 NAME = "bundle.json"
 VERSION = 1

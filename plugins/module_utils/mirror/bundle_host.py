@@ -10,9 +10,9 @@ import os
 import stat
 from typing import Iterable, Iterator, Mapping, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of, text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror import checksums
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
+from ..common.files_host import publish, sha256_of, text_of
+from . import checksums
+from .bundle import (
     AGAIN,
     CONTROLLER,
     NAME,

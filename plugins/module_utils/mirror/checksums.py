@@ -9,7 +9,7 @@ import hashlib
 import re
 from typing import Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import BundleError, Files
+from .bundle import BundleError, Files
 
 NAME = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.asc"

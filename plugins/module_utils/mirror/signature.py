@@ -9,7 +9,7 @@ import base64
 import binascii
 from typing import NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import BundleError
+from .bundle import BundleError
 
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 _END = "-----END PGP PUBLIC KEY BLOCK-----"

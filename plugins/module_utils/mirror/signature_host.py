@@ -10,15 +10,10 @@ import shutil
 import subprocess
 import tempfile
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror import bill, bundle, checksums
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import BundleError
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.signature import (
-    Verdict,
-    judge_gpgv,
-    judge_sqv,
-    read_keyring,
-)
+from ..common.files_host import bytes_of, sha256_of
+from . import bill, bundle, checksums
+from .bundle import BundleError
+from .signature import Verdict, judge_gpgv, judge_sqv, read_keyring
 
 _SECONDS = 60
 _PROGRAMS = ("gpgv", "sqv")

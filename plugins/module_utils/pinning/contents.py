@@ -11,15 +11,11 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import render_excerpt
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    Manifest,
-    WeightsError,
-    parse_manifest,
-)
+from ..common.foreign_text import quote_foreign
+from ..common.kinds import show_value
+from ..weights.hubs import Listed, is_commit
+from ..weights.manifest import Manifest, WeightsError, parse_manifest
+from .model_config import render_excerpt
 
 # Nothing else is left out by default. A * in a pattern also matches slashes, as in the hub's client.
 OTHER_FOLDERS = ("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "runs/*", "logs/*")

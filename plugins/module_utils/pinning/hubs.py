@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 from typing import Protocol
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Response, RetryingClient
-from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ..common.foreign_text import quote_foreign
+from ..common.kinds import show_value
+from ..weights import hubs as _hubs
+from ..weights.hubs import Listed
+from ..weights.manifest import WeightsError
+from .contents import blob_id
+from .web import Response, RetryingClient
 
 # A page has up to 1000 files.
 MAX_PAGES = 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ..common.kinds import name_kind
 
 # Where models of several parts have the configuration of their language model, in the order of the search.
 TEXT_PARTS = ("thinker_config", "text_config", "llm_config", "language_config", "language_model_config")

@@ -12,21 +12,12 @@ import os
 import urllib.parse
 from typing import NamedTuple, Protocol
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import (
-    CHUNK,
-    MAX_RESPONSE_BYTES,
-    RetryingClient,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
-    MAX_NAME,
-    Listed,
-    is_commit,
-    is_sha256,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ..common.kinds import show_value
+from ..transfer.connections import redact_url
+from ..weights.hubs import MAX_NAME, Listed, is_commit, is_sha256
+from ..weights.manifest import WeightsError
+from .contents import blob_id
+from .web import CHUNK, MAX_RESPONSE_BYTES, RetryingClient
 
 # More files than this are not a model, but probably the root of a server.
 MAX_ENTRIES = 20_000

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, TypeVar
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
+from ..transfer.connections import (
     RETRIED_STATUSES,
     FetchError,
     RangeConnections,
@@ -19,14 +19,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
     TransferError,
     redact_url,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
-    LOWEST_RATE,
-    Settings,
-    http_settings,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import Headers
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import RateFloor
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ..transfer.fetch import LOWEST_RATE, Settings, http_settings
+from ..transfer.headers import Headers
+from ..transfer.watch import RateFloor
+from ..weights.manifest import WeightsError
 
 CHUNK = 1024 * 1024
 # Listings and the files beside the weights are smaller; a larger answer is not the requested one.

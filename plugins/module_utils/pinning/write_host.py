@@ -11,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
+from ..common.files_host import publish
+from ..common.kinds import show_value
+from ..weights import hubs as _hubs
+from ..weights.hubs import Listed
+from ..weights.manifest import Manifest, WeightsError
+from .contents import (
     check_chosen,
     check_model,
     check_revision,
@@ -26,18 +29,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.conten
     precision_of,
     render_manifest,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.hubs import Hub, ModelScope, Source
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import excerpt_of
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_host import (
-    Directory,
-    DiskTree,
-    MirrorTree,
-    Tree,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient
-from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
+from .hubs import Hub, ModelScope, Source
+from .model_config import excerpt_of
+from .trees_host import Directory, DiskTree, MirrorTree, Tree
+from .web import RetryingClient
 
 # The environment variables that each hub's own client reads its token from, and the default branch there.
 _TOKENS = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Callable, Mapping, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import RemovalError, StoredImage
+from ..common.foreign_json import load_json
+from .model import RemovalError, StoredImage
 
 CommandResult = Tuple[int, str, str]
 ENGINES = ("docker", "podman")

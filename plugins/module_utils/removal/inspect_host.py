@@ -12,14 +12,16 @@ import pwd
 import re
 from typing import Callable, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import listed
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
-from ansible_collections.baremetal.inference.plugins.module_utils.removal import places
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import (
-    CommandResult,
-    Engines,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+from ..common.files_host import listed
+from ..encodings.files import ENCODINGS
+from ..slots.host import Host, Slots, readlink, turn_of
+from ..slots.state import NAME
+from ..vllm.files import CONFIG_DIR, QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
+from ..weights.plan import STAMP_NAME
+from ..weights.retention_host import is_shared
+from . import places
+from .engine_host import CommandResult, Engines
+from .model import (
     CONTAINER_ENGINE,
     DRIVER,
     ENVIRONMENT,
@@ -33,29 +35,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
     Site,
     Use,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import packages_of
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages_host import Packages, chip_users
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import (
-    SERVICES,
-    fixed_paths,
-    settings_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.processes_host import (
-    UsingProcess,
-    read_processes,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, readlink, turn_of
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import NAME
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    CONFIG_DIR,
-    QUADLET_DIR,
-    STATE_DIR,
-    UNIT_DIR,
-    quadlet_path,
-    unit_path,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import is_shared
+from .packages import packages_of
+from .packages_host import Packages, chip_users
+from .places import SERVICES, fixed_paths, settings_of
+from .processes_host import UsingProcess, read_processes
 
 CACHE_DIR = "/var/cache/vllm"
 LOCKS_DIR = "/var/lib/baremetal-rollout"

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann import packages as cann
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DOCKER_VENDOR
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda import packages as cuda
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import CONTAINER_ENGINE, DRIVER
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm import packages as rocm
+from ..cann import packages as cann
+from ..container_runtime.names import DOCKER_VENDOR
+from ..cuda import packages as cuda
+from ..rocm import packages as rocm
+from .model import CONTAINER_ENGINE, DRIVER
 
 APT, DNF = "apt", "dnf"
 ENGINE_PACKAGES = frozenset(

@@ -9,11 +9,11 @@ import re
 from functools import partial
 from typing import Callable, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import RemovalError
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import APT, DNF, removal_command
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import read_holders
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, foreign_holders
+from ..vendor_stack.host import read_holders
+from ..vendor_stack.users import DAEMONS, foreign_holders
+from .engine_host import CommandResult
+from .model import RemovalError
+from .packages import APT, DNF, removal_command
 
 # For each vendor, the device nodes that a program opens when it uses a chip.
 NODES = re.compile(r"/dev/(nvidia\d+|kfd|davinci\d+)\Z")

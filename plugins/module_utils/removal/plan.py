@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterable, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+from ..common.spelling import misspelt, nearest
+from .model import (
     BASE,
     DRIVER,
     ENCODINGS,

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, listed, text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import unit_of
+from ..common.files_host import bytes_of, listed, text_of
+from ..vllm.ports_host import unit_of
 
 _REVISION = rb"[0-9a-f]{40}"
 _UNIT = re.compile(r"vllm@(.+)\.service\Z")

@@ -12,41 +12,15 @@ import shutil
 from functools import partial
 from typing import Callable, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    LockedError,
-    listed,
-    locked,
-    sync_directory,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import (
-    CACHE_DIR,
-    Inspection,
-    instance_paths,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
-    BASE,
-    ENCODINGS,
-    ENVIRONMENT,
-    IMAGE,
-    INSTANCE,
-    MODEL,
-    PACKAGES,
-    SERVICE,
-    USER,
-    Item,
-    RemovalError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import afterwards, packages_of
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import SERVICES, fixed_paths
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import STATE_DIR
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
-    ABANDONED,
-    REVISION,
-    OldDirectory,
-    remove_old,
-)
+from ..common.files_host import LockedError, listed, locked, sync_directory
+from ..slots.restore_host import Service
+from ..vllm.files import STATE_DIR
+from ..weights.retention_host import ABANDONED, REVISION, OldDirectory, remove_old
+from .engine_host import CommandResult
+from .inspect_host import CACHE_DIR, Inspection, instance_paths
+from .model import BASE, ENCODINGS, ENVIRONMENT, IMAGE, INSTANCE, MODEL, PACKAGES, SERVICE, USER, Item, RemovalError
+from .packages import afterwards, packages_of
+from .places import SERVICES, fixed_paths
 
 KEEPALIVED = "/etc/keepalived/keepalived.conf"
 # The first line of the role gateway's keepalived.conf has this; one without it is the site's own.

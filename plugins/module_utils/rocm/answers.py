@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count
 
 AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
 ROCM_SMI = ("rocm-smi", "--showproductname", "--showbus", "--json")

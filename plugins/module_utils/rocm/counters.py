@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import chip_address
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+from ..common.foreign_json import load_json
+from ..vendor_stack.answers import CommandResult
+from ..vendor_stack.counters import (
     ChipCounters,
     CountersAnswer,
     add_log_errors,
@@ -23,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     first_number,
     scaled,
 )
+from .answers import chip_address
 
 BUS = ("amd-smi", "static", "--bus", "--json")
 COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), BUS)

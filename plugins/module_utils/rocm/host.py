@@ -11,37 +11,12 @@ import re
 from dataclasses import replace
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
-    AMD_SMI,
-    ROCM_SMI,
-    GpuAnswer,
-    parse_amd_smi,
-    parse_kfd,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import (
-    GROUPS,
-    MODULES,
-    Blacklist,
-    RocmHostState,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import RELEVANT
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, Node, RocmRecording
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import (
-    GRUB_FILE,
-    KEPT_OUT,
-    KEPT_OUT_WORD,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-    parse_module_info,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
+from ..accelerator.pci_host import read_functions
+from ..common.credentials import redact_credentials
+from ..common.files_host import text_of
+from ..common.versions import numbers_of
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
+from ..vendor_stack.host import (
     Run,
     build_log,
     kernel_log,
@@ -51,7 +26,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.h
     read_text,
     run_command,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
+from ..vendor_stack.model import Host
+from .answers import AMD_SMI, ROCM_SMI, GpuAnswer, parse_amd_smi, parse_kfd
+from .chips import GROUPS, MODULES, Blacklist, RocmHostState
+from .packages import RELEVANT
+from .proof import KIND, Node, RocmRecording
+from .settings import GRUB_FILE, KEPT_OUT, KEPT_OUT_WORD
 
 AMD = "1002"
 CHIP_CLASSES = ("0300", "0302", "0380", "1200")

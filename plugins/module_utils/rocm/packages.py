@@ -8,25 +8,10 @@ from __future__ import annotations
 import re
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import newest, upstream_version
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import (
-    CLASSIC,
-    CORE,
-    Release,
-    el_directory,
-    system_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    APT,
-    DNF,
-    ConfigFile,
-    Host,
-    Key,
-    Package,
-    Repository,
-    StackError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
+from ..common.versions import newest, upstream_version
+from ..vendor_stack.model import APT, DNF, ConfigFile, Host, Key, Package, Repository, StackError
+from ..vendor_stack.packages import header_packages
+from .releases import CLASSIC, CORE, Release, el_directory, system_of
 
 DRIVER = "amdgpu-dkms"
 FIRMWARE = "amdgpu-dkms-firmware"

@@ -9,21 +9,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
-    GpuAnswer,
-    parse_amd_smi,
-    parse_rocm_smi,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import DRIVER, is_driver
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    CommandResult,
-    parse_module_info,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
+from ..vendor_stack.model import Host
+from ..vendor_stack.proof import (
     DriverKind,
     Finding,
     check_builds,
@@ -33,6 +21,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     known_errors,
     loaded_version,
 )
+from .answers import GpuAnswer, parse_amd_smi, parse_rocm_smi
+from .chips import RocmHostState
+from .packages import DRIVER, is_driver
 
 KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"

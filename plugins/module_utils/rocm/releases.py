@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import RHEL_LIKE, Host, StackError
+from ..common.versions import at_least, numbers_of
+from ..vendor_stack.model import RHEL_LIKE, Host, StackError
 
 # The layouts of the user space repositories.
 CLASSIC = "classic"

@@ -10,16 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import GROUPS, RocmHostState
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    APT,
-    Command,
-    ConfigFile,
-    Group,
-    Host,
-    StackError,
-    User,
-)
+from ..vendor_stack.model import APT, Command, ConfigFile, Group, Host, StackError, User
+from .chips import GROUPS, RocmHostState
 
 GRUB_FILE = "/etc/default/grub.d/baremetal-rocm.cfg"
 NUMA = ConfigFile("/etc/sysctl.d/90-baremetal-rocm.conf", "kernel.numa_balancing = 0\n")

@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+from ..common.files_host import (
     LockedError,
     create,
     listed,
@@ -26,7 +26,21 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     sync_tree,
     text_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+from ..vllm.adapters import APPLIED
+from ..vllm.files import (
+    CONFIG_DIR,
+    QUADLET,
+    RUN_DIR,
+    STATE_DIR,
+    TEMPLATE,
+    UNIT,
+    group_path,
+    quadlet_path,
+    resident_files,
+    residents_path,
+    unit_path,
+)
+from .state import (
     DIGEST,
     GOOD,
     PREVIOUS,
@@ -44,20 +58,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     slots_of,
     surplus,
     utc,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import APPLIED
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    CONFIG_DIR,
-    QUADLET,
-    RUN_DIR,
-    STATE_DIR,
-    TEMPLATE,
-    UNIT,
-    group_path,
-    quadlet_path,
-    resident_files,
-    residents_path,
-    unit_path,
 )
 
 # Returns the id of an image by the engine's command and the image's name; empty where the store lacks it.

@@ -11,18 +11,11 @@ import os
 from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    create,
-    publish_link,
-    sync_directory,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import (
-    Host,
-    Slots,
-    is_full,
-    readlink,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+from ..common.files_host import create, publish_link, sync_directory
+from ..vllm.files import QUADLET, firewall_path, firewall_table
+from ..weights.plan import STAMP_NAME, parse_stamp
+from .host import Host, Slots, is_full, readlink
+from .state import (
     Image,
     Slot,
     SlotError,
@@ -36,12 +29,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     seconds_of,
     timestamp,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    QUADLET,
-    firewall_path,
-    firewall_table,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, parse_stamp
 
 # Exit status, output and error output of a command.
 CommandResult = Tuple[int, str, str]

@@ -10,22 +10,9 @@ import hashlib
 import pwd
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
-    Entry,
-    Image,
-    Slot,
-    SlotError,
-    SlotState,
-    launch_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    QUADLET,
-    TEMPLATE,
-    UNIT,
-    quadlet_path,
-    unit_path,
-)
+from ..vllm.files import QUADLET, TEMPLATE, UNIT, quadlet_path, unit_path
+from .host import Host, Slots
+from .state import Entry, Image, Slot, SlotError, SlotState, launch_of
 
 
 def stage(

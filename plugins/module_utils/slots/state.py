@@ -13,17 +13,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    QUADLET,
-    STATE_DIR,
-    TEMPLATE,
-    UNIT,
-    group_files,
-    instance_files,
-    resident_files,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..common.foreign_json import load_json
+from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, group_files, instance_files, resident_files
+from ..vllm.plan_document import PlanDocument
 
 SCHEMA = 1
 GOOD, PREVIOUS = "good", "previous"

@@ -7,19 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, turn_of
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import (
-    CommandResult,
-    Engine,
-    Service,
-    stale,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
-    SlotState,
-    summarize_plan,
-    utc,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ..vllm.plan_document import PlanDocument
+from .host import Host, Slots, turn_of
+from .restore_host import CommandResult, Engine, Service, stale
+from .state import SlotState, summarize_plan, utc
 
 UNKNOWN: dict[str, Any] = {"plan": {}, "record": {}, "kept_at": ""}
 

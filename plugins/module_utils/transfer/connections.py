@@ -22,23 +22,9 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
-    escape_controls,
-    quote_foreign,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import (
-    read_content_range,
-    read_number,
-    read_refused_size,
-    read_retry_after,
-    read_version,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import (
-    RateFloor,
-    SourceTooSlowError,
-    Watch,
-    WatchedResponse,
-)
+from ..common.foreign_text import escape_controls, quote_foreign
+from .headers import read_content_range, read_number, read_refused_size, read_retry_after, read_version
+from .watch import RateFloor, SourceTooSlowError, Watch, WatchedResponse
 
 # Statuses after which another attempt may succeed.
 RETRIED_STATUSES = (408, 425, 429, 500, 502, 503, 504)

@@ -15,34 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sync_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    FetchError,
-    HttpSettings,
-    RangeConnections,
-    RangeResponse,
-    TransferError,
-    redact_url,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
-    Download,
-    DownloadRequest,
-    OnPublished,
-    TargetError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
-    Job,
-    Part,
-    Scheduler,
-    Stream,
-    TransferLimits,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.streams import (
-    DiskStream,
-    HttpStream,
-    disk_path,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import RateFloor
+from ..common.files_host import sync_directory
+from .connections import FetchError, HttpSettings, RangeConnections, RangeResponse, TransferError, redact_url
+from .partial_file import Download, DownloadRequest, OnPublished, TargetError
+from .scheduler import Job, Part, Scheduler, Stream, TransferLimits
+from .streams import DiskStream, HttpStream, disk_path
+from .watch import RateFloor
 
 __all__ = [
     "DownloadRequest",

@@ -14,9 +14,9 @@ import os
 import stat
 from typing import Callable, NamedTuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, redact_url
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Job
+from ..common.files_host import try_lock
+from .connections import FetchError, redact_url
+from .scheduler import Job
 
 CHUNK = 1024 * 1024
 # After this many bytes the kernel is asked to write them to the disk.

@@ -17,17 +17,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Callable, Protocol, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    FetchError,
-    TransferError,
-    redact_url,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_headroom import (
-    MEASURE_SECONDS,
-    CpuLoad,
-    count_processors,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Publishers
+from .connections import FetchError, TransferError, redact_url
+from .cpu_headroom import MEASURE_SECONDS, CpuLoad, count_processors
+from .publishers import Publishers
 
 MEBIBYTE = 1024 * 1024
 # The number of files published at once: the disk handles their syncs together.

@@ -10,20 +10,9 @@ import urllib.parse
 import urllib.request
 from typing import Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    FetchError,
-    HttpSettings,
-    RangeConnections,
-    RangeResponse,
-    TransferError,
-    redact_url,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import is_other_version
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
-    Job,
-    Part,
-    WholeOnlyError,
-)
+from .connections import FetchError, HttpSettings, RangeConnections, RangeResponse, TransferError, redact_url
+from .headers import is_other_version
+from .scheduler import Job, Part, WholeOnlyError
 
 # The bytes to read at once, then hash and write: file systems handle one large piece better than many small ones.
 PIECE = 1024 * 1024

@@ -15,7 +15,7 @@ import time
 from http.client import CONTINUE, NO_CONTENT, NOT_MODIFIED, HTTPException, HTTPResponse, LineTooLong, UnknownProtocol
 from typing import Any, Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import HeadFields, read_number
+from .headers import HeadFields, read_number
 
 # The rate is measured over this many seconds.
 WINDOW_SECONDS = 60.0

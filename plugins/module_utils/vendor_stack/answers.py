@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild
+from .model import DkmsBuild
 
 NOT_FOUND = 127
 TIMED_OUT = 124

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ..accelerator.recognition import Catalogue
 
 
 @dataclass(frozen=True)

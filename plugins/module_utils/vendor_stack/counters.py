@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ..common.foreign_numbers import read_finite
+from ..common.foreign_text import quote_foreign
+from .answers import CommandResult
 
 # A longer value is no number and its unit.
 _LONGEST_VALUE = 100

@@ -12,25 +12,11 @@ import shutil
 import subprocess
 from typing import Callable, Pattern, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    bytes_of,
-    text_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    NOT_FOUND,
-    NOT_INSTALLED,
-    TIMED_OUT,
-    CommandResult,
-    parse_dkms,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    DNF,
-    Host,
-    Module,
-    manager_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder
+from ..common.files_host import bytes_of, text_of
+from ..common.versions import numbers_of
+from .answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult, parse_dkms
+from .model import DNF, Host, Module, manager_of
+from .users import Holder
 
 Run = Callable[[Sequence[str]], CommandResult]
 

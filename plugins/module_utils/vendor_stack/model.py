@@ -9,7 +9,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
+from ..common.run_file import Installer
 
 # What a policy does with an installed driver.
 RETAIN = "retain"

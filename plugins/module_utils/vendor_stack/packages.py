@@ -8,18 +8,8 @@ from __future__ import annotations
 import fnmatch
 import re
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    APT,
-    DNF,
-    OPENEULER_LIKE,
-    Command,
-    Host,
-    Key,
-    Package,
-    Repository,
-    StackError,
-)
+from ..common.versions import upstream_version
+from .model import APT, DNF, OPENEULER_LIKE, Command, Host, Key, Package, Repository, StackError
 
 # The source of DKMS for RHEL and its clones. UNCONFIRMED: paths are from general knowledge.
 EPEL_URL = "https://dl.fedoraproject.org/pub/epel"

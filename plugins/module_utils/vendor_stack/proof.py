@@ -9,15 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    TIMED_OUT,
-    CommandResult,
-    ModuleInfo,
-    parse_module_info,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host
+from ..common.foreign_text import quote_foreign
+from ..common.versions import at_least
+from .answers import TIMED_OUT, CommandResult, ModuleInfo, parse_module_info
+from .model import APT, Host
 
 # Characters of each part of a finding; tools and logs say some of it.
 _LONGEST = 1000

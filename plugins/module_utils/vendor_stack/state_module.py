@@ -9,18 +9,11 @@ import os
 from dataclasses import asdict
 from typing import Any, Mapping, Pattern, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
-    Run,
-    active_units,
-    offered_versions,
-    read_holders,
-    read_text,
-    run_command,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding, describe_findings
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, EXPORTERS, SERVING
+from ..common.processes_host import boot_id
+from .host import Run, active_units, offered_versions, read_holders, read_text, run_command
+from .model import Host
+from .proof import Finding, describe_findings
+from .users import DAEMONS, EXPORTERS, SERVING
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "minimum_driver": {"type": "str", "default": ""},

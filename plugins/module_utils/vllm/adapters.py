@@ -9,8 +9,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import read_flat_yaml
+from ..common.kinds import show_value
+from .config_file import read_flat_yaml
 
 # The key of a ``--config`` file.
 KEY = "lora-modules"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
+from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_finite
 
 # The program names these phases, in this order.
 PHASES = ("load", "join", "connect", "measure")

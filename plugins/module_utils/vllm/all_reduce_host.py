@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.all_reduce import parse_all_reduce
+from .all_reduce import parse_all_reduce
 
 # Seconds to load torch from a cold disk, and to end.
 GRACE = 60.0

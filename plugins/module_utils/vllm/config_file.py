@@ -9,7 +9,7 @@ import json
 import re
 from typing import List, Union
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ..common.kinds import show_value
 
 Value = Union[str, List[str]]
 

@@ -9,9 +9,9 @@ import glob
 import os
 from typing import Any, Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import acs_redirects, bridges_in, shared
+from ..common.files_host import text_of
+from ..common.foreign_numbers import read_count
+from .pci_tree import acs_redirects, bridges_in, shared
 
 _CLASS = ("class", "infiniband")
 

@@ -11,13 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import (
-    KEY,
-    AdapterError,
-    adapters_of,
-    has_guard,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL, PlanOutline
+from .adapters import KEY, AdapterError, adapters_of, has_guard
+from .plan_document import DECODE, PREFILL, PlanOutline
 
 CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"

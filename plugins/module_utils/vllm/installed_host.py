@@ -8,14 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
-    API_KEY,
-    InstanceError,
-    endpoint_of,
-    is_worker,
-    read_secrets,
-    url_of,
-)
+from .config_file import API_KEY, InstanceError, endpoint_of, is_worker, read_secrets, url_of
 
 
 class InstalledError(Exception):

@@ -10,7 +10,7 @@ import os
 import secrets
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
+from ..common.files_host import LockedError, locked
 
 HEADER, FILE = "operator-token", "operator"
 # Another program may have the token for as long as it takes to load adapters.

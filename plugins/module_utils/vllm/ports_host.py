@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ..common.files_host import text_of
 
 LISTEN = "0A"
 

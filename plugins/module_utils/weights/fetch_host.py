@@ -10,20 +10,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
-    Settings,
-    check_size,
-    fetch_files,
-    probe_sizes,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
-    DownloadRequest,
-    TargetError,
-    make_directory,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Scheduler
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
+from ..transfer.connections import FetchError
+from ..transfer.fetch import Settings, check_size, fetch_files, probe_sizes
+from ..transfer.partial_file import DownloadRequest, TargetError, make_directory
+from ..transfer.scheduler import Scheduler
+from .files_host import (
     ModelState,
     confirm_verified_files,
     file_status,
@@ -35,36 +26,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_
     stat_files,
     write_stamp,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    Manifest,
-    ManifestFile,
-    WeightsError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
-    FileStatus,
-    list_checksums,
-    make_stamp,
-    plan_fetch,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.serving_host import (
-    REFUSE,
-    describe_serving,
-    find_serving,
-    stopped,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.share_host import (
-    find_shared_files,
-    link_shared_files,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
-    Access,
-    Source,
-    file_address,
-    request_headers,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_host import check_place, check_room
+from .lock_host import lock_model_directory
+from .manifest import Manifest, ManifestFile, WeightsError
+from .plan import FileStatus, list_checksums, make_stamp, plan_fetch
+from .progress import Progress
+from .serving_host import REFUSE, describe_serving, find_serving, stopped
+from .share_host import find_shared_files, link_shared_files
+from .sources import Access, Source, file_address, request_headers
+from .space_host import check_place, check_room
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,10 @@ import shutil
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
-    publish,
-    sha256_of,
-    sync_directory,
-    sync_tree,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    Manifest,
-    ManifestFile,
-    WeightsError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, FileStatus, make_stamp
+from ..common.files_host import publish, sha256_of, sync_directory, sync_tree
+from ..transfer.partial_file import make_directory
+from .manifest import Manifest, ManifestFile, WeightsError
+from .plan import STAMP_NAME, FileStatus, make_stamp
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ..common.foreign_text import quote_foreign
+from ..common.kinds import name_kind, show_value
+from .manifest import WeightsError
 
 HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"

@@ -10,8 +10,8 @@ import errno
 import os
 from typing import Callable, Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ..common.files_host import LockedError, locked
+from .manifest import WeightsError
 
 LOCK_NAME = ".lock"
 # Between two attempts at the lock: each is a request to the server of a shared file system.

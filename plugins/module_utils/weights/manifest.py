@@ -10,12 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
-    escape_controls,
-    quote_foreign,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ..common.foreign_text import escape_controls, quote_foreign
+from ..common.kinds import name_kind, show_value
+from ..common.spelling import nearest
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{40}")

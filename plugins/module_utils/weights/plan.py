@@ -8,11 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    Manifest,
-    ManifestFile,
-    WeightsError,
-)
+from .manifest import Manifest, ManifestFile, WeightsError
 
 # The file in each directory, and the version of its format. A stamp of another version counts as missing.
 STAMP_NAME = ".verified.json"

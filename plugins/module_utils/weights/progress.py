@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ..common.foreign_json import load_json
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import time
 from dataclasses import asdict
 from typing import Callable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
+from ..common.files_host import publish
+from .progress import Progress
 
 # Seconds between two reports on the host, and the number of reports over which the rate is averaged.
 INTERVAL = 1.0

@@ -12,9 +12,9 @@ import shutil
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
+from .lock_host import lock_model_directory
+from .manifest import Manifest, WeightsError
+from .plan import STAMP_NAME
 
 REVISION, ABANDONED = "revision", "abandoned"
 

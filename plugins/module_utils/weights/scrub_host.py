@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
+from .plan import STAMP_NAME
 
 REPORT = "/var/lib/baremetal-inference/weights-scrub.json"
 TIMER = "/etc/systemd/system/weights-scrub.timer"

@@ -9,8 +9,8 @@ import contextlib
 import os
 from typing import Callable, Iterator, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from .files_host import ModelState
+from .manifest import WeightsError
 
 # What happens to a model whose files must be fetched again while an instance uses it.
 REFUSE, REPORT, REPAIR = "refuse", "report", "repair"

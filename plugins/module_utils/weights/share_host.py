@@ -9,13 +9,9 @@ import contextlib
 import os
 from typing import Iterator
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
-    ModelState,
-    file_status,
-    read_stamp,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import parse_stamp
+from ..transfer.partial_file import make_directory
+from .files_host import ModelState, file_status, read_stamp
+from .plan import parse_stamp
 
 # Smaller files are fetched: a link would save nothing.
 LEAST = 2**20

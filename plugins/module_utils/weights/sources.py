@@ -9,27 +9,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
-    check_base,
-    is_url,
-    join_location,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
-    HUB,
-    MODELSCOPE,
-    hub_file,
-    hub_headers,
-    modelscope_file,
-    modelscope_headers,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
-    Manifest,
-    ManifestFile,
-    WeightsError,
-)
+from ..common.kinds import show_value
+from ..common.spelling import nearest
+from ..transfer.connections import FetchError
+from ..transfer.fetch import check_base, is_url, join_location
+from .hubs import HUB, MODELSCOPE, hub_file, hub_headers, modelscope_file, modelscope_headers
+from .manifest import Manifest, ManifestFile, WeightsError
 
 # The environment variable of the controller that holds the token of each kind, where the entry names none.
 TOKEN_VARIABLES = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}

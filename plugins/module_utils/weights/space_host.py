@@ -8,13 +8,9 @@ from __future__ import annotations
 import os
 from typing import Collection, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
-    check_inodes,
-    check_space,
-    round_up_to_blocks,
-)
+from .files_host import ModelState
+from .manifest import WeightsError
+from .plan import check_inodes, check_space, round_up_to_blocks
 
 
 def check_room(states: Iterable[ModelState], shared: Mapping[str, Collection[str]]) -> None:

@@ -18,9 +18,9 @@ import os
 import shutil
 from typing import Dict, Iterable, Set, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise_name
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import Pin
+from ..common.files_host import publish
+from .index import normalise_name
+from .venv import Pin
 
 # Written when an environment is complete: the deviations at that time. Files may have changed since its mtime.
 VERIFIED = "verified.json"

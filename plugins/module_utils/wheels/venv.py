@@ -10,12 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
-    Link,
-    WheelError,
-    normalise_name,
-    parse_name,
-)
+from .index import Link, WheelError, normalise_name, parse_name
 
 TARGET_LINE = re.compile(r"#\s*target:\s*(\S+)\s*")
 TARGET = re.compile(r"(?:cp(?P<major>\d)(?P<minor>\d+))-(?P<machine>x86_64|aarch64)")

@@ -20,15 +20,9 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import WheelError, parse_name
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
-    Lock,
-    Pin,
-    Target,
-    VenvError,
-    parse_lock,
-)
+from ..common.files_host import publish, sha256_of
+from .index import WheelError, parse_name
+from .venv import Lock, Pin, Target, VenvError, parse_lock
 
 # PyTorch's own index of +cpu builds, used only if the configured index has none.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"

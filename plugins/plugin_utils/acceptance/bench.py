@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import RANDOM, Measurement
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import FIGURES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
-    Amount,
-    Step,
-    Workload,
-    requests_of,
-    shortened,
-)
+from ...module_utils.bench.measurement import RANDOM, Measurement
+from ..bench.summary import FIGURES
+from ..bench.workloads import Amount, Step, Workload, requests_of, shortened
 
 # Enough to use every part of a server, and done in seconds; bench.yml measures how fast an instance is.
 CHIP, CHIP_CONCURRENCY = Workload("short", RANDOM, 1024, 256), 16

@@ -9,9 +9,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ...module_utils.accelerator.recognition import Catalogue
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 
 # The longest burn-in, a day.
 LONGEST_MINUTES = 24 * 60.0

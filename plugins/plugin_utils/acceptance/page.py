@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import FIGURES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import read_parts
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import escape_json, fill_page
+from ..pages.file import read_parts
+from ..pages.texts import escape_json, fill_page
+from .judge import FIGURES
 
 PARTS = Path(__file__).resolve().parent / "acceptance_page"
 

@@ -8,16 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import (
-    FIGURES,
-    PEER_FIGURE,
-    PHASE_FIGURES,
-    Judgement,
-    chip_name,
-    expected_of,
-    expected_of_pair,
-    judge,
-)
+from .judge import FIGURES, PEER_FIGURE, PHASE_FIGURES, Judgement, chip_name, expected_of, expected_of_pair, judge
 
 FORMAT = 1
 # Of the parts of an acceptance, in the order of the document.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD, summarize_plan
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
+from ...module_utils.common.spelling import nearest
+from ...module_utils.slots.state import GOOD, summarize_plan
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..planning.strategies import MULTI_NODE
 
 Plans = Mapping[str, PlanDocument]
 

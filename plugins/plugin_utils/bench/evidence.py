@@ -8,23 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
-    Record,
-    raw_digest,
-    results_of,
-    slowed_notes,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import dump_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
-    MEASURED,
-    PLACE,
-    RANDOM,
-    UNKNOWN,
-    plan_digest,
-)
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..common.places import collection_version
+from ..common.yaml import dump_yaml
+from ..evidence.citation import chip_count
+from ..evidence.document import MEASURED, PLACE, RANDOM, UNKNOWN, plan_digest
+from .summary import Record, raw_digest, results_of, slowed_notes
 
 NAME = "baremetal.inference"
 

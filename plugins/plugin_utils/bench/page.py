@@ -9,10 +9,10 @@ import html
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.plots import Series, line_chart
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import JOULES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import read_parts
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import fill_page
+from ..pages.file import read_parts
+from ..pages.texts import fill_page
+from .plots import Series, line_chart
+from .summary import JOULES
 
 PARTS = Path(__file__).resolve().parent / "bench_page"
 # Figure, its title, its unit, and whether more is better.

@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked, publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Step, definition
+from ...module_utils.common.files_host import LockedError, locked, publish
+from ...module_utils.common.foreign_json import load_json
+from .summary import Record
+from .workloads import Step, definition
 
 SCHEMA = 1
 SUMMARY = "summary.json"

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import read_summary
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
-    WorkloadError,
-    choose_workloads,
-    load_workloads,
-    read_concurrency,
-)
+from ...module_utils.common.kinds import show_value
+from .records import read_summary
+from .workloads import WorkloadError, choose_workloads, load_workloads, read_concurrency
 
 # The options that name a request, as the modules that check it and that measure it take them.
 REQUEST_SPEC: Mapping[str, Any] = {

@@ -10,10 +10,10 @@ import random
 from dataclasses import asdict
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import LARGEST_SEED, Measurement
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, figures_line
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Step
+from ...module_utils.bench.measurement import LARGEST_SEED, Measurement
+from .records import Records
+from .summary import Record, figures_line
+from .workloads import Step
 
 # Takes a measurement on the host and returns the result of instance_bench; its exceptions end the benchmark.
 Measure = Callable[[Measurement], Mapping[str, Any]]

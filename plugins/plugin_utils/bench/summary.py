@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import digest_of
+from ..evidence.document import digest_of
 
 Record = Mapping[str, Any]
 # The key of each figure in the result, and its number of decimals.

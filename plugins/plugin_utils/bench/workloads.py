@@ -9,15 +9,11 @@ import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
-    DATASETS,
-    PREFIX_REPETITION,
-    Measurement,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
+from ...module_utils.bench.measurement import DATASETS, PREFIX_REPETITION, Measurement
+from ...module_utils.common.kinds import name_kind, show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ..common.places import CATALOG
+from ..common.yaml import read_yaml
 
 FILE = CATALOG / "workloads.yml"
 DEFINITIONS = "bench_workload_definitions"

@@ -8,18 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed, mismatch
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import AscendChip, CannHardware, chip_of
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import (
-    CANN,
-    DRIVER,
-    FIRMWARE,
-    USER,
-    RunFile,
-    choose_file,
-    installer_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import (
+from ...module_utils.cann.answers import Installed, mismatch
+from ...module_utils.cann.chips import AscendChip, CannHardware, chip_of
+from ...module_utils.cann.installers import CANN, DRIVER, FIRMWARE, USER, RunFile, choose_file, installer_of
+from ...module_utils.cann.packages import (
     DKMS,
     build_packages,
     hdk_packages,
@@ -29,10 +21,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages 
     repository,
     resolved,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import KIND
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_older, is_same
-from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+from ...module_utils.cann.proof import KIND
+from ...module_utils.cann.versions import is_older, is_same
+from ...module_utils.common.run_file import Installer
+from ...module_utils.vendor_stack.model import (
     APT,
     DISTRO,
     HALT,
@@ -49,10 +41,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     StackError,
     User,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
-    check_secure_boot,
-    is_installed,
-)
+from ...module_utils.vendor_stack.packages import check_secure_boot, is_installed
 
 PACKAGES = "packages"
 RUN = "run"

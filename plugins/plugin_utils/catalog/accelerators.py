@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+from ...module_utils.accelerator.recognition import (
     CPU,
     UNKNOWN,
     AcceleratorError,
@@ -21,27 +21,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     PciVendor,
     check_declared,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
-    A_NAME,
-    ABOVE_ZERO,
-    ANY_TEXT,
-    COUNT,
-    MAPPING,
-    NAME,
-    Check,
-    is_number,
-    problem_of,
-    text_check,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.overlay import overlay
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
-    SINGLE_MEMORY_GIB,
-    Accelerator,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..common.checks import A_NAME, ABOVE_ZERO, ANY_TEXT, COUNT, MAPPING, NAME, Check, is_number, problem_of, text_check
+from ..common.overlay import overlay
+from ..common.places import CATALOG
+from ..common.yaml import UnreadableError, read_yaml
+from ..planning.hardware import SINGLE_MEMORY_GIB, Accelerator
 
 BUNDLED = CATALOG / "accelerators"
 

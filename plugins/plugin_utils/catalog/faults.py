@@ -10,28 +10,13 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
-    ACTIONS,
-    BACKS,
-    DEFAULT_BACK,
-    REPORTED,
-    SCHEMA,
-    SCOPES,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
-    A_NAME,
-    ANY_TEXT,
-    MAPPING,
-    NAME,
-    Check,
-    problem_of,
-    text_check,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.overlay import overlay
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.health.faults import ACTIONS, BACKS, DEFAULT_BACK, REPORTED, SCHEMA, SCOPES
+from ..common.checks import A_NAME, ANY_TEXT, MAPPING, NAME, Check, problem_of, text_check
+from ..common.overlay import overlay
+from ..common.places import CATALOG
+from ..common.yaml import UnreadableError, read_yaml
 
 BUNDLED = CATALOG / "faults"
 OPTION = "health_fault_path"

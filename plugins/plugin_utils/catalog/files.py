@@ -12,11 +12,15 @@ import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import (
+from ...module_utils.common.kinds import name_kind, show_value
+from ...module_utils.common.spelling import misspelt, nearest
+from ...module_utils.common.versions import version_key
+from ...module_utils.weights.manifest import WeightsError, parse_manifest
+from ..common.places import CATALOG
+from ..common.yaml import UnreadableError, read_yaml
+from ..planning.inputs import PlanError, UnknownNameError, how_to_pin
+from ..planning.instances import RUNTIMES
+from .recipe_schema import (
     BY_HARDWARE,
     ENV,
     IMAGE,
@@ -28,18 +32,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
     either,
     unread_keys,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import (
-    has_recipe,
-    nearest_recipe,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
-    PlanError,
-    UnknownNameError,
-    how_to_pin,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
+from .upstream_recipes import has_recipe, nearest_recipe
 
 # The beginning of the error if a part of the catalogue has no file of a name.
 MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import check_model
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.files_host import publish
+from ...module_utils.pinning.contents import check_model
+from ...module_utils.weights.manifest import WeightsError
+from ..planning.inputs import PlanError
+from .files import read
+from .recipe_schema import check_recipe
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
-    Foreign,
-    OptionTable,
-    OptionTableError,
-)
+
+from ..common.places import CATALOG
+from ..common.versions import sort_key
+from ..options.table import Foreign, OptionTable, OptionTableError
 
 BUNDLED = CATALOG / "options"
 # The C parser reads a table in 0.05 s, the other one in 0.5 s.

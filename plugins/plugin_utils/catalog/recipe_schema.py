@@ -15,11 +15,11 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import misspelt, nearest
+from ..common.versions import satisfies
+from ..planning.conditions import CONDITIONS, RESULTS, holds
+from ..planning.inputs import PlanError
 
 # A part of the schema: gets a value and its place, yields the problems.
 Check = Callable[[Any, str], Iterator[str]]

@@ -12,26 +12,11 @@ import zlib
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, redact_url
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
-    Settings,
-    fetch_file,
-    is_url,
-    join_location,
-    read_small_file,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import parse_links
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import (
-    LICENCE,
-    MODELS,
-    RECORD,
-    Directory,
-    Pins,
-    UpstreamError,
-    record_of,
-    sha256_of,
-)
+from ...module_utils.common.files_host import publish
+from ...module_utils.transfer.connections import FetchError, redact_url
+from ...module_utils.transfer.fetch import Settings, fetch_file, is_url, join_location, read_small_file
+from ...module_utils.wheels.index import parse_links
+from .upstream_recipes import LICENCE, MODELS, RECORD, Directory, Pins, UpstreamError, record_of, sha256_of
 
 INDEX = "https://pypi.org/simple"
 _PAGE_BYTES = 8 * 1024 * 1024

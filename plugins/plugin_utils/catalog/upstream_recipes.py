@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.spelling import misspelt, nearest
+from ..common.places import CATALOG
+from ..common.versions import sort_key
+from ..common.yaml import read_yaml
 
 PINS = CATALOG / "upstream"
 MODELS = "recipes/models/"

@@ -11,16 +11,10 @@ from typing import Any, ClassVar, Mapping
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playbook_options import (
-    PlaybookOptionError,
-    check_playbook_options,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import load_jinja_plugins, preload
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
-    RoleOptionError,
-    check_names_and_values,
-    check_role_options,
-)
+
+from .playbook_options import PlaybookOptionError, check_playbook_options
+from .preload import load_jinja_plugins, preload
+from .role_options import RoleOptionError, check_names_and_values, check_role_options
 
 
 class ControllerAction(ActionBase):

@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
+from ...module_utils.common.kinds import show_value
 
 
 class BooleanError(ValueError):

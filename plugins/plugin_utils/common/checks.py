@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 
 # Whether a value is good, and in words what was expected.
 Check = Tuple[Callable[[Any], bool], str]

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    CLUSTER_PREFIX,
-    name_region_group,
-)
+from ...module_utils.common.kinds import name_kind, show_value
+from .group_names import CLUSTER_PREFIX, name_region_group
 
 
 class ClusterError(ValueError):

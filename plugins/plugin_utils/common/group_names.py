@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
+from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Model
 
 MODEL_PREFIX, CLUSTER_PREFIX, SITE_PREFIX = "accel_", "cluster_", "site_"
 # The group of hosts whose sources disagree, and the variable with the reason.

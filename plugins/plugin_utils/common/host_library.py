@@ -10,7 +10,7 @@ import functools
 from pathlib import Path
 from typing import Iterator
 
-COLLECTION = "ansible_collections.baremetal.inference."
+COLLECTION = "ansible_collections/baremetal/inference/"
 TOP = Path(__file__).resolve().parents[3]
 
 
@@ -19,7 +19,7 @@ def library(directory: str, module: str) -> list[dict[str, str]]:
 
     ``module`` is the file that the program imports, below the top of the collection.
     """
-    top = f"{directory}/{COLLECTION.replace('.', '/')}"
+    top = f"{directory}/{COLLECTION}"
     files = [{"path": f"{top}{name}", "src": str(TOP / name), "mode": "0644"} for name in modules(module)]
     directories = sorted({entry["path"].rsplit("/", 1)[0] for entry in files})
     return [*({"path": path, "state": "directory", "mode": "0755"} for path in directories), *files]
@@ -39,8 +39,9 @@ def modules(module: str) -> tuple[str, ...]:
 
 
 def _imports(path: Path) -> Iterator[str]:
+    package = path.relative_to(TOP).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(COLLECTION):
-            place = str(node.module)[len(COLLECTION) :].replace(".", "/")
+        if isinstance(node, ast.ImportFrom) and node.level:
+            place = "/".join([*package[: len(package) + 1 - node.level], *(node.module or "").split(".")]).rstrip("/")
             names = [f"{place}.py", *(f"{place}/{alias.name}.py" for alias in node.names)]
             yield from (name for name in names if (TOP / name).is_file())

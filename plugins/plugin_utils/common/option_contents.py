@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import read_files
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import check_sources
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import GateError, load_of, prompts_of
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import parse_sources
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.wave_sizes import WaveSizeError, size_of
+from ...module_utils.cann.installers import read_files
+from ...module_utils.encodings.host import check_sources
+from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
+from ...module_utils.weights.sources import parse_sources
+from .wave_sizes import WaveSizeError, size_of
 
 
 class ContentError(ValueError):

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
+from .yaml import read_yaml
 
 COLLECTION = Path(__file__).resolve().parents[3]
 CATALOG = COLLECTION / "catalog"

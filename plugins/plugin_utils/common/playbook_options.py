@@ -17,12 +17,13 @@ from typing import Any, Iterable, Mapping
 
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import options_of
+
+from ...module_utils.common.foreign_numbers import read_count, read_finite
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import misspelt
+from .booleans import BooleanError, read_boolean
+from .places import COLLECTION
+from .role_options import options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.

@@ -13,18 +13,15 @@ import functools
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_contents import (
-    CHECKS,
-    ContentError,
-    check_contents,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES, Range
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
+
+from ...module_utils.common.foreign_numbers import read_finite
+from ...module_utils.common.kinds import name_kind, show_value
+from ...module_utils.common.spelling import misspelt, nearest
+from .booleans import BooleanError, read_boolean
+from .option_contents import CHECKS, ContentError, check_contents
+from .option_ranges import RANGES, Range
+from .places import ROLES
+from .yaml import read_yaml
 
 # Other variables with a role's prefix: facts, declarations about a host, variables of the inventory plugin, options of
 # playbooks, and those for other roles (their READMEs: "What other roles may read and set").

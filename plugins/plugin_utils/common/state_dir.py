@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from typing import Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 
 VARIABLE = "BAREMETAL_STATE_DIR"
 ROLLOUTS = "rollouts"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import in_spec, version_key
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.versions import in_spec, version_key
 
 # ansible-core depends on it; only the environment in which ansible-test imports plugins lacks it.
 with contextlib.suppress(ImportError):

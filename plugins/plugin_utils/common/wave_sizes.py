@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ...module_utils.common.kinds import show_value
 
 _SHARE = re.compile(r"(?P<share>\d{1,3})\s*%", re.ASCII)
 _NUMBER = re.compile(r"[1-9]\d{0,5}", re.ASCII)

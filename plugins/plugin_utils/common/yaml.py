@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Hashable
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
+from ...module_utils.common.kinds import show_value
 
 # The C parser is ten times as fast.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

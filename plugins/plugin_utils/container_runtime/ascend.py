@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import LOG, PROGRAM, TITLE
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import PlanPart, Request
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.run_file import Installer
+from ...module_utils.container_runtime.ascend import LOG, PROGRAM, TITLE
+from ...module_utils.container_runtime.facts import HostState, RuntimePlanError
+from .model import PlanPart, Request
 
 # Writable by root only, as the installer requires of every directory above the file that it changes.
 CACHE = "/var/cache/ascend-docker-runtime"

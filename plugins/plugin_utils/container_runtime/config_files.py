@@ -9,9 +9,9 @@ import json
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
+from ...module_utils.common.kinds import show_value
+from ...module_utils.container_runtime.facts import RuntimePlanError
+from ...module_utils.container_runtime.names import DAEMON_JSON
 
 MANAGED = "# Written by the role container_runtime; changes here are lost.\n"
 

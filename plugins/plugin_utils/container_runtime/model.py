@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
+from ...module_utils.common.run_file import Installer
 
 SOURCES = ("vendor", "distro", "mirror", "none")
 POLICIES = ("retain", "install", "halt")

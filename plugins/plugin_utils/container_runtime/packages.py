@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Collection, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
-    AMD_CDI,
-    DOCKER_OTHERS,
-    DOCKER_VENDOR,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.ascend import plan_ascend
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import PlanPart, Request
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.repositories import (
+from ...module_utils.container_runtime.facts import EngineState, HostState, RuntimePlanError
+from ...module_utils.container_runtime.names import AMD_CDI, DOCKER_OTHERS, DOCKER_VENDOR
+from ...module_utils.containers.engine import CDI, version_of
+from .ascend import plan_ascend
+from .model import PlanPart, Request
+from .repositories import (
     DOCKER_DISTRO_OTHERS,
     DOCKER_VERSIONED,
     amd_repository,

@@ -8,13 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_file import merge_settings
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+from ...module_utils.container_runtime.daemon_file import merge_settings
+from ...module_utils.container_runtime.facts import EngineState, HostState, RuntimePlanError
+from ...module_utils.container_runtime.names import (
     DAEMON_JSON,
     DOCKER_UNIT,
     REFRESH_PATH,
@@ -25,9 +21,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     STORAGE_SHIPPED,
     UDEV_RULES,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import version_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.ascend import RUNTIME
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.config_files import (
+from ...module_utils.containers.engine import version_of
+from .ascend import RUNTIME
+from .config_files import (
     CGROUP_DRIVER,
     LINK_COMMAND,
     UDEV_TEXT,
@@ -38,19 +34,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runt
     registries_text,
     storage_text,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import (
-    EnginePlan,
-    PlanPart,
-    Request,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.packages import (
-    format_version,
-    gpu_way,
-    list_names,
-    mending,
-    plan_packages,
-    plan_toolkit,
-)
+from .model import EnginePlan, PlanPart, Request
+from .packages import format_version, gpu_way, list_names, mending, plan_packages, plan_toolkit
 
 # The first docker whose daemon validates its own file, and the command.
 VALIDATES = (23,)

@@ -8,13 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    HostState,
-    RuntimePlanError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+from ...module_utils.common.credentials import redact_credentials
+from ...module_utils.common.kinds import show_value
+from ...module_utils.container_runtime.facts import HostState, RuntimePlanError
+from ...module_utils.container_runtime.names import (
     AMD_HOST,
     DEB_KEYRINGS,
     DOCKER_HOST,
@@ -22,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     NVIDIA_HOST,
     RPM_KEYRINGS,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
+from .model import Request
 
 # Fingerprints of the vendors' signing keys. No other key is ever trusted.
 DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"

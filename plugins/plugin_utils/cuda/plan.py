@@ -8,13 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import (
-    at_least,
-    newest,
-    upstream_version,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, CudaHardware, flavour_of
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import (
+from ...module_utils.common.versions import at_least, newest, upstream_version
+from ...module_utils.cuda.chips import NVLINK5, CudaHardware, flavour_of
+from ...module_utils.cuda.packages import (
     DEBIAN_BRANCHES,
     Driver,
     driver_packages,
@@ -29,8 +25,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages 
     preparation,
     repositories,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import is_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+from ...module_utils.cuda.proof import is_foreign
+from ...module_utils.vendor_stack.model import (
     APT,
     DISTRO,
     HALT,
@@ -46,7 +42,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     StackError,
     branch_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
+from ...module_utils.vendor_stack.packages import (
     build_missing,
     check_secure_boot,
     exact,

@@ -12,14 +12,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_dir import DISCOVERY, state_dir
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
-    DiscoveryError,
-    Entry,
-    from_document,
-    to_document,
-)
+from ...module_utils.common.files_host import publish
+from ..common.state_dir import DISCOVERY, state_dir
+from .observations import DiscoveryError, Entry, from_document, to_document
 
 
 def users_own(source: str) -> str:

@@ -9,23 +9,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Collection, Mapping, Sequence, Union
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu, CpuError, parse_cpu
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import (
-    ASCEND_VERSION,
-    NVRM_VERSION,
-    first_group,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    Catalogue,
-    Detected,
-    match,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
-    escape_controls,
-    quote_foreign,
-)
+from ...module_utils.accelerator.cpu_host import Cpu, CpuError, parse_cpu
+from ...module_utils.accelerator.drivers_host import ASCEND_VERSION, NVRM_VERSION, first_group
+from ...module_utils.accelerator.pci_host import PciFunction
+from ...module_utils.accelerator.recognition import Catalogue, Detected, match
+from ...module_utils.common.foreign_numbers import read_count
+from ...module_utils.common.foreign_text import escape_controls, quote_foreign
 
 # The first and the last line of the probe's output (probe.sh); a number of lines follows the last.
 BEGIN = "accelerator-probe 1 begin"

@@ -9,8 +9,8 @@ import functools
 import shlex
 from pathlib import Path
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import ASCEND_DRIVER
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ...module_utils.accelerator.drivers_host import ASCEND_DRIVER
+from ...module_utils.accelerator.recognition import Catalogue
 
 SCRIPT = Path(__file__).with_name("probe.sh")
 

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, Catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
-    Answer,
-    Changes,
-    DiscoveryError,
-    Entry,
-    Observation,
-    detected,
-    summary,
-)
+from ...module_utils.accelerator.recognition import CPU, Catalogue
+from .observations import Answer, Changes, DiscoveryError, Entry, Observation, detected, summary
 
 # A longer list shows its first entries and the number of the others.
 MOST = 20

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Iterator, Mapping, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import Entry
+from ..options.table import OptionTable
+from ..options.values import Entry
 
 # A flag's name, and the keys that lead to a value inside it.
 Path = Tuple[str, ...]

@@ -8,20 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options import (
-    Path,
-    differences_of,
-    entry_of,
-    paths_of,
-    states_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import Use
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import WIDTH, format_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
+from ...module_utils.common.spelling import misspelt
+from ..common.tables import table, wrapped
+from ..common.versions import sort_key
+from ..fleet.explain import WIDTH, format_value
+from ..options.table import Foreign, OptionTable
+from ..options.values import decoded
+from .options import Path, differences_of, entry_of, paths_of, states_of
+from .uses import Use
 
 Row = Dict[str, Any]
 

@@ -10,13 +10,9 @@ import re
 import shlex
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import holds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
-    Accelerator,
-    exact_blocks,
-    generation_blocks,
-)
+from ...module_utils.common.kinds import show_value
+from ..planning.conditions import holds
+from ..planning.hardware import Accelerator, exact_blocks, generation_blocks
 
 # Keys of a recipe that hold command words and variables, and the parts that hold neither.
 ARGS = ("base_args", "extra_args", "vllm_args", "args")

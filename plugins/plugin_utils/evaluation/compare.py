@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+from ...module_utils.common.kinds import show_value
+from .tasks import EvaluationError
 
 SIGNIFICANCE = 0.05
 # The settings that must be equal in two runs that are compared.

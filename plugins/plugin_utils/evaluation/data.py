@@ -13,13 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
-    EvaluationError,
-    TaskDefinition,
-)
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from .tasks import EvaluationError, TaskDefinition
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _FIELD = re.compile(r"\{(question|choices)\}")

@@ -16,26 +16,17 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import gpt_oss
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import Tool
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import (
-    UnreadableError,
-    dump_yaml,
-    read_yaml,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import add_scores, check_result
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
-    DIGEST,
-    NAME,
-    EvaluationError,
-    TaskDefinition,
-    parse_task,
-)
+
+from ...module_utils.common.files_host import publish, sha256_of
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.kinds import show_value
+from ...module_utils.evaluation import gpt_oss
+from ...module_utils.evaluation.tool import Tool
+from ...module_utils.transfer.connections import redact_url
+from ..common.places import CATALOG
+from ..common.yaml import UnreadableError, dump_yaml, read_yaml
+from .results import add_scores, check_result
+from .tasks import DIGEST, NAME, EvaluationError, TaskDefinition, parse_task
 
 BUNDLED = CATALOG / "evaluation"
 LOCKS = BUNDLED / "requirements"

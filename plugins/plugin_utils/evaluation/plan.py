@@ -10,17 +10,13 @@ import os
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT, TOOLS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import SETTINGS, check_comparable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.data import choose, read_samples
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
-    EvaluationError,
-    request_of,
-    select,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.evaluation.tools import DEFAULT, TOOLS
+from . import files
+from .compare import SETTINGS, check_comparable
+from .data import choose, read_samples
+from .tasks import EvaluationError, request_of, select
 
 
 @dataclass(frozen=True)

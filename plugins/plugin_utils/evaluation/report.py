@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import Comparison, power
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import interval
+from ..common.tables import table
+from .compare import Comparison, power
+from .results import interval
 
 WIDTH = 120
 LOSS = 0.05

@@ -9,9 +9,9 @@ import json
 import math
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import DEFAULT
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.evaluation.tools import DEFAULT
+from .tasks import EvaluationError
 
 FORMAT = 1
 _KEYS = ("format", "host", "instance", "model", "state", "plan", "tool", "task", "unreadable", "items", "date", "score",

@@ -11,9 +11,9 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import KINDS
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.evaluation.lm_eval import KINDS
 
 FORMATS = ("csv", "jsonl")
 NAME = re.compile(r"[a-z0-9][a-z0-9_]*\Z")

@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
-    ESTIMATED,
-    MEASURED,
-    RANDOM,
-    Evidence,
-    is_older,
-    plan_digest,
-)
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..common.versions import sort_key
+from .document import ESTIMATED, MEASURED, RANDOM, Evidence, is_older, plan_digest
 
 # The order of evidence by its status, the best first.
 WORTH = {"measured": 2, "reported": 1, "estimated": 0}

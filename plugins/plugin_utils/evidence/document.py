@@ -15,18 +15,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
-    A_NAME,
-    ABOVE_ZERO,
-    ANY_TEXT,
-    COUNT,
-    Check,
-    is_number,
-    problem_of,
-    text_check,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..common.checks import A_NAME, ABOVE_ZERO, ANY_TEXT, COUNT, Check, is_number, problem_of, text_check
+from ..common.versions import sort_key
 
 MEASURED, ESTIMATED, REPORTED = STATUSES = ("measured", "estimated", "reported")
 # Weights: of the shape of the model alone, and without a pinned revision.

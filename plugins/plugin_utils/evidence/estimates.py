@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import ESTIMATED, Evidence
+from .document import ESTIMATED, Evidence
 
 THROUGHPUT = "output_tokens_per_second"
 

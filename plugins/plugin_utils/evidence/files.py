@@ -9,13 +9,9 @@ import functools
 from pathlib import Path
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
-    Evidence,
-    EvidenceError,
-    read_document,
-)
+from ..common.places import CATALOG
+from ..common.yaml import UnreadableError, read_yaml
+from .document import Evidence, EvidenceError, read_document
 
 BUNDLED = CATALOG / "evidence"
 VARIABLE = "evidence_path"

@@ -8,14 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import DECODE, PREFILL
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import (
-    by_name,
-    hosts_in_words,
-    table,
-    wrapped,
-)
+from ...module_utils.common.spelling import nearest
+from ...module_utils.vllm.plan_document import DECODE, PREFILL
+from ..common.tables import by_name, hosts_in_words, table, wrapped
 
 WIDTH = 120
 # Names of arguments and variables up to this width are not wrapped.

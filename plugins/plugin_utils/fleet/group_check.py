@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.all_reduce import PHASES
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import GroupDocument
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.vllm.all_reduce import PHASES
+from ...module_utils.vllm.plan_document import GroupDocument
 
 # Seconds by which clocks may differ: logs of several hosts are read side by side, and certificates begin and end.
 CLOCK_DIFFERENCE = 2.0

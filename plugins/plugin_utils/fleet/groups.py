@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Iterator, Mapping, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
-    PREFILL,
-    GroupDocument,
-    PlanDocument,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.vllm.plan_document import PREFILL, GroupDocument, PlanDocument
 
 # What must be the same on every host of a group, in the order in which it is reported.
 EQUAL = (

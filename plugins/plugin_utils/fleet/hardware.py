@@ -7,26 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    CPU,
-    UNKNOWN,
-    Catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    known_groups,
-    models_of_groups,
-    unknown_groups,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, Variables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
-    FACTS,
-    HOST_FACTS,
-    Accelerator,
-)
+from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..catalog.accelerators import declared_accelerator
+from ..common.group_names import MODEL_PREFIX as GROUP
+from ..common.group_names import known_groups, models_of_groups, unknown_groups
+from ..planning.hardware import FACTS, HOST_FACTS, Accelerator
+from .host_reader import FleetError, Variables
 
 
 def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerator:

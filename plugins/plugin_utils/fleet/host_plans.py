@@ -9,42 +9,15 @@ import json
 from dataclasses import asdict, replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
-    load_catalogue,
-    servable_chips,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
-    find,
-    load_families,
-    load_manifest,
-    load_recipe,
-    load_release,
-    recipe_notes,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
-    load_exclusive,
-    load_foreign,
-    load_replaced,
-    load_table,
-    other_tables,
-    releases,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
-    Foreign,
-    OptionTable,
-    OptionTableError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
-    SETTINGS,
-    Library,
-    PlanError,
-    SiteSettings,
-    UnknownNameError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..catalog.accelerators import load_catalogue, servable_chips
+from ..catalog.files import find, load_families, load_manifest, load_recipe, load_release, recipe_notes
+from ..catalog.option_tables import load_exclusive, load_foreign, load_replaced, load_table, other_tables, releases
+from ..options.table import Foreign, OptionTable, OptionTableError
+from ..planning.hardware import Accelerator
+from ..planning.inputs import SETTINGS, Library, PlanError, SiteSettings, UnknownNameError
+from ..planning.instances import check_instances
+from ..planning.plan import plan_instances
 
 # Where a site's own recipes, releases and manifests are.
 PATHS = ("recipe_path", "release_path", "weights_manifest_path")

@@ -19,25 +19,14 @@ import yaml
 from ansible import template as ansible_template
 from ansible.errors import AnsibleError
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
-    SERVING,
-    RoleOptionError,
-    check_names_and_values,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import (
-    HOST_KEYS,
-    PLACE_VARIABLES,
-    UnknownPlaceError,
-    expand,
-    members_of,
-    place_of,
-    spans,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS, PlanError
+
+from ...module_utils.common.kinds import name_kind
+from ..common.group_names import MODEL_PREFIX as GROUP
+from ..common.places import ROLES
+from ..common.role_options import SERVING, RoleOptionError, check_names_and_values
+from ..planning.inputs import SETTINGS, PlanError
+from .host_plans import PATHS
+from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
 
 TEMPLATES = ROLES / "vllm" / "templates"
 

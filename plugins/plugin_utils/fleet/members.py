@@ -8,14 +8,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    SIDES,
-    check_distinct,
-    check_sides,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..planning.disaggregation import SIDES, check_distinct, check_sides
+from ..planning.inputs import PlanError
 
 # The keys of an instance that name hosts.
 HOST_KEYS = ("nodes", *SIDES)

@@ -13,35 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    AcceleratorError,
-    Catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import group_problems
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import (
-    accelerator_of,
-    check_groups,
-    count_note,
-    hardware_facts,
-    has_accelerator,
-    names_count,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
-    SECRETS,
-    SETTING_VARIABLES,
-    FleetError,
-    HostReader,
-    UnrenderedError,
-    argument_spec,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..catalog.accelerators import load_catalogue
+from ..common.places import misplaced
+from ..common.tables import by_name, hosts_in_words
+from ..options.table import OptionTableError
+from ..planning.hardware import Accelerator
+from ..planning.inputs import PlanError
+from .groups import group_problems
+from .hardware import accelerator_of, check_groups, count_note, hardware_facts, has_accelerator, names_count
+from .host_reader import SECRETS, SETTING_VARIABLES, FleetError, HostReader, UnrenderedError, argument_spec
+from .secret_names import check_secret_names
 
 Variables = Mapping[str, Any]
 Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, PlanDocument]]

@@ -14,16 +14,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_settings
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
-    TEMPLATES,
-    as_template,
-    constants,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, Fleet
+
+from ...module_utils.common.files_host import publish
+from ...module_utils.containers.run_command import container_settings
+from ...module_utils.vllm.files import instance_files
+from ...module_utils.vllm.plan_document import PlanDocument
+from .host_reader import TEMPLATES, as_template, constants
+from .plans import Alike, Fleet
 
 # A placeholder for the host in texts that many hosts share; no host has such a name.
 ANY_HOST = "<host of this plan>"

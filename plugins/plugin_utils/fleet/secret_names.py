@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from typing import Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
-    SECRETS,
-    FleetError,
-    HostReader,
-)
+from ...module_utils.common.spelling import nearest
+from .host_reader import SECRETS, FleetError, HostReader
 
 
 def check_secret_names(secrets: Iterable[str], instances: Iterable[str], reader: HostReader, hosts: list[str]) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS, expand, spans
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from ..planning.inputs import PlanError
+from .members import HOST_KEYS, expand, spans
 
 INSTANCES = "vllm_instances"
 

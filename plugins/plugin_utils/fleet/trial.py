@@ -9,18 +9,15 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    AcceleratorError,
-    Catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import LOADED
+from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ...module_utils.common.kinds import show_value
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..catalog.accelerators import declared_accelerator
+from ..common.tables import table, wrapped
+from ..planning.hardware import Accelerator
+from ..planning.inputs import PlanError
+from ..planning.side_models import LOADED
+from .host_plans import plan_host
 
 # The name of the instance that is tried; messages begin with it, which the table leaves out.
 NAME = "trial"

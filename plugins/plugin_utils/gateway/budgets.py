@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS, NAME
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.gateway.clients import BUDGETS, NAME
 
 # In front of the name of a team, which no client's name begins with.
 TEAM = "@"

@@ -11,12 +11,8 @@ import stat
 from pathlib import Path
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_lines import (
-    NAMED,
-    NotEditableError,
-    names_in,
-)
+from ...module_utils.common.files_host import publish
+from .client_lines import NAMED, NotEditableError, names_in
 
 # Directories of variables beside an inventory file.
 BESIDE = ("group_vars", "host_vars")

@@ -14,7 +14,8 @@ import re
 from typing import Any, Callable, Mapping
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
+
+from ..common.yaml import load_yaml
 
 VARIABLE = "gateway_clients"
 # The variable in any style.

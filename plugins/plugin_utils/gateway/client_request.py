@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import BUDGETS, NAME
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words, end_of
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.gateway.clients import BUDGETS, NAME
+from ...module_utils.gateway.expiry import end_in_words, end_of
 
 # The sha256 of a key that is made after all checks.
 UNMADE = "0" * 64

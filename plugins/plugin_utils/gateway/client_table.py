@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import ANY
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_in_words, end_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.usage import merge_rows
+from ...module_utils.gateway.clients import ANY
+from ...module_utils.gateway.expiry import end_in_words, end_of
+from ..common.tables import table
+from .usage import merge_rows
 
 WIDTH = 120
 HEADERS = ("client", "team", "models", "keys", "expires", "requests", "tokens", "note")

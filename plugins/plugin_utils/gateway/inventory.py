@@ -11,28 +11,18 @@ import stat
 from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
-    Client,
-    KeyFileError,
-    check_clients,
-    hashes_of,
-    shared_keys,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import VARIABLES, load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
-    ClusterError,
-    cluster_of,
-    same_cluster,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import clusters_of as all_clusters
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.gateway.clients import Client, KeyFileError, check_clients, hashes_of, shared_keys
+from ...module_utils.gateway.expiry import end_of
+from ..catalog.files import VARIABLES, load_recipe
+from ..common.clusters import ClusterError, cluster_of, same_cluster
+from ..common.clusters import clusters_of as all_clusters
+from ..fleet.host_plans import plan_host
+from ..fleet.host_reader import HostReader
+from ..fleet.plans import Alike, plan_fleet
+from .inventory_variables import InventoryVariables
+from .services import Backend, GatewayError
 
 INFERENCE = "inference"
 # Bytes read of a key file.

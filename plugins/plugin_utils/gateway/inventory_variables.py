@@ -11,7 +11,8 @@ from typing import Any, Iterable, Iterator, Mapping
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+
+from .services import GatewayError
 
 VARIABLES = (
     "cluster", "gateway_cluster", "gateway_backends", "group_names", "gateway_host_address", "ansible_host",

@@ -8,18 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import Spanning
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
-    INFERENCE,
-    Groups,
-    clusters_of,
-    hosts_of,
-    served_cluster,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.gateway.servers import server_name
+from ..fleet.spanning import Spanning
+from .inventory import INFERENCE, Groups, clusters_of, hosts_of, served_cluster
+from .services import GatewayError
 
 GATEWAYS = "gateways"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 KEYS = ("methods", "path")

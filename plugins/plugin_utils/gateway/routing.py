@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Protocol, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
 
 MODEL_OPTIONS = ("fallback", "services")
 # What gateway-body.lua accepts as a name.

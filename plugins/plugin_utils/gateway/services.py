@@ -10,24 +10,15 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER, PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import budgets_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
-    path_problems,
-    paths_of,
-    task_problems,
-    tasks_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.routing import (
-    Listener,
-    listeners_of,
-    services_by_model,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import adapter_names
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.gateway.servers import server_name
+from ...module_utils.vllm.plan_document import INNER, PlanDocument
+from ..common.tables import hosts_in_words
+from ..planning.side_models import adapter_names
+from .budgets import budgets_of
+from .paths import path_problems, paths_of, task_problems, tasks_of
+from .routing import Listener, listeners_of, services_by_model
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"

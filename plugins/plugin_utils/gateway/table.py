@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name, server_prefix
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words, table
+from ...module_utils.gateway.servers import server_name, server_prefix
+from ..common.tables import hosts_in_words, table
 
 WIDTH = 120
 HEADERS = ("gateway", "service", "server", "state", "checks", "running", "drained by, since, reason")

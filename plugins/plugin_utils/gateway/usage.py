@@ -11,8 +11,8 @@ import io
 import json
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
+from ...module_utils.common.kinds import show_value
+from ..common.tables import table
 
 WIDTH = 120
 FORMATS = ("table", "csv", "json")

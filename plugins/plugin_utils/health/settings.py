@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
+from ..catalog.faults import faults_of_host
 
 
 def settings_of(

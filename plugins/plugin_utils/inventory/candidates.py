@@ -9,34 +9,15 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    UNKNOWN,
-    Catalogue,
-    Model,
-    hardware_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import ClusterError, cluster_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    models_of_groups,
-    name_region_group,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
-    DiscoveryError,
-    Entry,
-    Observation,
-    summary,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import detected as recognise
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import FleetHost
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
-    SortingError,
-    Statement,
-    read_declaration,
-    read_detection,
-    region_name,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, found
+from ...module_utils.accelerator.recognition import UNKNOWN, Catalogue, Model, hardware_of
+from ..common.clusters import ClusterError, cluster_of
+from ..common.group_names import models_of_groups, name_region_group
+from ..discovery.observations import DiscoveryError, Entry, Observation, summary
+from ..discovery.observations import detected as recognise
+from ..redfish.ask import Bmc
+from ..redfish.chips import Chips, found
+from .fleet_formats import FleetHost
+from .sorting import SortingError, Statement, read_declaration, read_detection, region_name
 
 # The variables of a host that decide its groups.
 NAMES = ("accelerator", "accelerator_count", "accelerators", "cluster", "site")

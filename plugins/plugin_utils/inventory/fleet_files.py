@@ -17,19 +17,11 @@ from typing import Any, NoReturn, Sequence
 
 from ansible import constants, context
 from ansible.inventory.manager import IGNORED
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import (
-    READERS,
-    FleetFileError,
-    FleetHost,
-    FleetText,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_yaml import (
-    DEEPEST,
-    LARGEST_NUMBER,
-    LONG_TEXT,
-)
+
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import misspelt
+from .fleet_formats import READERS, FleetFileError, FleetHost, FleetText
+from .fleet_yaml import DEEPEST, LARGEST_NUMBER, LONG_TEXT
 
 # 100,000 hosts with ten variables each are 20 MB.
 LARGEST = 64 * 1024 * 1024

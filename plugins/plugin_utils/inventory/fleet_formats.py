@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Mapping, NoReturn, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_yaml import (
-    DEEPEST,
-    EventReader,
-    EventYamlError,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from .fleet_yaml import DEEPEST, EventReader, EventYamlError
 
 # Accepted titles of the column with the host names.
 NAME_COLUMNS = ("name", "host", "inventory_hostname")

@@ -8,15 +8,11 @@ from __future__ import annotations
 from typing import Any, Collection, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import name_region_group
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import Candidate
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
-    RegionError,
-    Regions,
-    SortingError,
-    regions,
-)
+
+from ...module_utils.common.kinds import show_value
+from ..common.group_names import name_region_group
+from .candidates import Candidate
+from .sorting import RegionError, Regions, SortingError, regions
 
 
 def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:

@@ -9,14 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    CONFLICT_GROUP,
-    MODEL_PREFIX,
-    name_region_group,
-)
+from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, name_region_group
 
 MIXED = "accelerator_mixed"
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ...module_utils.common.foreign_numbers import read_finite
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..common.booleans import BooleanError, read_boolean
 
 # What Ansible itself casts without an error that names the option.
 _EXPECTED = {"list": (list, "a list"), "dict": (dict, "a mapping"), "dictionary": (dict, "a mapping")}

@@ -10,16 +10,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import RECIPES, lookup
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import has_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
-    Needs,
-    add_fleet,
-    plan_from_origin,
-)
+from ..catalog.files import RECIPES, lookup
+from ..catalog.upstream_recipes import has_recipe
+from ..common.tables import hosts_in_words
+from ..fleet.host_reader import FleetError, HostReader
+from ..fleet.plans import plan_fleet
+from .needs import Needs, add_fleet, plan_from_origin
 
 RECIPE_PATH, MANIFEST_PATH = "vllm_recipe_path", "vllm_weights_manifest_path"
 # The variable that a user sets, and an example of it.

@@ -10,26 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import weights_holds
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
-    find,
-    load_release,
-    locks_of,
-    lookup,
-    read,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import without_weights
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.spelling import nearest
+from ...module_utils.encodings.files import ENCODINGS
+from ...module_utils.encodings.library import ENCODINGS_VARIABLE
+from ...module_utils.mirror.bundle import weights_holds
+from ...module_utils.vllm.plan_document import PlanDocument
+from ...module_utils.weights.manifest import WeightsError, parse_manifest
+from ..catalog.files import find, load_release, locks_of, lookup, read
+from ..common.places import CATALOG
+from ..common.tables import hosts_in_words
+from ..fleet.host_plans import plan_host
+from ..fleet.plans import Fleet
+from ..fleet.trial import without_weights
+from ..planning.hardware import Accelerator
+from ..planning.inputs import PlanError
 
 MANIFESTS = (".yml", ".yaml")
 _EVALUATION_BYTES = 1 << 30

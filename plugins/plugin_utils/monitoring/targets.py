@@ -10,14 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import (
-    EVERYWHERE,
-    Backend,
-    bracketed,
-    is_loopback,
-)
+from ...module_utils.vllm.plan_document import INNER
+from ..common.tables import by_name, hosts_in_words
+from ..gateway.services import EVERYWHERE, Backend, bracketed, is_loopback
 
 NODE_PORT = 9100
 JOBS = ("vllm", "node", "haproxy", "usage")

@@ -12,12 +12,12 @@ import urllib.request
 from typing import Any, Iterator, Sequence
 from urllib.parse import urlencode, urlsplit
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.items import NetBoxError
+from ...module_utils.common.credentials import redact_credentials
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.foreign_numbers import read_count
+from ...module_utils.common.foreign_text import quote_foreign
+from ...module_utils.common.kinds import show_value
+from .items import NetBoxError
 
 _SECONDS = 60
 # An answer has a page of objects; a larger one is not from NetBox.

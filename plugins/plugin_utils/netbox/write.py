@@ -7,15 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.client import NetBox
-from ansible_collections.baremetal.inference.plugins.plugin_utils.netbox.items import (
-    MANUFACTURERS,
-    TAG,
-    Changes,
-    Item,
-    NetBoxError,
-    compare_items,
-)
+from .client import NetBox
+from .items import MANUFACTURERS, TAG, Changes, Item, NetBoxError, compare_items
 
 ITEMS = "dcim/inventory-items/"
 

@@ -13,8 +13,8 @@ import json
 import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
+from .table import OptionTable
+from .values import decoded
 
 # The characters that systemd takes literally without quotes in an EnvironmentFile.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")

@@ -12,17 +12,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import (
-    Entry,
-    decoded,
-    described,
-    expected,
-    fits,
-    key_problems,
-    near_value,
-)
+from ...module_utils.common.spelling import misspelt, nearest
+from ..common.versions import sort_key
+from .values import Entry, decoded, described, expected, fits, key_problems, near_value
 
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 

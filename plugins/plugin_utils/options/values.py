@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ...module_utils.common.spelling import misspelt, nearest
 
 INTEGER = re.compile(r"-?[0-9]+\Z")
 NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")

@@ -10,19 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
-    ClusterError,
-    cluster_of,
-    one_spelling,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    CONFLICT_GROUP,
-    MODEL_PREFIX,
-    SITE_PREFIX,
-    models_of_groups,
-)
+from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Model
+from ...module_utils.common.spelling import nearest
+from ..common.clusters import ClusterError, cluster_of, one_spelling
+from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, SITE_PREFIX, models_of_groups
 
 CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
 # Only gateways report these (service.py).

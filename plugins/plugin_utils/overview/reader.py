@@ -10,17 +10,13 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Model
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
-    FleetError,
-    HostReader,
-    constants,
-    defaults,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import VARIABLES, Host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageFile, read_parts
+
+from ...module_utils.accelerator.recognition import Model
+from ..catalog.accelerators import load_catalogue
+from ..fleet.host_reader import FleetError, HostReader, constants, defaults
+from ..fleet.members import HOST_KEYS
+from ..pages.file import PageFile, read_parts
+from .lines import VARIABLES, Host
 
 PARTS = Path(__file__).resolve().parent / "fleet_page"
 CATALOG_PATH = "accelerator_catalog_path"

@@ -9,9 +9,9 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import DRAINED, SICK, STATES, Line
+from ...module_utils.gateway.servers import server_prefix
+from ...module_utils.gateway.state import READY
+from .lines import DRAINED, SICK, STATES, Line
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]

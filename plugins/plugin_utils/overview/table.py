@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Callable, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import (
-    ATTENTION,
-    STALE,
-    STATES,
-    Line,
-    totals,
-)
+from ...module_utils.accelerator.recognition import CPU
+from ..common.tables import table
+from .lines import ATTENTION, STALE, STATES, Line, totals
 
 WIDTH = 120
 # The lines of the summary, its head included, and the number of hosts that are named below it.

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import DRIFTED, STATES, Line
+from .lines import DRIFTED, STATES, Line
 
 # Results of instance_slot without an instance, by host; a host that was not read has no ``instances``.
 Installed = Mapping[str, Mapping[str, Any]]

@@ -9,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ...module_utils.common.files_host import publish
 
 FRAME = Path(__file__).with_name("frame.html")
 

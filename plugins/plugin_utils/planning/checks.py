@@ -8,18 +8,13 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import to_mapping
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
-    Doubt,
-    Foreign,
-    OptionTable,
-    Unknown,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.spelling import nearest
+from ..common.versions import satisfies
+from ..options.arguments import to_mapping
+from ..options.table import Doubt, Foreign, OptionTable, Unknown
+from .conditions import applies
+from .hardware import Accelerator
+from .inputs import PlanError
 
 # A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")

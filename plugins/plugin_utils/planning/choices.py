@@ -8,62 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
-    check_driver,
-    check_release,
-    choose_variant,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import Demand
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.class_presets import with_class_presets
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    check_release as check_disaggregation,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    check_software,
-    inner_strategy,
-    side_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    port_of as connector_port,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import (
-    with_family_features,
-    with_family_guards,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
-    Group,
-    check_spanning,
-    group_of,
-    port_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator, exact_blocks
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
-    Library,
-    PlanError,
-    SiteSettings,
-    UnknownNameError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import check_lock, choose_lock
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
-    choose_release,
-    choose_runtime,
-    choose_stack,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.software import Software, choose_software
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
-    MULTI_NODE,
-    SINGLE_NODE,
-    Nodes,
-    Sizes,
-    choose_strategy,
-    sizes,
-    spread_size,
-    tensor_size,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ..options.table import OptionTable
+from .checks import check_driver, check_release, choose_variant
+from .chips import Demand
+from .class_presets import with_class_presets
+from .compose import Choice, features_on
+from .disaggregation import check_release as check_disaggregation
+from .disaggregation import check_software, inner_strategy, side_of
+from .disaggregation import port_of as connector_port
+from .families import with_family_features, with_family_guards
+from .groups import Group, check_spanning, group_of, port_of
+from .hardware import Accelerator, exact_blocks
+from .inputs import Library, PlanError, SiteSettings, UnknownNameError
+from .locks import check_lock, choose_lock
+from .runtime import choose_release, choose_runtime, choose_stack
+from .software import Software, choose_software
+from .strategies import MULTI_NODE, SINGLE_NODE, Nodes, Sizes, choose_strategy, sizes, spread_size, tensor_size
 
 # Arguments of an instance that set its number of chips.
 SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local")

@@ -12,25 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
-    Setting,
-    lay,
-    read_mapping,
-    read_words,
-    to_mapping,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
-    Accelerator,
-    describes,
-    exact_blocks,
-    generation_blocks,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import Sizes
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ..options.arguments import Setting, lay, read_mapping, read_words, to_mapping
+from ..options.table import OptionTable
+from .conditions import applies
+from .hardware import Accelerator, describes, exact_blocks, generation_blocks
+from .inputs import PlanError
+from .strategies import Sizes
 
 
 @dataclass(frozen=True)

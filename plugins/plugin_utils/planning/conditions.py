@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import in_spec
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.versions import in_spec
+from ..common.versions import satisfies
 
 VERSIONS = ("vllm", "driver", "cuda")
 NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")

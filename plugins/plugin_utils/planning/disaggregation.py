@@ -14,22 +14,18 @@ import re
 from functools import lru_cache
 from typing import Any, Collection, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
-    DECODE,
-    PREFILL,
-    RouterDocument,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Layer
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import DEFAULT_PYTHON
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.nics import nic_environment
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import DISAGGREGATED as STRATEGY
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
+from ...module_utils.common.kinds import show_value
+from ...module_utils.vllm.plan_document import DECODE, PREFILL, RouterDocument
+from ..common.places import CATALOG
+from ..common.versions import sort_key
+from ..options.table import OptionTable
+from .compose import Layer
+from .hardware import Accelerator
+from .inputs import PlanError
+from .locks import DEFAULT_PYTHON
+from .nics import nic_environment
+from .strategies import DISAGGREGATED as STRATEGY
+from .strategies import MULTI_NODE
 
 SIDES = (DECODE, PREFILL)
 ROLES = {PREFILL: "kv_producer", DECODE: "kv_consumer"}

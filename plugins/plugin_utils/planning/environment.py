@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import has_guard
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SiteSettings
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import ROOT_STACKS, visible_env
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import paths_in
+from ...module_utils.encodings.library import ENCODINGS_VARIABLE
+from ...module_utils.vllm.adapters import has_guard
+from .choices import Chosen
+from .compose import Composed
+from .hardware import Accelerator
+from .inputs import SiteSettings
+from .runtime import ROOT_STACKS, visible_env
+from .side_models import paths_in
 
 # Parsers of vLLM that read the vocabulary of gpt-oss, whatever a model is called.
 _HARMONY_PARSERS = {"tool-call-parser": ("openai",), "reasoning-parser": ("openai_gptoss",)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
+from .compose import Composed
 
 
 def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import other_variants
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, check_fit, required_gib
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed, Layer
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Manifest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import SHORTEST, Request
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import side_models
+from .checks import other_variants
+from .chips import GIB, check_fit, required_gib
+from .choices import Chosen
+from .compose import Composed, Layer
+from .hardware import Accelerator
+from .inputs import Library, Manifest
+from .memory import SHORTEST, Request
+from .model_shape import shape_of
+from .side_models import side_models
 
 LENGTH = "max-model-len"
 TENSOR = "tensor-parallel-size"

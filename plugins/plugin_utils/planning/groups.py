@@ -12,15 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
-    DECODE,
-    PREFILL,
-    GroupDocument,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.vllm.plan_document import DECODE, PREFILL, GroupDocument
+from ..common.versions import sort_key
+from ..options.table import OptionTable
+from .inputs import PlanError
 
 # vLLM's own defaults, written out so that two groups of one head can be told apart.
 MASTER_PORT, RPC_PORT = 29501, 29550

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ..options.table import Foreign, OptionTable
+from .hardware import Accelerator
 
 Manifest = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import CHECKS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.kinds import name_kind, show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.endpoint.questions import CHECKS
+from .inputs import PlanError
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.compilers import CC, CXX, HEADERS
+from ...module_utils.vllm.compilers import CC, CXX, HEADERS
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Kernels of vLLM's sampler, the only ones of FlashInfer that a chip before Blackwell needs.

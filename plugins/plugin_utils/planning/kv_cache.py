@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import Layers, ModelShape
+from .model_shape import Layers, ModelShape
 
 # Tokens of a block; vLLM takes more where a kernel or a state needs it, at most one block of each layer in addition.
 BLOCK = 16

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.adapters import GUARDED, UPDATING
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
+from ...module_utils.vllm.adapters import GUARDED, UPDATING
+from .choices import Chosen
+from .compose import Composed
 
 # Releases whose prefix cache tells apart two adapters that have had the same name (vllm-project/vllm#42125). In an
 # earlier one, an adapter at another path would answer from what its predecessor has computed.

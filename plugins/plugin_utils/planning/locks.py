@@ -9,9 +9,9 @@ import os
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies, sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ...module_utils.common.kinds import show_value
+from ..common.versions import satisfies, sort_key
+from .inputs import PlanError
 
 DEFAULT_PYTHON = "/usr/bin/python3"
 _REQUESTED = re.compile(r"(?P<path>/.*/python)?(?P<version>3\.\d+)\Z")

@@ -8,14 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, read_tokens, utilization
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import (
-    cache_element,
-    longest,
-    request_bytes,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import ModelShape
+from .chips import GIB, read_tokens, utilization
+from .hardware import Accelerator
+from .kv_cache import cache_element, longest, request_bytes
+from .model_shape import ModelShape
 
 # A shorter context than this is not chosen: the instance is refused instead.
 SHORTEST = 4096

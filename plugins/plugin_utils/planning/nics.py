@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Collection, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from .hardware import Accelerator
 
 PAIRS, NAMES = "VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS"
 

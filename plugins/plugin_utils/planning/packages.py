@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import kind_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Manifest, PlanError
+from ...module_utils.endpoint.model_kind import kind_of
+from .choices import Chosen
+from .inputs import Manifest, PlanError
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==", re.MULTILINE)
 

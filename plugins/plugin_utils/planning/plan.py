@@ -12,19 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
-    DECODE,
-    INNER,
-    PREFILL,
-    GroupDocument,
-    PlanDocument,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
-    to_argv,
-    to_config,
-    to_mapping,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
+from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, GroupDocument, PlanDocument
+from ..options.arguments import to_argv, to_config, to_mapping
+from .checks import (
     check_format,
     doubts_of,
     errors_of,
@@ -35,69 +25,23 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     placeholders,
     variant_doubts,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
-    allot,
-    check_host_memory,
-    check_shares,
-    unused_chips,
-    utilization,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen, choose, facts_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import (
-    Composed,
-    Layer,
-    compose,
-    layers_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    check_requested,
-    router_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import (
-    layers as disaggregated,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.environment import (
-    base_env,
-    environment_of,
-    mounts_of,
-    needs_vocabulary,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.explanation import explain
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import (
-    length_layer,
-    named_models,
-    required_memory,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
-    check_executor,
-    check_group_ports,
-    check_router_ports,
-    environment,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
-    Library,
-    Manifest,
-    PlanError,
-    SiteSettings,
-    how_to_pin,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
-    check_instances,
-    check_ports,
-    exposure,
-    replica_name,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kernels import (
-    ISSUES,
-    Kernels,
-    compiles,
-    plan_kernels,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.live_adapters import BECAUSE, live_env
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.packages import check_packages
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.residents import (
+from .chips import allot, check_host_memory, check_shares, unused_chips, utilization
+from .choices import Chosen, choose, facts_of
+from .compose import Composed, Layer, compose, layers_of
+from .disaggregation import check_requested, router_of
+from .disaggregation import layers as disaggregated
+from .environment import base_env, environment_of, mounts_of, needs_vocabulary
+from .explanation import explain
+from .fit import length_layer, named_models, required_memory
+from .groups import check_executor, check_group_ports, check_router_ports, environment
+from .hardware import Accelerator
+from .inputs import Library, Manifest, PlanError, SiteSettings, how_to_pin
+from .instances import check_instances, check_ports, exposure, replica_name
+from .kernels import ISSUES, Kernels, compiles, plan_kernels
+from .live_adapters import BECAUSE, live_env
+from .packages import check_packages
+from .remote_code import check_remote_code
+from .residents import (
     check_memory,
     check_resident,
     demands_of,
@@ -107,15 +51,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.resid
     share_out,
     shares_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
-    container_of,
-    devices_of,
-    image_of,
-    launch_of,
-    venv_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import with_paths
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
+from .runtime import container_of, devices_of, image_of, launch_of, venv_of
+from .side_models import with_paths
+from .start_failures import START_FAILURES
 
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Manifest, PlanError
+from .choices import Chosen
+from .compose import Composed
+from .inputs import Manifest, PlanError
 
 FLAG = "trust-remote-code"
 _NAMED = 3

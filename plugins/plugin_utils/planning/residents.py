@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, Demand, utilization
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed, Layer
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import request_of, weights_size
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, PlanError
+from ...module_utils.common.kinds import show_value
+from ..common.versions import sort_key
+from ..options.table import OptionTable
+from .chips import GIB, Demand, utilization
+from .choices import Chosen
+from .compose import Composed, Layer
+from .fit import request_of, weights_size
+from .hardware import Accelerator
+from .inputs import Library, PlanError
 
 KEY = "residents"
 FLAG, DEV_MODE = "enable-sleep-mode", "VLLM_SERVER_DEV_MODE"

@@ -13,14 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
-    BRANDS,
-    Accelerator,
-    exact_blocks,
-    generation_blocks,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, SiteSettings
+from ..common.versions import satisfies
+from .hardware import BRANDS, Accelerator, exact_blocks, generation_blocks
+from .inputs import PlanError, SiteSettings
 
 # Repositories whose versions are the releases of vLLM. Any other tag there, and any other repository, is a build of its
 # own.

@@ -16,15 +16,9 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.service import (
-    LOGOUT,
-    Service,
-    base_url,
-    library,
-    tls_context,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import Wanted, survey
+from .chips import Chips, RedfishError
+from .service import LOGOUT, Service, base_url, library, tls_context
+from .survey import Wanted, survey
 
 
 @dataclass(frozen=True)

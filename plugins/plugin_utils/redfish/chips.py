@@ -13,11 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    Catalogue,
-    Chip,
-    PciVendor,
-)
+from ...module_utils.accelerator.recognition import Catalogue, Chip, PciVendor
 
 # The PCI base classes of accelerators: display controller, processor, processing accelerator, coprocessor.
 ACCELERATOR_CLASSES = ("03", "0b", "12", "40")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterable
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import MAX_NAME, RedfishError
+from .chips import MAX_NAME, RedfishError
 
 MAX_MEMBERS = 1000
 MAX_LEVELS = 3

@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError
+from .chips import RedfishError
 
 NEEDED = "redfish: the Python package redfish is needed on the controller: pip install 'redfish[aiohttp]'"
 

@@ -16,12 +16,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Generator, Iterable, List, Mapping, Optional, TypeVar
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import (
-    ACCELERATOR_CLASSES,
-    Chips,
-    RedfishError,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.documents import (
+from .chips import ACCELERATOR_CLASSES, Chips, RedfishError
+from .documents import (
     KEYS,
     MAX_LEVELS,
     MAX_MEMBERS,

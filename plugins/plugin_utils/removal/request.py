@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 
 # The variables that name something, with the form of a name and an example.
 FORMS = {

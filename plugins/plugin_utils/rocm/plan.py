@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, version_key
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmHostState
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
+from ...module_utils.common.credentials import redact_credentials
+from ...module_utils.common.versions import at_least, version_key
+from ...module_utils.rocm.chips import MODULES, RocmHostState
+from ...module_utils.rocm.packages import (
     DRIVER,
     INSTALLERS,
     INSTALLERS_FILES,
@@ -24,10 +24,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
     on_disk,
     own_packages,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import NEEDS, Release, system_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import Settings, steps
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+from ...module_utils.rocm.releases import NEEDS, Release, system_of
+from ...module_utils.rocm.settings import Settings, steps
+from ...module_utils.vendor_stack.chips import Chip
+from ...module_utils.vendor_stack.model import (
     APT,
     DISTRO,
     HALT,
@@ -43,7 +43,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Repository,
     StackError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
+from ...module_utils.vendor_stack.packages import (
     build_missing,
     check_secure_boot,
     debian_archive,
@@ -51,7 +51,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     is_installed,
     rebuild_initramfs,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.userspace import UserspaceRequest, plan_userspace
+from .userspace import UserspaceRequest, plan_userspace
 
 MODULE = MODULES[0]
 

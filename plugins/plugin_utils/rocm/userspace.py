@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
+from ...module_utils.rocm.chips import RocmHostState
+from ...module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
     is_userspace,
@@ -17,9 +17,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
     userspace_packages,
     userspace_repository,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import CLASSIC, Release
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+from ...module_utils.rocm.releases import CLASSIC, Release
+from ...module_utils.vendor_stack.chips import Chip
+from ...module_utils.vendor_stack.model import (
     APT,
     DISTRO,
     INSTALL,

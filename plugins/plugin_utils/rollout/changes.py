@@ -8,13 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
-    GOOD,
-    PREVIOUS,
-    SHOWN,
-    summarize_plan,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ...module_utils.slots.state import GOOD, PREVIOUS, SHOWN, summarize_plan
+from ...module_utils.vllm.plan_document import PlanDocument
 
 Plans = Mapping[str, PlanDocument]
 Slots = Mapping[str, Mapping[str, Any]]

@@ -9,33 +9,17 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import INNER
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
-    INFERENCE,
-    backends_of,
-    clusters_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import gateways_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
-    JOURNAL,
-    JournalState,
-    may_run,
-    read,
-    state_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.units import Seen, Units, check_units, touched
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import (
-    Concerned,
-    Pace,
-    RolloutError,
-    Serving,
-    Wave,
-)
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.gateway.servers import server_name
+from ...module_utils.vllm.plan_document import INNER
+from ..common.tables import hosts_in_words
+from ..fleet.host_reader import FleetError
+from ..gateway.inventory import INFERENCE, backends_of, clusters_of
+from ..gateway.of_hosts import gateways_of
+from .journal import JOURNAL, JournalState, may_run, read, state_of
+from .units import Seen, Units, check_units, touched
+from .waves import Concerned, Pace, RolloutError, Serving, Wave
 
 # Options that must be equal on all hosts of a rollout; the other options must be equal within a cluster.
 WHOLE = ("state_dir", "order")

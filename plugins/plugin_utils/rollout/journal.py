@@ -16,9 +16,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+from ...module_utils.common.files_host import locked
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.processes_host import boot_id, started_at
 
 JOURNAL = "journal.jsonl"
 # That of Linux; a larger number is damage, and os.kill refuses it.

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile, read_parts
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
+from ..pages.file import PageError, PageFile, read_parts
+from .journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
 # The report quotes errors of hosts in full, so only the user who ran the rollout can read it.

@@ -14,7 +14,7 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import DONE_STEPS, FAILED_STEPS
+from .journal import DONE_STEPS, FAILED_STEPS
 
 SCHEMA = 1
 # In the order of an update; other steps follow these.

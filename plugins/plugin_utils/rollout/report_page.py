@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import ENDS, STATES, STEPS
+from ..pages.texts import SharedTexts, escape_json, fill_page
+from .report import ENDS, STATES, STEPS
 
 FIGURES = ("tokens_per_second", "first_token_s", "first_token_p90_s", "requests", "streams", "tokens")
 _WHOLE = (

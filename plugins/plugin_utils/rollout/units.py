@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
+from .waves import RolloutError
 
 # By host: all hosts of its unit. A host that is not in it is a separate unit.
 Units = Mapping[str, Sequence[str]]

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.wave_sizes import WaveSizeError, size_of
+from ..common.tables import hosts_in_words
+from ..common.wave_sizes import WaveSizeError, size_of
 
 CLUSTERS, TOGETHER = "clusters", "together"
 

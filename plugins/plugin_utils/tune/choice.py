@@ -9,18 +9,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import METRICS, TITLES, Goal, better
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import (
-    Rules,
-    Taken,
-    best_of,
-    dropped,
-    leader,
-    missed_limits,
-    worst_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT
+from ..common.tables import table, wrapped
+from .goal import METRICS, TITLES, Goal, better
+from .schedule import Rules, Taken, best_of, dropped, leader, missed_limits, worst_of
+from .variants import CURRENT
 
 WIDTH = 120
 # Columns of the table for every goal; the others only where the goal names them.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import FIGURES as RESULT_KEYS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import JOULES, joules_per_token
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import START
+from ..bench.summary import FIGURES as RESULT_KEYS
+from ..bench.summary import JOULES, joules_per_token
+from .goal import START
 
 
 def figures_of(record: Mapping[str, Any]) -> dict[str, float]:

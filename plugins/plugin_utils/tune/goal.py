@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from .variants import TuneError
 
 # The figures of a measurement, and their titles. For the first one more is better, for the others less.
 THROUGHPUT, START = "output_tokens_per_second", "start_seconds"

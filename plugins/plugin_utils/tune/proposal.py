@@ -10,10 +10,11 @@ import json
 from typing import Any, Iterator, Mapping
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import MAPPINGS, TEXTS, Variant
+
+from ..catalog.recipe_schema import check_recipe
+from ..common.yaml import load_yaml
+from ..planning.inputs import PlanError
+from .variants import MAPPINGS, TEXTS, Variant
 
 
 def instance_diff(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import ChoiceError, check_installed
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Workload
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
+from ...module_utils.gateway.servers import server_name
+from ...module_utils.slots.state import GOOD
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..bench.choice import ChoiceError, check_installed
+from ..bench.workloads import Workload
+from .variants import TuneError
 
 
 def return_states(

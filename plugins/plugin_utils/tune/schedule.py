@@ -12,15 +12,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import (
-    TITLES,
-    Figures,
-    Goal,
-    better,
-    more_is_better,
-    worse_by,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT
+from .goal import TITLES, Figures, Goal, better, more_is_better, worse_by
+from .variants import CURRENT
 
 
 class Step(NamedTuple):

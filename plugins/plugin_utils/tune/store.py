@@ -17,24 +17,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
-    Amount,
-    Step,
-    Workload,
-    requests_of,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.figures import figures_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import Goal
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import Rules, Taken
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
+from ...module_utils.common.files_host import publish
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.processes_host import boot_id, started_at
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..bench.records import Records
+from ..bench.summary import Record
+from ..bench.workloads import Amount, Step, Workload, requests_of
+from ..evidence.document import plan_digest
+from ..rollout.journal import is_running
+from .figures import figures_of
+from .goal import Goal
+from .schedule import Rules, Taken
+from .variants import TuneError
 
 SETTINGS, FAILURES, PLANS = "tune.json", "failures.json", "plans"
 

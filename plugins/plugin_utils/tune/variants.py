@@ -10,10 +10,10 @@ import json
 import re
 from typing import Any, Dict, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import HOST_KEYS
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
+from ...module_utils.vllm.plan_document import PlanDocument
+from ..fleet.members import HOST_KEYS
 
 # The unchanged instance, with which every other variant is compared.
 CURRENT = "current"

@@ -9,32 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    AcceleratorError,
-    Catalogue,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
-    POLICIES,
-    RETAIN,
-    SOURCES,
-    VENDOR,
-    DriverPlan,
-    Host,
-    Package,
-    StackError,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import (
-    Holder,
-    foreign_holders,
-    units_to_stop,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.addresses import AddressError, refuse_login
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ...module_utils.common.processes_host import boot_id
+from ...module_utils.vendor_stack.model import POLICIES, RETAIN, SOURCES, VENDOR, DriverPlan, Host, Package, StackError
+from ...module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
+from ...module_utils.vendor_stack.users import Holder, foreign_holders, units_to_stop
+from ..catalog.accelerators import load_catalogue
+from ..catalog.files import load_release
+from ..common.action import ControllerAction
+from ..common.addresses import AddressError, refuse_login
+from ..planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENTS: dict[str, dict[str, Any]] = {

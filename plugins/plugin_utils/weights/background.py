@@ -14,8 +14,9 @@ from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse_progress
+
+from ...module_utils.weights.manifest import WeightsError
+from ...module_utils.weights.progress import Progress, parse_progress
 
 # A fetch is stopped after a week; the next run continues it.
 LIMIT = 7 * 24 * 3600

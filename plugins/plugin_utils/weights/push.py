@@ -12,8 +12,9 @@ import subprocess
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source
+
+from ...module_utils.weights.manifest import WeightsError
+from ...module_utils.weights.sources import Source
 
 # Seconds without a byte after which rsync gives up.
 TIMEOUT = 60

@@ -17,7 +17,7 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ...module_utils.weights.manifest import WeightsError
 
 # The maximum that S3 allows, in seconds: the largest models take days over slow links.
 VALIDITY = 7 * 24 * 3600

@@ -12,16 +12,9 @@ import time
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import TOKEN_VARIABLES, Source
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.s3 import (
-    DEFAULT_REGION,
-    Keys,
-    keys_of_environment,
-    keys_of_file,
-    object_address,
-    sign,
-)
+from ...module_utils.weights.manifest import Manifest, WeightsError
+from ...module_utils.weights.sources import TOKEN_VARIABLES, Source
+from .s3 import DEFAULT_REGION, Keys, keys_of_environment, keys_of_file, object_address, sign
 
 
 def access_of(
