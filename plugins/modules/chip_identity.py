@@ -10,7 +10,6 @@ module: chip_identity
 short_description: Read serial numbers and firmware of a host's accelerators
 version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.netbox).
   - Asks C(nvidia-smi) and C(npu-smi), and reads what amdgpu shows in sysfs. Changes nothing.
   - A chip without an answer is missing in the result. That is no error, because a host may have no driver yet.
 extends_documentation_fragment:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real HTTP server that answers as the REST API of NetBox 4.4 does, for what an inventory and netbox.yml ask of it.
+"""A real HTTP server that answers as the REST API of NetBox 4.4 does, for what an inventory asks of it.
 
 NetBox itself is a Django site with PostgreSQL and Redis and on no Python index. The documents here have the shapes of
 its API: nested objects with id, url and display, choices as value and label, pages with count, next and previous, 403
@@ -31,10 +31,6 @@ FILTERS = {
     "status": lambda device: device["status"]["value"],
     "device_type": lambda device: device["device_type"]["slug"],
 }
-
-WRITABLE = ("/api/dcim/inventory-items/", "/api/dcim/manufacturers/", "/api/extras/tags/")
-# The most characters of each field of an inventory item.
-LONGEST = {"name": 64, "part_id": 50, "serial": 50, "description": 200}
 
 # slug: manufacturer, model
 TYPES = {
@@ -69,7 +65,6 @@ class NetBox(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.page = 2
         self.asked: list[tuple[str, int]] = []
-        self.wrote: list[tuple[str, str, Any]] = []
         self.objects = _objects(self.url)
 
     @property
@@ -86,51 +81,6 @@ class NetBox(ThreadingHTTPServer):
             return _schema()
         listed = self.objects.get(path)
         return None if listed is None else self._page(path, listed, query)
-
-    def write(self, method: str, path: str, data: Any) -> tuple[int, Any]:
-        """Create, change or remove; a list is taken as a whole or not at all."""
-        self.wrote.append((method, path, data))
-        listed = self.objects.get(path)
-        if listed is None or path not in WRITABLE:
-            return 403, {"detail": "You do not have permission to perform this action."}
-        several = data if isinstance(data, list) else [data]
-        if method == "POST":
-            problems = [_refusal(path, one, listed) for one in several]
-            if any(problems):
-                return 400, problems
-            for one in several:
-                listed.append(self._made(path, one))
-            made = listed[-len(several) :]
-            return 201, made if isinstance(data, list) else made[0]
-        found = {one["id"]: one for one in listed}
-        if {one["id"] for one in several} - set(found):
-            return 400, ["Bulk operation failed: objects not found"]
-        if method == "DELETE":
-            gone = {one["id"] for one in several}
-            listed[:] = [one for one in listed if one["id"] not in gone]
-            return 204, None
-        for one in several:
-            found[one["id"]].update(self._read(one))
-        return 200, [found[one["id"]] for one in several]
-
-    def _made(self, path: str, data: dict[str, Any]) -> dict[str, Any]:
-        number = 1 + max((one["id"] for one in self.objects[path]), default=0)
-        return {"id": number, "url": f"{self.url}{path}{number}/", "display": data["name"], "parent": None,
-                **self._read(data), **CREATED}  # fmt: skip
-
-    def _read(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Return fields as they are shown: related objects in place of their ids or slugs."""
-        shown = dict(data)
-        for key, path in (("device", "dcim/devices"), ("manufacturer", "dcim/manufacturers")):
-            if data.get(key) is not None:
-                (related,) = (one for one in self.objects[f"/api/{path}/"] if one["id"] == data[key])
-                shown[key] = {
-                    name: related[name] for name in ("id", "url", "display", "name", "slug") if name in related
-                }
-        if "tags" in data:
-            slugs = [tag["slug"] for tag in data["tags"]]
-            shown["tags"] = [one for one in self.objects["/api/extras/tags/"] if one["slug"] in slugs]
-        return shown
 
     def _page(self, path: str, listed: list[dict[str, Any]], query: list[tuple[str, str]]) -> dict[str, Any]:
         asked = dict(query)
@@ -163,26 +113,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("API-Version", "4.4")
         self.end_headers()
         self.wfile.write(data)
-
-    def do_POST(self) -> None:
-        size = int(self.headers.get("Content-Length") or 0)
-        data = json.loads(self.rfile.read(size))
-        status, body = self.answer(self.path, [])
-        if status != 403:
-            status, body = self.server.write(self.command, self.path, data)
-        self.server.asked.append((self.path, status))
-        text = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def do_PATCH(self) -> None:
-        self.do_POST()
-
-    def do_DELETE(self) -> None:
-        self.do_POST()
 
     def answer(self, path: str, query: list[tuple[str, str]]) -> tuple[int, Any]:
         given = self.headers.get("Authorization")
@@ -217,23 +147,7 @@ def _wanted(item: dict[str, Any], query: list[tuple[str, str]]) -> bool:
     fields = {key[3:]: values for key, values in asked.items() if key.startswith("cf_")}
     if any(str(item["custom_fields"].get(key)) not in values for key, values in fields.items()):
         return False
-    if "slug" in asked and item.get("slug") not in asked["slug"]:
-        return False
-    if "device_id" in asked and str(item.get("device", {}).get("id")) not in asked["device_id"]:
-        return False
     return all(FILTERS[key](item) in values for key, values in asked.items() if key in FILTERS and "role" in item)
-
-
-def _refusal(path: str, data: dict[str, Any], listed: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return why NetBox refuses a new object, by field; empty if it does not."""
-    if "inventory-items" not in path:
-        taken = any(one["slug"] == data["slug"] for one in listed)
-        return {"slug": ["An object with this slug already exists."]} if taken else {}
-    problems = {key: [f"Ensure this field has no more than {most} characters."] for key, most in LONGEST.items()
-                if len(data.get(key) or "") > most}  # fmt: skip
-    if any((one["device"]["id"], one["name"]) == (data["device"], data["name"]) for one in listed):
-        problems["non_field_errors"] = ["The fields device, parent, name must make a unique set."]
-    return problems
 
 
 def _schema() -> dict[str, Any]:

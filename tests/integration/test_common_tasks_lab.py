@@ -26,7 +26,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.test_rulebooks import PROGRAM, TOKEN, Rulebook, alert
 from tests.rollout.site import CREW, FLEET, MODEL, TELL
 from tests.unit.docs.test_common_tasks import COMMAND, SECTIONS
 
@@ -247,33 +246,6 @@ def test_a_server_that_died_is_named_while_the_other_serves(fleet, key):
     output = fleet.do("A chip died at 3 am")
     assert re.search(r"cpu-12b\b.*(DOWN|down)", output), output
     fleet.on("cpu-12b", "systemctl start vllm@chat")
-
-
-@pytest.mark.skipif(PROGRAM is None, reason="ansible-rulebook is not installed")
-def test_an_alert_drains_a_server_which_returns_after_its_fault_ended(fleet, key, tmp_path):
-    """The rulebook of docs/operate/events.md against the same lab; the mark is the one of the health service."""
-    mark, server = "/run/vllm/chat/unhealthy", "cpu-12b--chat"
-    rulebook = Rulebook(tmp_path, "chips", fleet.inventory)
-
-    def send(status, runs):
-        message = {"version": "4", "status": status, "alerts": [alert(status, "cpu-12b")]}
-        assert rulebook.send(message, Authorization=f"Bearer {TOKEN}") == 200
-        rulebook.wait(lambda: len(rulebook.runs()) >= runs, 300)
-
-    try:
-        rulebook.wait(rulebook.listens)
-        fleet.on("cpu-12b", f"mkdir -p {Path(mark).parent} && touch {mark}")
-        send("firing", 1)
-        rulebook.wait(lambda: fleet.servers()[server].startswith("DRAIN"), 300)
-        assert fleet.ask(key, OTHER) == CREW
-        send("resolved", 2)
-        rulebook.wait(lambda: "the health service still reports a fault" in (tmp_path / "log").read_text(), 300)
-        assert fleet.servers()[server].startswith("DRAIN")
-        fleet.on("cpu-12b", f"rm {mark}")
-        send("resolved", 3)
-        rulebook.wait(lambda: fleet.servers()[server].startswith("UP"), 300)
-    finally:
-        rulebook.end()
 
 
 def test_everything_is_taken_off_a_host(fleet, key):

@@ -29,7 +29,7 @@ PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "netbox", "pin",
+    "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "pin",
     "remove", "render", "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.

@@ -23,8 +23,8 @@ README = (TOP / "README.md").read_text(encoding="utf-8")
 SETTINGS = yaml.safe_load((TOP / "galaxy.yml").read_text(encoding="utf-8"))
 # What a user of the collection runs or reads.
 SHIPPED = {
-    ".ansible-lint", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md",
-    "awx", "bindep.txt", "catalog", "changelogs", "docs", "extensions", "inventories", "meta", "playbooks", "plugins",
+    "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md",
+    "bindep.txt", "catalog", "changelogs", "docs", "inventories", "meta", "playbooks", "plugins",
     "requirements.txt", "roles", "site.yml", "tools",
 }  # fmt: skip
 TOOLS = {"tools/verify.py", "tools/vllm"}
