@@ -65,7 +65,7 @@ class Machine:
         except (ImportError, OSError) as exc:
             raise BurnInError(f"{sys.executable} cannot import torch: {exc}", NO_TORCH) from exc
         self.torch, self.stack = torch, stack
-        self.api = {"cuda": torch.cuda, "rocm": torch.cuda, "cann": getattr(torch, "npu", None)}.get(stack)
+        self.api: Any = {"cuda": torch.cuda, "rocm": torch.cuda, "cann": getattr(torch, "npu", None)}.get(stack)
         self.kind = {"cuda": "cuda", "rocm": "cuda", "cann": "npu"}.get(stack, "cpu")
         if self.api is not None and not (self.api.is_available() and self.api.device_count()):
             raise BurnInError(f"torch {torch.__version__} sees no chip", NO_CHIP)
@@ -256,7 +256,7 @@ def burn_in(options: dict[str, Any]) -> None:
     about = {"torch": machine.torch.__version__, "python": sys.version.split(" ", 1)[0], "chips": len(machine.chips)}
     emit(event="result", phase="software", value=about)
     seconds, several = options["seconds"], len(machine.chips) > 1
-    phases = [
+    phases: list[tuple[str, Callable[[], Any]]] = [
         ("products", lambda: products(machine, options["size"], seconds * (PRODUCTS if several else PRODUCTS + PEERS))),
         ("copy", lambda: copies(machine, options["copy_bytes"], seconds * COPIES)),
     ]

@@ -54,15 +54,15 @@ def touches(source: str) -> list[str]:
     return found
 
 
-def foreign_imports(source: str) -> list[str]:
-    """Return what host code imports beside the standard library, ansible.module_utils and itself."""
+def foreign_imports(source: str, more: tuple[str, ...] = ()) -> list[str]:
+    """Return what host code imports beside the standard library, ansible.module_utils, itself and ``more``."""
     names: list[tuple[int, str]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names.append((node.lineno, "." * node.level + (node.module or "")))
-    own = ("ansible.module_utils", ".")
+    own = ("ansible.module_utils", ".", *more)
     return [
         f"{line}: {name}"
         for line, name in names
@@ -72,6 +72,11 @@ def foreign_imports(source: str) -> list[str]:
 
 def host_files() -> list[Path]:
     return sorted(path for path in HOST_CODE.rglob("*.py"))
+
+
+def programs() -> list[Path]:
+    """Return the programs that roles and playbooks copy to hosts."""
+    return sorted([*TOP.glob("roles/*/files/*.py"), *TOP.glob("playbooks/files/*.py")])
 
 
 def may_touch(path: Path) -> bool:
@@ -91,6 +96,26 @@ def test_host_code_imports_the_standard_library_only():
     found = {
         path.relative_to(TOP).as_posix(): told for path in host_files() if (told := foreign_imports(path.read_text()))
     }
+    assert found == {}, "a managed host has nothing else"
+
+
+# What programs import beside the standard library and the collection: they run in an environment that has it.
+IN_ENVIRONMENTS = {
+    "playbooks/files/burn_in.py": ("torch", "torch_npu"),
+    "playbooks/files/gpt_oss_evals.py": ("gpt_oss", "openai", "pandas"),
+    "roles/vllm/files/all_reduce.py": ("torch", "torch_npu"),
+    "roles/vllm/files/vllm-router.py": ("vllm_router",),
+}
+
+
+def test_programs_import_the_standard_library_and_the_collection_only():
+    found = {}
+    for path in programs():
+        name, beside = path.relative_to(TOP).as_posix(), [each.stem for each in path.parent.glob("*_*.py")]
+        told = foreign_imports(
+            path.read_text(), (f"{COLLECTION}.module_utils", *beside, *IN_ENVIRONMENTS.get(name, ()))
+        )
+        found.update({name: told} if told else {})
     assert found == {}, "a managed host has nothing else"
 
 
@@ -133,7 +158,7 @@ def by_hand(source: str) -> set[str]:
 
 
 def test_files_are_published_and_locked_in_one_place():
-    places = [*(TOP / "plugins").rglob("*.py"), *TOP.glob("roles/*/files/*.py"), *TOP.glob("playbooks/files/*.py")]
+    places = [*(TOP / "plugins").rglob("*.py"), *programs()]
     found = {path.relative_to(TOP).as_posix() for path in places if by_hand(path.read_text())}
     assert found - set(PUBLISHES_BY_HAND) == set(), "use publish or locked of module_utils/common/files_host.py"
     assert set(PUBLISHES_BY_HAND) - found == set(), "these do it no longer: take them out of the list"
@@ -146,7 +171,7 @@ def test_a_planted_publication_by_hand_is_found():
 
 def test_host_code_is_written_for_python_3_8():
     modules = (TOP / "plugins/modules").glob("*.py")
-    for path in (*host_files(), *modules):
+    for path in (*host_files(), *modules, *programs()):
         ast.parse(path.read_text(), str(path), feature_version=(3, 8))
 
 

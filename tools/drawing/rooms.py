@@ -54,13 +54,19 @@ STYLE = """
 def read_floors() -> dict[str, list[list[str]]]:
     """The rooms of each tree, floor by floor from the top, as the import contracts name them."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    return {
-        contract["containers"][0].rsplit(".", 1)[1]: [
-            [room.strip() for room in floor.split("|")] for floor in contract["layers"]
-        ]
+    trees = {
+        contract["containers"][0].rsplit(".", 1)[1]: contract["layers"]
         for contract in tools["importlinter"]["contracts"]
         if contract["type"] == "layers"
     }
+    standing = {tree: [_standing(tree, floor) for floor in floors] for tree, floors in trees.items()}
+    return {tree: [floor for floor in floors if floor] for tree, floors in standing.items()}
+
+
+def _standing(tree: str, floor: str) -> list[str]:
+    """The rooms of a floor that have files: a contract may name a room in brackets before it exists."""
+    rooms = [room.strip(" ()") for room in floor.split("|")]
+    return [room for room in rooms if list((ROOT / "plugins" / tree / room).glob("*.py"))]
 
 
 def read_imports() -> set[tuple[str, str]]:

@@ -393,7 +393,7 @@ class HaproxyWatch:
         self.address.saw(fault, now)
         self.address.write()
 
-    def _update(self, found: Mapping[str, tuple[bool, int, int]], now: float) -> str:
+    def _update(self, found: Mapping[str, Counted], now: float) -> str:
         """Update the instances; return ``no server`` if a service has none."""
         up: dict[str, int] = {}
         better: dict[str, int] = {}

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from typing import Callable
 
 TIMEOUT = 5
 # Seconds until a new worker answers: it loads the configuration, and tries to bind for two seconds.
@@ -156,7 +157,13 @@ def _write(path: str, text: str) -> None:
         raise
 
 
-COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health": (health, 2), "arrived": (arrived, 1)}
+COMMANDS: dict[str, tuple[Callable[..., bool | None], int]] = {
+    "save": (save, 3),
+    "fit": (fit, 2),
+    "replace": (replace, 2),
+    "health": (health, 2),
+    "arrived": (arrived, 1),
+}
 
 
 def main() -> None:

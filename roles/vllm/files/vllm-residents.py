@@ -43,6 +43,8 @@ POLL, PAUSE, ABSENT = 20.0, 0.02, 0.5
 # Seconds between two looks at everything while nothing happens, and while a request waits. UNITS: how long the state of
 # the units is good for. NAMES: how often the list of instances is read.
 IDLE, BUSY, UNITS, NAMES = 1.0, 0.25, 0.5, 5.0
+# Where an instance that listens on all addresses is asked.
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 # So many seconds without a request make an instance idle: the next one of the same client is on its way before that.
 QUIET = 0.5
 # An answer is not longer; the rest of it is not read.
@@ -275,10 +277,11 @@ class Member(threading.Thread):
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         """Return a connection to the instance. Raises OSError where it has no address."""
         text = (CONFIG / f"{self.instance}.yaml").read_text(encoding="utf-8")
-        found = dict(re.findall(r"^(host|port): *['\"]?([^'\"\n]+?)['\"]? *$", text, re.MULTILINE))
+        found: dict[str, str] = dict(re.findall(r"^(host|port): *['\"]?([^'\"\n]+?)['\"]? *$", text, re.MULTILINE))
         if "port" not in found:
             raise OSError("no port")
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found.get("host", ""), found.get("host", "127.0.0.1"))  # noqa: S104
+        host = found.get("host", "127.0.0.1")
+        host = LOOPBACK.get(host, host)
         if not re.search(r"^ssl-certfile:", text, re.MULTILINE):
             return http.client.HTTPConnection(host, int(found["port"]), timeout=timeout)
         # The request stays on the host and uses an address that is not in the certificate.
@@ -350,9 +353,9 @@ class Member(threading.Thread):
         elif self.invocation != unit.invocation:
             self.asleep = None
         since, ended = (self.taken - self.status.get(key, 0.0) for key in ("waited", "quiet"))
-        counts = (self.status.get("running", 0), self.status.get("waiting", 0)) if self.answers else (0, 0)
+        running, waiting = (self.status.get(key, 0) if self.answers else 0 for key in ("running", "waiting"))
         closed = bool(self.status.get("closed"))
-        return View(self.instance, unit, self.answers, self.asleep, closed, *counts, since, ended)
+        return View(self.instance, unit, self.answers, self.asleep, closed, running, waiting, since, ended)
 
 
 class Service:

@@ -108,11 +108,11 @@ class Instance:
 def read_instance(name: str) -> Instance:
     """Return the instance of a name. Use the loopback address if it listens on all addresses."""
     config = (CONFIG / f"{name}.yaml").read_text(encoding="utf-8")
-    found = dict(re.findall(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
+    found: dict[str, str] = dict(re.findall(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])  # noqa: S104
     bounds = (found.get(key, "") for key in ("max-num-seqs", "max-model-len", "max-num-batched-tokens"))
-    numbers = [int(text) if text.isdecimal() else 0 for text in bounds]
-    return Instance(host, int(found["port"]), "ssl-certfile" in found, *numbers)
+    seqs, length, tokens = (int(text) if text.isdecimal() else 0 for text in bounds)
+    return Instance(host, int(found["port"]), "ssl-certfile" in found, seqs, length, tokens)
 
 
 def group_of(name: str) -> dict[str, Any]:

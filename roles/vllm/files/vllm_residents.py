@@ -228,7 +228,8 @@ class Listener:
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._receive())
         reading = self._reading
-        await asyncio.wait({reading, news}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {reading, news}
+        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
             return True
         self._reading = None
