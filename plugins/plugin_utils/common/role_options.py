@@ -234,8 +234,3 @@ def specs_of(role: str) -> Mapping[str, Spec]:
     specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
     options = {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
     return {name: options[name] for name in sorted(options)}
-
-
-def booleans_of(role: str) -> tuple[str, ...]:
-    """Return the names of the boolean options of a role, sorted."""
-    return tuple(name for name, spec in specs_of(role).items() if spec.get("type") == "bool")

@@ -30,7 +30,6 @@ NEEDED_FLAGS = {
 }
 MAX_PORT = 65535
 EXECUTOR = "distributed-executor-backend"
-FABRIC_KEYS = ("hca", "gid_index")
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import strict_bool
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
-    booleans_of,
     check_role_options,
+    specs_of,
 )
 from jinja2 import nodes
 from jinja2.nativetypes import NativeEnvironment
 
 TOP = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
-OPTIONS = [(role, name) for role in ROLES for name in booleans_of(role)]
+OPTIONS = [(role, name) for role in ROLES for name, spec in specs_of(role).items() if spec.get("type") == "bool"]
 # The playbooks' own booleans, with an expression that casts each.
 PLAYBOOKS = {
     "bench_fresh": "false",

@@ -7,12 +7,10 @@ from __future__ import annotations
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.baremetal.inference.plugins.filter.gateway_engines import FilterModule as EngineFilters
-from ansible_collections.baremetal.inference.plugins.filter.gateway_instances import FilterModule as InstanceFilters
 from ansible_collections.baremetal.inference.plugins.filter.gateway_table import FilterModule as TableFilters
 
 gateway_table = TableFilters().filters()["gateway_table"]
 gateway_engines = EngineFilters().filters()["gateway_engines"]
-gateway_instances = InstanceFilters().filters()["gateway_instances"]
 
 
 def entry(state="ready", up=True, **more):
@@ -77,12 +75,6 @@ def test_engines_that_stop_with_a_host():
     assert gateway_engines(RESULTS, "b", BIG) == [{"host": "b", "instance": name} for name in ("chat", "chat-2")]
 
 
-def test_instances_of_a_host():
-    assert gateway_instances(RESULTS, "b") == ["chat", "chat-2"]
-    assert gateway_instances(RESULTS, "b/1") == ["chat"]
-    assert gateway_instances(RESULTS, "c") == []
-
-
 @pytest.mark.parametrize("wrong", [5, {"gw": {}}, {"gw": {"servers": {"a": {}}, "backends": {}}}, [1]])
 def test_something_else_is_refused_in_words(wrong):
     with pytest.raises(AnsibleFilterError, match="gateway_table: expected results of gateway_server"):
@@ -93,9 +85,3 @@ def test_something_else_is_refused_in_words(wrong):
 def test_something_else_has_no_engines(wrong):
     with pytest.raises(AnsibleFilterError, match="gateway_engines: expected results of gateway_server"):
         gateway_engines(wrong, "a", [])
-
-
-@pytest.mark.parametrize("wrong", [5, {"gw": {}}, [1]])
-def test_something_else_has_no_instances(wrong):
-    with pytest.raises(AnsibleFilterError, match="gateway_instances: expected results of gateway_server"):
-        gateway_instances(wrong, "a")

@@ -6,15 +6,11 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.filter.drift_table import FilterModule as DriftFilters
 from ansible_collections.baremetal.inference.plugins.filter.plan_table import FilterModule as PlanFilters
 
 plan_table = PlanFilters().filters()["plan_table"]
-drift_table = DriftFilters().filters()["drift_table"]
 
 PLAN = {"host": "a", "instance": "chat", "explain": [{"key": "port", "value": 8000, "layer": "instance"}]}
-ROW = {"setting": "--x", "change": "vanishes", "older": "a switch", "newer": "not there", "effect": "is refused",
-       "instead": "--y", "where": ["guide:1"], "lost": True}  # fmt: skip
 
 
 def test_plans_become_a_table():
@@ -22,13 +18,7 @@ def test_plans_become_a_table():
     assert "chat on a" in text and "port  8000   instance" in text
 
 
-def test_a_report_becomes_tables():
-    assert "--x is refused" in drift_table([ROW], "0.11.0", "0.33.0")
-
-
 @pytest.mark.parametrize("wrong", [["x"], [{}], 5])
 def test_something_else_is_refused_in_words(wrong):
     with pytest.raises(AnsibleFilterError, match="plan_table: expected a list of plans"):
         plan_table(wrong)
-    with pytest.raises(AnsibleFilterError, match="drift_table: expected settings"):
-        drift_table(wrong, "0.11.0", "0.33.0")

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Callable
 
 from ..plugin_utils.common.host_library import library
 
 
 class FilterModule:
-    """Filter of the files of the health service."""
+    """Filter of the files that a program of a host imports."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"health_library": functools.partial(library, module="plugins/module_utils/health/service_host.py")}
+        return {"host_library": library}
