@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "cluster": {"type": "str", "default": ""},
         "backends": {"type": "list", "elements": "str", "default": []},
-        "min_available": {"type": "int", "default": 1, "aliases": ["backends_min"]},
+        "min_available": {"type": "int", "default": 1},
         "port": {"type": "int", "default": 443},
         # Any type is accepted, so that a wrong one gets a message with an example.
         "services": {"type": "raw", "default": {}},
@@ -80,11 +80,6 @@ class ActionModule(ControllerAction):
         shared = options["address"].partition("/")[0]
         names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
         warnings = [*found["warnings"], *ending(clients, time.time())]
-        if "backends_min" in self._task.args:
-            warnings = [
-                *warnings,
-                "backends_min is now called min_available; release 0.9.0 no longer reads the old name",
-            ]
         return {
             **found,
             "warnings": [f"{gateway}: {text}" for text in warnings],

@@ -40,7 +40,6 @@ options:
       - How many servers each service must have.
     type: int
     default: 1
-    aliases: [backends_min]
     version_added: 0.7.0
   port:
     description:

@@ -68,10 +68,8 @@ options:
     description:
       - How many servers of each service must stay ready and up. If fewer would stay, no server is drained. Servers that
         are down may always be drained.
-      - The name O(least) is deprecated and will be removed in 0.9.0.
     type: int
     default: 1
-    aliases: [least]
     version_added: 0.7.0
   force:
     description:
@@ -225,12 +223,7 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["status", "drained", "ready"], "default": "status"},
     "owner": {"type": "str", "default": ""},
     "reason": {"type": "str", "default": ""},
-    "min_available": {
-        "type": "int",
-        "default": 1,
-        "aliases": ["least"],
-        "deprecated_aliases": [{"name": "least", "version": "0.9.0", "collection_name": "baremetal.inference"}],
-    },
+    "min_available": {"type": "int", "default": 1},
     "force": {"type": "bool", "default": False},
     "wait": {"type": "float", "default": 300},
     "watch": {"type": "float", "default": 0},

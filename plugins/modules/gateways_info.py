@@ -13,7 +13,6 @@ description:
   - Reads from the inventory which gateways send requests to each host, by C(gateway_cluster) and C(gateway_backends) of
     the gateways, as the role P(baremetal.inference.gateway#role) does.
   - Runs on the controller and connects to no host, so use C(run_once).
-  - Up to 0.6.0 this module was called C(gateways_of).
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:

@@ -120,8 +120,8 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         } == {"admin:alice"}
         rc, said = play(found, site, "gateway_status")
         assert rc == 0 and "changed=0" in said and "new fans" in said and "admin:alice" in said, said
-        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans")
-        assert rc == 0 and "changed=0" in said and "drain_least is now called drain_min_available" in said, said
+        rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="new fans")
+        assert rc == 0 and "changed=0" in said, said
         rc, said = play(found, site, "undrain", "-l", "gw", "--check")
         assert rc == 0 and found.state(ONE).startswith("DRAIN"), said
         rc, said = play(found, site, "undrain", "-l", "gw")

@@ -43,7 +43,6 @@ WHOLE_NUMBERS = {
     "bundle_bandwidth": 0,
     "bundle_connections": 1,
     "discover_timeout": 0,
-    "drain_least": 0,
     "drain_min_available": 0,
     "evaluate_concurrency": 1,
     "evaluate_request_timeout": 1,

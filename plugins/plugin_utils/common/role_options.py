@@ -39,12 +39,6 @@ FACTS = (
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
     "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
 )  # fmt: skip
-# Old names of options, which the defaults still read, and their present names.
-RENAMED = {
-    "gateway_backends_min": "gateway_min_available",
-    "rollout_least": "rollout_min_available",
-}
-REMOVED_IN = "0.9.0"
 # The roles that site.yml runs on a host that serves.
 SERVING = (
     "accelerator",
@@ -78,7 +72,7 @@ def check_role_options(
 def check_names_and_values(
     variables: Mapping[str, Any], roles: tuple[str, ...], template: Callable[[Any], Any] | None = None
 ) -> list[str]:
-    """Return warnings of variables with a role's prefix that no role reads, and of old names.
+    """Return warnings of variables with a role's prefix that no role reads.
 
     Raises RoleOptionError for a name that is close to an option's, and for a value of another type than the option's.
     ``template`` renders a value; without it a template is not judged.
@@ -106,11 +100,6 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
         unknown = []
         for name in sorted(names):
             if not name.startswith(f"{role}_") or name in options or name in FACTS:
-                continue
-            if name in RENAMED:
-                warnings.append(
-                    f"{name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
-                )
                 continue
             near = misspelt(name, options)
             if near:

@@ -105,12 +105,10 @@ def test_no_role_takes_what_an_inventory_says_for_what_was_seen():
 def test_what_is_private_to_a_role_is_named_nowhere_else(role):
     """``__ROLE_*`` and ``__ROLE`` belong to the role's own files; what others may read has a public name."""
     private = re.compile(rf"\b__{role}(_\w+|\b)")
-    # Documented for users in former releases, and read for one more.
-    old = {"__vllm_restore_to"}
     others = [path for path in (TOP / "roles").glob("*/*/*") if path.parts[-3] != role]
     for path in [*others, *(TOP / "playbooks").rglob("*")]:
         if path.is_file():
-            found = {match.group() for match in private.finditer(path.read_text())} - old
+            found = {match.group() for match in private.finditer(path.read_text())}
             assert found == set(), path.relative_to(TOP)
 
 

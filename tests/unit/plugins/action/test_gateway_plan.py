@@ -140,14 +140,6 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     assert not (site / "plan.json").exists()
 
 
-def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
-    rc, said = run(site, gateway_backends_min=3)
-    assert rc != 0 and "gateway_min_available is 3" in said, said
-    assert "gw: gateway_backends_min is now called gateway_min_available; release 0.9.0 no longer reads" in said, said
-    rc, said = run(site)
-    assert rc == 0 and "WARNING" not in said, said
-
-
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

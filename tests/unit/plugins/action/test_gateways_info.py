@@ -16,11 +16,11 @@ from tests.fakes.actions import ACTIONS
 TOP = Path(__file__).resolve().parents[4]
 
 
-def run(directory, groups, hosts, module="gateways_info", **arguments):
+def run(directory, groups, hosts, **arguments):
     """Run the action over an inventory; return the status, and its result or the output."""
     (directory / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
     tasks = [
-        {f"baremetal.inference.{module}": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
+        {"baremetal.inference.gateways_info": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
         {"keep_result": {"value": "{{ found }}", "dest": str(directory / "found.json")}, "run_once": True},
     ]  # fmt: skip
     (directory / "show.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
@@ -95,11 +95,3 @@ def test_one_clear_error(tmp_path):
     assert rc and "hosts: the inventory has no a11 (nearest: 'a1')" in said.replace("''", "'"), said
     rc, said = run(tmp_path, groups(ga={"gateway_cluster": "{{ nowhere }}"}), ["a1"])
     assert rc and "ga: gateway_cluster" in said and "nowhere" in said, said
-
-
-def test_the_old_name_works_and_names_the_new_one(tmp_path):
-    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"], module="gateways_of")
-    assert rc == 0 and found["gateways"] == {"a1": ["ga"]}, found
-    assert "is called gateways_info now" in found["said"] and "0.9.0" in found["said"], found
-    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"])
-    assert rc == 0 and "DEPRECATION" not in found["said"]

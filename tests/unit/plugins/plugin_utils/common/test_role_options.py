@@ -36,12 +36,6 @@ def test_a_variable_that_nothing_reads_is_a_warning():
     ]
 
 
-def test_an_old_name_is_a_warning_that_names_the_new_one():
-    assert check("rollout", rollout_least=2) == [
-        "gpu-1: rollout_least is now called rollout_min_available; release 0.9.0 no longer reads the old name"
-    ]
-
-
 def test_options_facts_and_the_variables_of_other_roles_are_accepted():
     assert (
         check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", site_hosts="all")
