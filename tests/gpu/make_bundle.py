@@ -2,15 +2,18 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 47 MiB: OUT/part-NN.
+"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 49 MiB: OUT/part-NN.
 
-It holds a root file system of Debian 13, wheels with an index, ansible-core, the built collection, the smoke model and
-the site's files. PyTorch, CUDA's libraries and Python 3.12 are taken from the machine: a wheel of one line leads there.
+It holds a root file system of Debian 13, the wheels of vLLM 0.33.0 (with its PyTorch) and of vLLM 0.25.1 with an index,
+ansible-core, the built collection, the smoke model and the site's files. CUDA's libraries, Python 3.12 and the PyTorch
+of 0.25.1 are taken from the machine: a wheel of one line leads to the latter. Large wheels are packed again without
+compression, because zstd then makes the bundle a third smaller; their locks have the hashes of what is carried.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import shutil
@@ -31,26 +34,37 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
 )
 
 HERE = Path(__file__).resolve().parent
-LOCK = TOP / "catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt"
+REQUIREMENTS = TOP / "catalog/releases/requirements"
 # A call carries 64 MiB, the checkout included.
-PART = 47 << 20
+PART = 49 << 20
+# Wheels above this size are packed again without compression.
+LARGE = 1 << 20
 # Where run.sh links the machine's PyTorch and what else the lock has, for Python 3.12.
 TORCH = "/opt/machine-torch"
-# What the machine has beside PyTorch, and kernels that the smoke model does not need; together 3.6 GB.
+# CUDA's libraries, which run.sh adds to the linker's path, and kernels that neither gpt-oss nor the smoke model needs.
 LEFT_OUT = {
-    "cuda-bindings", "cuda-core", "cuda-pathfinder", "cuda-python", "cuda-tile", "cuda-toolkit", "flashinfer-cubin",
-    "humming-kernels", "llvmlite", "nccl4py", "networkx", "numba", "nvidia-cublas", "nvidia-cuda-cupti",
-    "nvidia-cuda-nvrtc", "nvidia-cuda-tileiras", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "nvidia-cufft",
-    "nvidia-cufile", "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-cutlass-dsl",
-    "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-cu13", "nvidia-nccl-cu13", "nvidia-nvjitlink",
-    "nvidia-nvshmem-cu13", "nvidia-nvtx", "opencv-python-headless", "pynvvideocodec", "quack-kernels", "sympy",
-    "tilelang", "tokenspeed-mla", "tokenspeed-triton", "torch", "torch-c-dlpack-ext", "torchaudio", "torchcodec",
-    "torchvision", "triton", "z3-solver",
+    "cuda-toolkit", "nvidia-cublas", "nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "nvidia-cudnn-cu13", "nvidia-cufft",
+    "nvidia-cufile", "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-cutlass-dsl-libs-cu12",
+    "nvidia-nvjitlink", "nvidia-nvshmem-cu13", "nvidia-nvtx", "flashinfer-cubin", "pynvvideocodec", "tilelang",
+    "tokenspeed-mla", "tokenspeed-triton", "torchcodec", "z3-solver",
 }  # fmt: skip
+# What else 0.25.1 takes from the machine's PyTorch environment, and further kernels.
+LEFT_OUT_25 = {
+    "cuda-bindings", "cuda-core", "cuda-pathfinder", "cuda-python", "cuda-tile", "humming-kernels", "llvmlite",
+    "nccl4py", "networkx", "numba", "nvidia-cudnn-frontend", "nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base",
+    "nvidia-cutlass-dsl-libs-cu13", "nvidia-nccl-cu13", "opencv-python-headless", "quack-kernels", "sympy", "torch",
+    "torch-c-dlpack-ext", "torchaudio", "torchvision", "triton",
+}  # fmt: skip
+# The lock of each release file of the site, its wheels that stay here, and whether it uses the machine's PyTorch.
+RELEASES = {
+    "gpu-test": ("0.33.0-cuda-cp312-x86_64.txt", LEFT_OUT, False),
+    "gpu-test-25": ("0.25.1-cuda-cp312-x86_64.txt", LEFT_OUT | LEFT_OUT_25, True),
+}
 # What runs inside of the Debian.
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
+    "compare.sh",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
@@ -97,17 +111,14 @@ def make_root(stage: Path) -> None:
 
 
 def make_mirror(stage: Path) -> None:
-    """Fetch the wheels of the lock that are carried, and write their index, their lock and the release."""
+    """Fetch the wheels that are carried, and write their index and the lock of each release."""
     mirror, requirements = stage / "mirror", stage / "site/releases/requirements"
     requirements.mkdir(parents=True, exist_ok=True)
-    lock = parse_lock(LOCK.read_text(encoding="utf-8"))
-    carried = [pin for name, pin in lock.pins.items() if name not in LEFT_OUT]
-    path = requirements / "gpu-test-cp312-x86_64.txt"
-    comment = "Made by tests/gpu/make_bundle.py: the collection's lock, and a wheel that leads to the PyTorch there."
-    path.write_text(render_lock("cp312-x86_64", comment, carried), encoding="utf-8")
-    run(sys.executable, "tools/vllm/fetch_wheels.py", path, mirror)
-    pointer = Pin("machine-torch", "1", frozenset([make_pointer(mirror / "wheels")]))
-    path.write_text(render_lock("cp312-x86_64", comment, [*carried, pointer]), encoding="utf-8")
+    shutil.rmtree(mirror, ignore_errors=True)
+    (mirror / "wheels").mkdir(parents=True)
+    for release, (lock, left_out, machine_torch) in RELEASES.items():
+        target = requirements / f"{release}-cp312-x86_64.txt"
+        make_lock(target, REQUIREMENTS / lock, left_out, mirror / "wheels", machine_torch)
     run(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--only-binary=:all:", "--python-version=3.12",
         "--platform=manylinux_2_17_x86_64", "--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64",
         "--dest", stage / "harmony", HARMONY)  # fmt: skip
@@ -115,6 +126,38 @@ def make_mirror(stage: Path) -> None:
     module = "ansible_collections.baremetal.inference.plugins.modules.wheel_index"
     subprocess.run([sys.executable, "-m", module], input=arguments, text=True, check=True,
                    env={**os.environ, "PYTHONPATH": str(TOP / ".collections")}, stdout=subprocess.DEVNULL)  # fmt: skip
+
+
+def make_lock(target: Path, source: Path, left_out: set[str], wheels: Path, machine_torch: bool) -> None:
+    """Fetch the wheels of a lock that are carried into ``wheels``, and write the lock that names them."""
+    lock = parse_lock(source.read_text(encoding="utf-8"))
+    pins = [pin for name, pin in lock.pins.items() if name not in left_out]
+    comment = f"Made by tests/gpu/make_bundle.py from {source.name}, without what the machine has."
+    downloads = wheels.parents[2] / "downloads" / target.stem
+    downloads.mkdir(parents=True, exist_ok=True)
+    target.write_text(render_lock("cp312-x86_64", comment, pins), encoding="utf-8")
+    run(sys.executable, "tools/vllm/fetch_wheels.py", target, downloads)
+    repacked: dict[str, str] = {}
+    for wheel in sorted((downloads / "wheels").glob("*.whl")):
+        shutil.copy(wheel, wheels)
+        if wheel.stat().st_size > LARGE:
+            repacked[sha256(wheel.read_bytes()).hexdigest()] = store(wheel, wheels / wheel.name)
+    carried = [
+        dataclasses.replace(pin, hashes=frozenset(repacked.get(each, each) for each in pin.hashes)) for pin in pins
+    ]
+    if machine_torch:
+        carried.append(Pin("machine-torch", "1", frozenset([make_pointer(wheels)])))
+    target.write_text(render_lock("cp312-x86_64", comment, carried), encoding="utf-8")
+
+
+def store(wheel: Path, target: Path) -> str:
+    """Write a wheel without compression, with the same members; return its sha256."""
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as stored:
+        for member in source.infolist():
+            plain = zipfile.ZipInfo(member.filename)
+            plain.external_attr = member.external_attr
+            stored.writestr(plain, source.read(member))
+    return sha256(target.read_bytes()).hexdigest()
 
 
 def make_pointer(wheels: Path) -> str:
@@ -182,28 +225,24 @@ def copy_site(stage: Path) -> None:
 
 
 def split(stage: Path, out: Path) -> None:
-    """Pack the stage and cut it into parts."""
+    """Pack the stage, compress it, and cut it into parts; zstd travels along as the first of them."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("part-*"):
         old.unlink()
-    whole = stage.parent / "bundle.tar"
-    with tarfile.open(whole, "w") as archive:
-        for entry in sorted(stage.iterdir()):
-            archive.add(entry, entry.name)
+    whole = stage.parent / "bundle.tar.zst"
+    packer = subprocess.Popen(["tar", "-C", stage, "-cf", "-", *sorted(os.listdir(stage))], stdout=subprocess.PIPE)
+    with packer:
+        run_from(packer, "zstd", "-q", "-f", "-6", "--long=27", "-T2", "-o", whole)
+    shutil.copy(str(shutil.which("zstd")), out / "zstd")
     with whole.open("rb") as file:
         for number, data in enumerate(iter(lambda: file.read(PART), b"")):
             (out / f"part-{number:02d}").write_bytes(data)
-    print(f"{out}: {len(list(out.glob('part-*')))} parts, {whole.stat().st_size / 1e6:.0f} MB; sha256 {digest(whole)}")
-    whole.unlink()
+    print(f"{out}: {len(list(out.glob('part-*')))} parts, {whole.stat().st_size / 1e6:.0f} MB")
 
 
-def digest(path: Path) -> str:
-    """Return the sha256 of a file."""
-    found = sha256()
-    with path.open("rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            found.update(block)
-    return found.hexdigest()
+def run_from(source: subprocess.Popen[bytes], *command: object) -> None:
+    """Run a command that reads what another one writes."""
+    subprocess.run([str(word) for word in command], check=True, stdin=source.stdout)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader ||
 df -h /srv | tail -1
 
 say "unpack"
-cat "$parts"/part-* | tar -x -C "$work" -f -
+chmod +x "$parts/zstd"
+cat "$parts"/part-* | "$parts/zstd" -dc --long=27 | tar -x -C "$work" -f -
 mkdir -p "$root"
 tar -xJf "$work/rootfs.tar.xz" -C "$root" --exclude='./dev/*'
 # PyTorch as it is in an environment: with bytecode, and without packages that no lock has.
@@ -47,6 +48,10 @@ for each in "$libraries"/lib{expat,ffi,sqlite3,python3.12,ssl,crypto,bz2,lzma,z,
 done
 # The driver, as a container runtime or a cloud's image brings it: programs and libraries, no packages.
 printf '/usr/local/nvidia/lib64\n/usr/local/nvidia/lib\n' > "$root/etc/ld.so.conf.d/nvidia.conf"
+# CUDA's libraries of the machine. Those of an environment come first, because PyTorch and others look there first.
+for each in /opt/torch/.venv/lib/python3.12/site-packages/nvidia/*/lib; do
+  case $each in */nccl/lib) ;; *) echo "$each" ;; esac
+done > "$root/etc/ld.so.conf.d/cuda-libraries.conf"
 for each in /usr/local/nvidia/bin/*; do ln -sf "$each" "$root/usr/bin/"; done
 # NVLink multicast stays off: a program that uses it can take the chips of a shared server out of service.
 mkdir -p "$root/etc/systemd/system.conf.d"

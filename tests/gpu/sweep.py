@@ -5,8 +5,10 @@
 
 VARIANTS is YAML: {base: {...}, variants: [{name: ..., args: {...}, env: {...}, loads: [[at once, requests], ...]}]}.
 Each variant is what BASE_YAML (a file that the role wrote for a unit) says, with the changes of "base" and its own;
-null removes a setting. Several of these programs, each with a chip of its own, share the list: one takes what no other
-has taken. RESULTS is a directory with one file for each variant, and those that are there already are not measured
+null removes a setting. A variant with "plan" takes the file of that name beside BASE_YAML, and one with "profile"
+records what the chip does under its first load. Several of these programs, each with a chip of its own, share the
+list: one takes what no other has taken. ONLY in the environment names variants and leaves out the others.
+RESULTS is a directory with one file for each variant, and those that are there already are not measured
 again. No variant begins when SECONDS are over, or is left running then.
 
 This process imports vLLM once, and forks for each variant, so that a start takes 20 to 40 s in place of 55 to 100. It
@@ -207,6 +209,19 @@ def warm_up(port: int, chip: str, loads: list[list[int]], scratch: Path) -> floa
     return round(time.monotonic() - began, 1)
 
 
+def profile(port: int, chip: str, load_of: list[int], scratch: Path, directory: Path) -> list[str]:
+    """Record some steps under a load; return the lines of PyTorch's table, most time on the chip first."""
+    with subprocess.Popen(
+        [sys.executable, str(HERE / "load.py"), *map(str, (port, load_of[0], load_of[0], 1, scratch))],
+        env={**os.environ, "CHIP": chip, "TOKENS_OUT": "256"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ):  # fmt: skip
+        time.sleep(1.5)
+        call(port, "/start_profile")
+        time.sleep(0.5)
+        call(port, "/stop_profile")
+    return [line for path in directory.rglob("profiler_out*.txt") for line in path.read_text().splitlines()[:70]]
+
+
 def measure(
     variant: dict[str, Any], base: dict[str, Any], chip: str, port: int, results: Path, until: float, fresh: bool
 ) -> dict[str, Any]:
@@ -214,6 +229,12 @@ def measure(
     name = variant["name"]
     config, log, scratch = (results / f"{name}.{kind}" for kind in ("yaml", "log", "load"))
     settings = change(base, variant.get("args", {}))
+    if variant.get("profile"):
+        settings["profiler-config"] = {
+            "profiler": "torch",
+            "torch_profiler_dir": str(results / f"{name}.profile"),
+            "torch_profiler_with_stack": False,
+        }
     config.write_text(yaml.safe_dump({**spell(settings), "port": port, "host": "127.0.0.1"}))
     found: dict[str, Any] = {"name": name, "args": variant.get("args", {}), "env": variant.get("env", {}), "chip": chip}
     found |= {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "loads": []}
@@ -227,6 +248,8 @@ def measure(
         found["warm_up_seconds"] = warm_up(port, chip, variant["loads"], scratch)
         if variant.get("sleeps"):
             found["sleeps"] = sleep_and_wake(port, chip, variant["sleeps"])
+        if variant.get("profile"):
+            found["profile"] = profile(port, chip, variant["loads"][0], scratch, results / f"{name}.profile")
         for at_once, requests in variant["loads"]:
             if time.monotonic() > until - 8:
                 return {**found, "unfinished": True}
@@ -277,14 +300,16 @@ def main() -> int:
     results = Path(directory)
     results.mkdir(parents=True, exist_ok=True)
     listed = yaml.safe_load(Path(given).read_text())
-    base = change(yaml.safe_load(Path(base_file).read_text()), listed["base"])
+    only = os.environ.get("ONLY", "").split()
     import_once()
     fresh = proven = False
     for variant in listed["variants"]:
         if time.monotonic() > until - SHORTEST:
             break
-        if not claim(results, variant["name"], chip):
+        if (only and variant["name"] not in only) or not claim(results, variant["name"], chip):
             continue
+        plan = Path(base_file).with_stem(variant["plan"]) if "plan" in variant else Path(base_file)
+        base = change(yaml.safe_load(plan.read_text()), listed.get("base", {}))
         found = measure(variant, base, chip, int(port), results, until, fresh)
         if "failed" in found and not proven:
             print(why(results / f"{variant['name']}.log"), flush=True)

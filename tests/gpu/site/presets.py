@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,18 @@ def main() -> None:
     shared = {"residents": "gpu0"}
     asleep = {"recipe": "baremetal/gpt-oss-smoke", "port": 8040, **without, **shared}
     write("one-shared", big={**instance("balanced", [0], 8010), **without, **shared}, chat=asleep)
+    # For compare.sh: what the presets would serve, each as on a chip of its own.
+    presets = ("plain", "balanced", "latency", "throughput")
+    declared = {"accelerator": sys.argv[1] if len(sys.argv) > 1 else "h200", "accelerator_count": len(presets)}
+    plans = {name: instance(name, [chip], 8010 + chip) for chip, name in enumerate(presets)}
+    del plans["plain"]["preset"]
+    write("compare-plans", declared, **plans)
+    on = {"env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"}}
+    write("compare-chat", {"vllm_verify_expect": "The fleet is ready."},
+          chat={"recipe": "baremetal/gpt-oss-smoke", "port": 8040, "chips": [0], **on})  # fmt: skip
+    starts = {"tuned": instance("latency", [1], 8020), "big": instance("balanced", [1], 8010)}
+    for name, one in starts.items():
+        write(f"compare-{name}", **{name: {**one, **on}})
 
 
 if __name__ == "__main__":
