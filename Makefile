@@ -1,7 +1,7 @@
 # All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down monitoring test ready python fast lint types sanity molecule unit parity integration long rollout vm \
+.PHONY: help demo demo-down monitoring test ready python fast lint types sanity molecule unit parity integration hostile long rollout vm \
 	vm-short bench site matrix
 
 BIN := .venv/bin
@@ -59,11 +59,15 @@ parity: ready  ## Check plans with the real parsers of vLLM 0.32.0 and 0.33.0
 integration: ready  ## Run the tests that need root and create their own lab hosts
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
+hostile: ready  ## Attack the real parts: what they must refuse or bound
+	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long"
+
 long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, make matrix, all tests of all scenarios
 	FUZZ_SECONDS=60 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz -n auto
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
+	$(BIN)/pytest -q tests/hostile -m long
 	$(BIN)/pytest -q tests/parity -m long
 	tests/matrix.sh
 	tests/matrix.sh --lab 2.18 newest

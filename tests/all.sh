@@ -22,6 +22,9 @@ part checks run --jobs 2 --output-sync=target lint types sanity
 ((status == 0)) || exit "$status"
 part molecule run molecule
 ((status == 0)) || exit "$status"
+# Alone, because it measures what attacks cost.
+part hostile run hostile
+((status == 0)) || exit "$status"
 
 begin=$SECONDS
 run integration >"$log" 2>&1 &
