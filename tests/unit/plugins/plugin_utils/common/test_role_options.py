@@ -12,7 +12,6 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
-    RENAMED,
     RoleOptionError,
     check_role_options,
     options_of,
@@ -41,10 +40,6 @@ def test_options_facts_and_the_variables_of_other_roles_are_accepted():
         check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", site_hosts="all")
         == []
     )
-
-
-def test_every_new_name_is_an_option():
-    assert all(new in options_of(new.split("_")[0]) for new in RENAMED.values())
 
 
 def test_every_role_is_checked_by_the_action_that_it_calls_first():
