@@ -16,19 +16,22 @@ from ..rocm import counters as rocm
 from ..rocm.host import TOOL_DIRECTORIES
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
 from ..vendor_stack.counters import CountersAnswer
-from ..vendor_stack.host import Run, kernel_log, run_command
+from ..vendor_stack.host import KMSG, Run, kernel_log, run_command
 
 CUDA, ROCM, CANN = "cuda", "rocm", "cann"
 
 
-def read_counters(stack: str, run: Run = run_command) -> CountersAnswer:
-    """Return the counters of the host's chips; none, and no problem, for a stack without accelerators."""
+def read_counters(stack: str, run: Run = run_command, device: str = KMSG) -> CountersAnswer:
+    """Return the counters of the host's chips; none, and no problem, for a stack without accelerators.
+
+    ``device`` is that of the kernel's log, empty to leave the log out.
+    """
     if stack == CUDA:
         answers = [run(argv) for argv in cuda.COMMANDS]
-        return cuda.parse_counters(answers, kernel_log(run, cuda.LOG_WORD))
+        return cuda.parse_counters(answers, kernel_log(run, cuda.LOG_WORD, device) if device else "")
     if stack == ROCM:
         answers = [ask_amd_smi(argv, run) for argv in rocm.COMMANDS]
-        return rocm.parse_counters(answers, kernel_log(run, rocm.LOG_WORD))
+        return rocm.parse_counters(answers, kernel_log(run, rocm.LOG_WORD, device) if device else "")
     if stack == CANN:
         table = _ask(cann.TABLE, NPU_SMI, run)
         rows = parse_table(table.out)

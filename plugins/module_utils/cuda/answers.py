@@ -23,7 +23,11 @@ QUERY = (
     "pci.bus_id",
     "pci.device_id",
 )
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,9}),?\s*(.*)")
+_XID = re.compile(
+    r"^NVRM: Xid \((?:PCI:)?((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+    r"(?:[ /]GPU-I:[0-9a-fA-F]{1,4})?\): ([0-9]{1,9}),? *(.*)",
+    re.MULTILINE,
+)
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
 
@@ -114,9 +118,9 @@ def _report(gpu: ElementTree.Element) -> GpuReport:
 
 
 def parse_xids(text: str) -> list[Xid]:
-    """Return the errors of chips in the kernel's log, the last of each kind."""
-    found = {}
+    """Return the errors of chips in the kernel's log, in their order."""
+    found = []
     for bus_id, number, words in _XID.findall(text):
         address = bus_id.lower() if "." in bus_id else f"{bus_id.lower()}.0"
-        found[address, number] = Xid(short_address(address), int(number), words.strip())
-    return list(found.values())
+        found.append(Xid(short_address(address), int(number), words.strip()))
+    return found

@@ -21,7 +21,7 @@ from ..vendor_stack.counters import (
     first_number,
     scaled,
 )
-from .answers import short_address
+from .answers import parse_xids, short_address
 
 COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-e"))
 LOG_WORD = "NVRM"
@@ -71,7 +71,6 @@ OLDER_DRAW = "gpu_power_readings/power_draw"
 _LINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (\S+)\)")
 # Link 0: Replay Errors: 0
 _LINK_ERROR = re.compile(r"\s*Link \d+: (.+): (\d{1,18})\s*")
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,9})")
 
 
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
@@ -144,7 +143,6 @@ def _nvlink_errors(text: str) -> dict[str, dict[str, int]]:
 def _xids(log: str) -> dict[str, dict[str, int]]:
     """Return how often the kernel's log reports each Xid of each chip."""
     found: dict[str, dict[str, int]] = {}
-    for (bus_id, number), count in Counter(_XID.findall(log)).items():
-        address = short_address(bus_id if "." in bus_id else f"{bus_id}.0")
+    for (address, number), count in Counter((xid.address, xid.number) for xid in parse_xids(log)).items():
         found.setdefault(address, {})[f"Xid {number}"] = count
     return found

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ..accelerator.drivers_host import read_drivers
 from ..accelerator.pci_host import read_functions
 from ..common.files_host import bytes_of, text_of
-from ..vendor_stack.host import Run, build_log, kernel_log, module_info, read_host, run_command
+from ..vendor_stack.host import KMSG, Run, build_log, kernel_log, module_info, read_host, run_command
 from ..vendor_stack.model import Host, Module
 from .answers import QUERY
 from .chips import NVLINK5, NVSWITCH
@@ -59,7 +59,7 @@ def inspect_host(
             name: run(["systemctl", "is-active", f"{name}.service"]).out.strip()
             for name in (PERSISTENCED, FABRIC_MANAGER)
         },
-        kernel_log=kernel_log(run, "NVRM"),
+        kernel_log=kernel_log(run, "NVRM", os.path.join(root, KMSG.lstrip("/"))),
         nvrm=text_of(os.path.join(proc_root, "driver", "nvidia", "version")),
         build_log=build_log(root, KIND.dkms),
     )

@@ -64,12 +64,12 @@ EXCLUDED = r"^(GPU Excluded|Blacklisted):\s*Yes"
 # Kernel messages about modules of the wrong flavour. UNCONFIRMED: the second.
 FLAVOUR_ERRORS = (
     (
-        r"not supported by open",
+        r"^NVRM: (?!Xid).*not supported by open",
         "the open kernel modules are loaded, but a chip needs the proprietary ones",
         "set cuda_policy to install and run the role cuda",
     ),
     (
-        r"requires use of the NVIDIA open kernel modules",
+        r"^NVRM: (?!Xid).*requires use of the NVIDIA open kernel modules",
         "the proprietary kernel modules are loaded, but a chip needs the open ones",
         "set cuda_policy to install and run the role cuda",
     ),
@@ -238,9 +238,10 @@ def _fabric(recording: CudaRecording) -> Iterator[Finding]:
 
 def _log(text: str) -> Iterator[Finding]:
     for pattern, what, action in FLAVOUR_ERRORS:
-        if re.search(pattern, text):
+        if re.search(pattern, text, re.MULTILINE):
             yield Finding(what, "kernel log", action)
-    for xid in parse_xids(text):
+    last = {(xid.address, xid.number): xid for xid in parse_xids(text)}
+    for xid in last.values():
         if xid.number in HARMLESS_XIDS:
             continue
         words, action = XIDS.get(xid.number, (xid.text or "see there", "look it up in NVIDIA's list of Xid errors"))

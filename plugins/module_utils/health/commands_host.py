@@ -11,7 +11,7 @@ import time
 
 from ..common.files_host import listed, publish, text_of
 from ..common.spelling import nearest
-from .faults import BY_BOOT, BY_HAND, BY_RESTART, chip_address
+from ..vendor_stack.faults import BY_BOOT, BY_HAND, BY_RESTART, chip_address
 from .ledger import EVERYTHING, Ledger
 from .saved_state_host import STATE_FILE
 from .settings_host import Settings

@@ -13,8 +13,8 @@ from typing import Iterable, Mapping, Sequence
 from ..common.files_host import text_of
 from ..slots.host import Host, Slots
 from ..slots.state import SlotError
+from ..vendor_stack.faults import FaultBook
 from .exposition import Labels, Sample, chip_samples
-from .faults import FaultBook
 from .instances_host import Instances, Unit
 from .ledger import Ledger
 from .questions_host import Answer

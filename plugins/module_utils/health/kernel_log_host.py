@@ -13,7 +13,8 @@ import threading
 from dataclasses import dataclass
 from typing import Iterator
 
-from .faults import Event, FaultBook
+from ..vendor_stack.faults import Event, FaultBook
+from ..vendor_stack.kernel_records import parse_record
 
 # A record of the kernel has at most 8 KiB.
 CHUNK = 65536
@@ -33,11 +34,7 @@ class Seen:
 
 
 class KernelLog(threading.Thread):
-    """Reads the log in the background. ``after`` is the number of the last record that was taken in this boot.
-
-    A record is ``PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT``, with lines that begin with a space for details. A file or
-    a pipe in the place of the kernel's device may hold bare lines.
-    """
+    """Reads the log in the background. ``after`` is the number of the last record that was taken in this boot."""
 
     def __init__(self, path: str, book: FaultBook, after: int = -1) -> None:
         super().__init__(daemon=True)
@@ -105,28 +102,17 @@ class KernelLog(threading.Thread):
 
     def _read(self, line: str) -> None:
         self.lines += 1
-        if line.startswith(" "):
+        record = parse_record(line)
+        if record is None or (record.number is not None and record.number <= self.last):
             return
-        number, at, text = _record(line)
-        if number is not None and number <= self.last:
-            return
-        event = self.book.read(text)
+        event = self.book.read(record)
         with self._lock:
-            self.last = self.last if number is None else number
+            self.last = self.last if record.number is None else record.number
             if event is None:
                 return
             key = (event.fault.name, event.chip)
             if key in self._seen:
                 self._seen[key].times += 1
-                self._seen[key].at = at
+                self._seen[key].at = record.at
             elif len(self._seen) < MOST_FAULTS:
-                self._seen[key] = Seen(event, 1, at)
-
-
-def _record(line: str) -> tuple[int | None, int | None, str]:
-    """Return number, microseconds since the boot and text of a record; None for those of a bare line."""
-    head, semicolon, text = line.partition(";")
-    words = head.split(",")
-    if semicolon and len(words) >= 4 and words[1].isdecimal() and words[2].isdecimal():
-        return int(words[1]), int(words[2]), text
-    return None, None, line
+                self._seen[key] = Seen(event, 1, record.at)

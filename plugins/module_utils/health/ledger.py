@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Mapping
 
-from .faults import ACTIONS, BACKS, BY_BOOT, BY_HAND, BY_RESTART, RESTART, Event
+from ..vendor_stack.faults import ACTIONS, BACKS, BY_BOOT, BY_HAND, BY_RESTART, RESTART, Event
 
 SCHEMA = 1
 # A chip that has come back so often within so many seconds stays out of service until a person has looked.

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Iterable, Iterator
 
-from .faults import FaultBook
+from ..vendor_stack.faults import FaultBook
 from .instances_host import Instances
 from .questions_host import ask_counters
 from .settings_host import Settings

@@ -9,17 +9,13 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping
 
 from ..chip_counters.read_host import read_counters
 from ..chip_counters.records_host import RecordsAnswer, read_records
-from ..vendor_stack.answers import NOT_INSTALLED, CommandResult
 from ..vendor_stack.counters import CountersAnswer
-from ..vendor_stack.host import run_command
 from .instances_host import Instances, Unit
 from .signs import read_metrics
-
-LOG_TOOLS = ("dmesg", "journalctl")
 
 
 @dataclass
@@ -61,8 +57,8 @@ class Background:
 
 
 def ask_counters(stack: str) -> CountersAnswer:
-    """Ask the vendor's tool of a stack for the counters and states of all chips."""
-    return read_counters(stack, _run)
+    """Ask the vendor's tool of a stack for the counters and states of all chips; the log is read elsewhere."""
+    return read_counters(stack, device="")
 
 
 def ask_tool(stack: str) -> Answer:
@@ -70,12 +66,7 @@ def ask_tool(stack: str) -> Answer:
     began = time.monotonic()
     counters = ask_counters(stack)
     seconds = time.monotonic() - began
-    return Answer(counters, seconds, read_records(stack, _run))
-
-
-def _run(argv: Sequence[str]) -> CommandResult:
-    """Run a command of the vendor's tool; the kernel's log is read elsewhere."""
-    return NOT_INSTALLED if argv[0] in LOG_TOOLS else run_command(argv)
+    return Answer(counters, seconds, read_records(stack))
 
 
 def look_at(instances: Instances, units: Mapping[str, Unit]) -> dict[str, Look]:

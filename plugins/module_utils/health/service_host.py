@@ -12,9 +12,9 @@ from ..chip_counters.records_host import RecordsAnswer
 from ..common.files_host import publish, text_of
 from ..rocm.error_records import SeenRecords
 from ..vendor_stack.counters import CountersAnswer
+from ..vendor_stack.faults import CHIP, Event, FaultBook
 from .commands_host import take_cleared
 from .exposition import Labels, Sample, render
-from .faults import CHIP, Event, FaultBook
 from .figures_host import (
     disk_figures,
     drift_figures,

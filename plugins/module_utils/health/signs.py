@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
 from ..vendor_stack.counters import ChipCounters
-from .faults import Event, FaultBook, chip_address
+from ..vendor_stack.faults import Event, FaultBook, chip_address
 
 # All work of an engine changes one of these.
 WORK = (

@@ -16,6 +16,11 @@ AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
 ROCM_SMI = ("rocm-smi", "--showproductname", "--showbus", "--json")
 
 _AMD = 0x1002
+# How a record of the driver begins; what follows is its message.
+_PREFIX = re.compile(
+    r"(?=amdgpu|\[drm)(?:amdgpu (?P<chip>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): (?:amdgpu: )?|amdgpu: )?"
+    r"(?:\[drm(?::[\w.]+)?(?: \[amdgpu\])?\] )?(?:\*ERROR\* )?(?:\{\d+\} ?)?(?:socket: \d+,? (?:die: \d+,? )?)?"
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,16 @@ class GpuAnswer:
 def chip_address(text: str) -> str:
     """Return the address of the chip of a device or partition: 0000:0c:00.0 for 0000:0C:00.3."""
     return re.sub(r"\.[0-7]$", ".0", text.strip().lower())
+
+
+def parse_messages(log: str) -> list[tuple[str, str]]:
+    """Return the driver's messages in the kernel's log, each with its chip's address, empty where it names none."""
+    found = []
+    for line in log.split("\n"):
+        match = _PREFIX.match(line)
+        if match and match.end():
+            found.append((chip_address(match["chip"] or ""), line[match.end() :]))
+    return found
 
 
 def parse_amd_smi(text: str) -> list[GpuAnswer]:

@@ -22,7 +22,7 @@ from ..vendor_stack.counters import (
     first_number,
     scaled,
 )
-from .answers import chip_address
+from .answers import chip_address, parse_messages
 
 BUS = ("amd-smi", "static", "--bus", "--json")
 COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), BUS)
@@ -46,11 +46,10 @@ MIB = 1024 * 1024
 SENSORS = ("edge", "hotspot", "mem")
 # Lines of the kernel's log that mean an error of a chip.
 LOG_ERRORS = (
-    ("uncorrectable errors in the kernel's log", r"[Uu]ncorrectable (hardware )?error"),
+    ("uncorrectable errors in the kernel's log", r"([1-9]\d* (new )?)?[Uu]ncorrectable (hardware )?error"),
     ("GPU resets", r"GPU reset begin"),
     ("ring timeouts", r"ring \S+ timeout"),
 )
-_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
@@ -110,10 +109,9 @@ def _chip(entry: Mapping[str, Any], address: str) -> ChipCounters:
 
 def _log_errors(log: str) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
-    for name, pattern in LOG_ERRORS:
-        for line in log.splitlines():
-            address = _ADDRESS.search(line)
-            if address and re.search(pattern, line):
-                counts = found.setdefault(chip_address(address.group()), {})
+    for address, message in parse_messages(log):
+        for name, pattern in LOG_ERRORS:
+            if address and re.match(pattern, message):
+                counts = found.setdefault(address, {})
                 counts[name] = counts.get(name, 0) + 1
     return found

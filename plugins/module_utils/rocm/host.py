@@ -17,6 +17,7 @@ from ..common.files_host import text_of
 from ..common.versions import numbers_of
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
 from ..vendor_stack.host import (
+    KMSG,
     Run,
     build_log,
     kernel_log,
@@ -84,7 +85,7 @@ def inspect_host(
         bound={address: _bound(sysfs_root, address) for address in tuple(chips) or found},
         nodes=tuple(_device_nodes(root)),
         disk=disk,
-        kernel_log=kernel_log(run, KIND.log),
+        kernel_log=kernel_log(run, KIND.log, os.path.join(root, KMSG.lstrip("/"))),
         build_log=build_log(root, KIND.dkms),
     )
 

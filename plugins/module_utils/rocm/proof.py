@@ -21,7 +21,7 @@ from ..vendor_stack.proof import (
     known_errors,
     loaded_version,
 )
-from .answers import GpuAnswer, parse_amd_smi, parse_rocm_smi
+from .answers import GpuAnswer, parse_amd_smi, parse_messages, parse_rocm_smi
 from .chips import RocmHostState
 from .packages import DRIVER, is_driver
 
@@ -50,7 +50,7 @@ TOOL_ERRORS = (
 # Kernel messages about unusable chips. UNCONFIRMED on hardware: from the driver's source and public reports.
 LOG_ERRORS = (
     (
-        r"VGACON disables amdgpu|amdgpu.*nomodeset",
+        r"VGACON disables amdgpu|[\w .:,]{0,80}nomodeset",
         "amdgpu gives up because the kernel was started with nomodeset",
         "remove nomodeset from /etc/default/grub, rebuild GRUB's configuration and reboot",
     ),
@@ -65,12 +65,12 @@ LOG_ERRORS = (
         "upgrade the driver and the card's firmware; if the error remains, switch the machine off and on",
     ),
     (
-        r"GPU reset.*failed",
+        r"GPU reset(\(\d+\))? failed",
         "a chip did not come back from its reset",
         "reboot; if the error returns, check power, seat and temperature of the card",
     ),
     (
-        r"[Uu]ncorrectable (hardware )?error",
+        r"([1-9]\d* (new )?)?[Uu]ncorrectable (hardware )?error",
         "a chip has an uncorrectable error in memory or logic",
         "reset the chip with 'amd-smi reset --gpureset', and replace it if the error returns",
     ),
@@ -80,7 +80,6 @@ LOG_ERRORS = (
         "switch the machine off and on; check power, seat and temperature of the card",
     ),
 )
-_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True)
@@ -238,8 +237,8 @@ def _nodes(recording: RocmRecording) -> Iterator[Finding]:
 
 def _log(text: str) -> Iterator[Finding]:
     """Yield the kernel's messages about unusable chips, the last of each kind."""
+    messages = parse_messages(text)
     for pattern, what, action in LOG_ERRORS:
-        lines = [line for line in text.splitlines() if re.search(pattern, line)]
-        if lines:
-            address = _ADDRESS.search(lines[-1])
-            yield Finding(what, f"chip {address.group()}" if address else "kernel log", action)
+        chips = [address for address, message in messages if re.match(pattern, message)]
+        if chips:
+            yield Finding(what, f"chip {chips[-1]}" if chips[-1] else "kernel log", action)

@@ -15,6 +15,7 @@ from typing import Callable, Pattern, Sequence
 from ..common.files_host import bytes_of, text_of
 from ..common.versions import numbers_of
 from .answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult, parse_dkms
+from .kernel_records import parse_journal, parse_kmsg, trusted_lines
 from .model import DNF, Host, Module, manager_of
 from .users import Holder
 
@@ -23,6 +24,13 @@ Run = Callable[[Sequence[str]], CommandResult]
 # If a chip hangs, the vendor's tool waits forever. Eight healthy chips without persistence mode take half a minute.
 PATIENCE = 90
 LOG_LINES = 8
+KMSG = "/dev/kmsg"
+# Records have at most 8 KiB.
+RECORD = 65536
+JOURNAL = (
+    "journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=json",
+    "--output-fields=MESSAGE,SYSLOG_FACILITY",
+)  # fmt: skip
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 
@@ -98,13 +106,39 @@ def module_info(names: Sequence[str], kernel: str, run: Run) -> str:
     return next((answer.out for answer in answers if answer.rc == 0), "")
 
 
-def kernel_log(run: Run, word: str) -> str:
-    """Return the lines of the kernel's log since the boot that contain a word."""
-    for argv in (["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager"], ["dmesg"]):
-        answer = run(argv)
-        if answer.rc == 0 and answer.out.strip():
-            return "\n".join(line for line in answer.out.splitlines() if word in line)
-    return ""
+def kernel_log(run: Run, word: str, device: str = KMSG) -> str:
+    """Return the texts of the kernel's own records since the boot that contain a word, one a line.
+
+    The journal has older records than ``device``. dmesg is not asked: it prints a line break in a program's name as
+    one, so that a line could be a record that nobody wrote.
+    """
+    answer = run(JOURNAL)
+    records = parse_journal(answer.out) if answer.rc == 0 else []
+    return trusted_lines(records or parse_kmsg(_read_device(device)), word)
+
+
+def _read_device(path: str) -> str:
+    """Return the text of /dev/kmsg, empty where it cannot be read. A read returns one record."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    parts = []
+    try:
+        while True:
+            try:
+                part = os.read(descriptor, RECORD)
+            except BrokenPipeError:
+                # The kernel has overwritten records; the next read returns the oldest that is left.
+                continue
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def build_log(root: str, dkms: str) -> str:

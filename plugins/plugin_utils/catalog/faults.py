@@ -12,7 +12,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
-from ...module_utils.health.faults import ACTIONS, BACKS, DEFAULT_BACK, REPORTED, SCHEMA, SCOPES
+from ...module_utils.vendor_stack.faults import ACTIONS, BACKS, DEFAULT_BACK, REPORTED, SCHEMA, SCOPES
 from ..common.checks import A_NAME, ANY_TEXT, MAPPING, NAME, Check, problem_of, text_check
 from ..common.overlay import overlay
 from ..common.places import CATALOG
@@ -47,7 +47,7 @@ KIND_KEYS: dict[str, Check] = {
     "scope": _one_of(SCOPES),
     "needle": text_check(r".{3,}", "a text of three characters or more"),
     "pattern": REGEX,
-    "chip": REGEX,
+    "prefix": REGEX,
     "suffixes": MAPPING,
     "faults": MAPPING,
 }
@@ -80,7 +80,7 @@ def faults_of_host(stack: str, directories: Sequence[str] = ()) -> dict[str, Any
 
 
 def _for_host(kind: Mapping[str, Any]) -> dict[str, Any]:
-    keys = ("scope", "needle", "pattern", "chip", "suffixes")
+    keys = ("scope", "needle", "pattern", "prefix", "suffixes")
     faults = {
         code: {
             "meaning": fault["meaning"],

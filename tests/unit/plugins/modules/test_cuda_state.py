@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack import host as _stack_read
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
@@ -153,7 +155,26 @@ def test_the_kernels_log_is_read_from_where_it_can_be(host):
     xid = "NVRM: Xid (PCI:0000:00:06): 79, GPU has fallen off the bus.\n"
     tool(host / "bin", "journalctl", ("*", 1, "", "No journal files were found.\n"))
     assert state(host)["findings"] == []
-    tool(host / "bin", "dmesg", ("*", 0, f"[1.0] nouveau: no\n[2.0] {xid}", ""))
+    forged = "vx[812]: segfault at 0 ip 0 sp 0 error 4 in " + xid.strip()
+    write(host / "dev/kmsg", f"6,1,1000,-;nouveau: no\n6,2,2000,-;{forged}[1000+1000]\n30,3,3000,-;{xid}")
+    assert state(host)["findings"] == []
+    write(host / "dev/kmsg", f"6,1,1000,-;nouveau: no\n4,2,2000,-;{xid}")
+    assert whats(state(host)) == ["Xid 79 since the last boot: the chip has fallen off the bus"]
+
+
+def test_a_file_with_a_line_break_in_its_name_is_no_record_of_the_journal(host):
+    xid = "NVRM: Xid (PCI:0000:00:06): 79, GPU has fallen off the bus."
+    crash = f"vx[812]: segfault at 0 ip 0 sp 0 error 4 in a\n{xid}\n"
+
+    def journal(*messages, facility="0"):
+        entries = [{"MESSAGE": message, "SYSLOG_FACILITY": facility} for message in messages]
+        tool(host / "bin", "journalctl", ("--dmesg*", 0, "".join(json.dumps(entry) + "\n" for entry in entries), ""))
+
+    journal("Linux version 6.8.0", crash, list(crash.encode()))
+    assert state(host)["findings"] == []
+    journal(xid, facility="3")
+    assert state(host)["findings"] == []
+    journal(xid)
     assert whats(state(host)) == ["Xid 79 since the last boot: the chip has fallen off the bus"]
 
 

@@ -13,7 +13,6 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
     parse_query,
     parse_report,
-    parse_xids,
     short_address,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import CudaRecording, check_driver
@@ -43,7 +42,7 @@ vermagic:       {built_for} SMP preempt mod_unload modversions
 parm:           NVreg_ResmanDebugLevel:int
 """
 # The form that the kernel's log has; of the H200 nothing was logged.
-XID_79 = "[  12.3] NVRM: Xid (PCI:0000:00:06): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+XID_79 = "NVRM: Xid (PCI:0000:00:06): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.159\n"
 NO_DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
@@ -390,11 +389,8 @@ def test_what_is_no_report_says_nothing(text):
     assert parse_query(text) == []
 
 
-def test_each_error_of_a_chip_counts_once():
-    assert [(xid.address, xid.number) for xid in parse_xids(XID_79 * 2 + XID_79.replace("79", "48"))] == [
-        (CHIP, 79),
-        (CHIP, 48),
-    ]
+def test_each_error_of_a_chip_is_one_finding():
+    assert len(found(replace(WHOLE, kernel_log=XID_79 * 2 + XID_79.replace("79", "48")))) == 2
 
 
 def recorded(name="h200/cuda-recording.json"):

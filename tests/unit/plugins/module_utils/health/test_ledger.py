@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import Event, Fault
 from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import (
     FLAP_WINDOW,
     FLAPS,
@@ -14,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger 
     LedgerError,
     Run,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import Event, Fault
 
 CHIP = "0000:5d:00.0"
 OFF_THE_BUS = Event(Fault("xid", "79", "off the bus", "isolate_host", "boot"), CHIP)

@@ -7,9 +7,9 @@ import json
 import os
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import BY_BOOT
 from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, Mark
 from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import SavedState
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import BY_BOOT
 
 NEWEST = '{"boot": "boot", "record": 1, "newest": "x", "ledger": {"schema": 1, "marks": [], "returns": {}}}'
 

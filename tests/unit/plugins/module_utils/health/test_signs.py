@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import (
     InstanceSigns,
     proof_problem,
@@ -12,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.signs i
     states_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import ChipCounters
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 RUNNING, WAITING, TOKENS = "vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:generation_tokens_total"

@@ -390,7 +390,7 @@ def test_device_nodes(nodes, what, where):
     ],
 )
 def test_what_the_kernel_says(line, what, where):
-    finding = only(kernel_log=f"[    1.0] amdgpu: Topology: Add CPU node\n[   12.3] {line}\n")
+    finding = only(kernel_log=f"amdgpu: Topology: Add CPU node\n{line}\n")
     assert finding[0].startswith(what)
     assert finding[1] == where
 

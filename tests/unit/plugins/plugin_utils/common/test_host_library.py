@@ -29,9 +29,9 @@ def test_one_program_does_not_carry_the_other():
 def test_the_layout_is_that_of_the_collection():
     entries = library("/usr/local/lib/vllm-health", SERVICE)
     top = "/usr/local/lib/vllm-health/ansible_collections/baremetal/inference"
-    entry = next(entry for entry in entries if entry["path"].endswith("/health/faults.py"))
+    entry = next(entry for entry in entries if entry["path"].endswith("/vendor_stack/faults.py"))
     assert entry == {
-        "path": f"{top}/plugins/module_utils/health/faults.py",
-        "src": str(TOP / "plugins/module_utils/health/faults.py"),
+        "path": f"{top}/plugins/module_utils/vendor_stack/faults.py",
+        "src": str(TOP / "plugins/module_utils/vendor_stack/faults.py"),
         "mode": "0644",
     }

@@ -1,13 +1,19 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recognise faults: in lines of the kernel's log by the patterns of the catalogue, and by their codes."""
+"""Recognise faults: in records of the kernel's log by the patterns of the catalogue, and by their codes.
+
+Every pattern is matched from the record's start, or from the end of its prefix, because a program can bring any text
+into the middle of a record.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Pattern
+
+from .kernel_records import KernelRecord
 
 SCHEMA = 1
 IGNORE, REPORT, RESTART, RESET, ISOLATE = "ignore", "report", "restart_instance", "reset_chip", "isolate_host"
@@ -65,7 +71,7 @@ class Kind:
     scope: str = CHIP
     needle: str = ""
     pattern: Pattern[str] | None = None
-    chip: Pattern[str] | None = None
+    prefix: Pattern[str] | None = None
     suffixes: dict[str, Pattern[str]] = field(default_factory=dict)
     patterns: dict[str, Pattern[str]] = field(default_factory=dict)
 
@@ -73,25 +79,28 @@ class Kind:
         """Return the entry of a code; an unknown one is reported, never acted upon."""
         return self.faults.get(code) or Fault(self.name, code, UNKNOWN, REPORT, scope=self.scope)
 
-    def read(self, line: str) -> Event | None:
-        """Return the fault in a line that contains the needle, None where there is none."""
+    def read(self, text: str) -> Event | None:
+        """Return the fault in a record that contains the needle, None where there is none."""
         if self.pattern:
-            match = self.pattern.search(line)
+            match = self.pattern.match(text)
             if not match:
                 return None
             found = match.groupdict()
-            return Event(self.fault(self._code(found["code"], line)), chip_address(found.get("chip") or ""))
-        code = next((code for code, pattern in self.patterns.items() if pattern.search(line)), "")
-        if not code:
+            rest = text[match.end() :].lstrip(", ")
+            return Event(self.fault(self._code(found["code"], rest)), chip_address(found.get("chip") or ""))
+        prefix = self.prefix.match(text) if self.prefix else None
+        if self.prefix and not prefix:
             return None
-        address = self.chip.search(line) if self.chip else None
-        return Event(self.fault(code), chip_address(address["chip"]) if address else "")
+        begin = prefix.end() if prefix else 0
+        code = next((code for code, pattern in self.patterns.items() if pattern.match(text, begin)), "")
+        address = prefix.groupdict().get("chip") if prefix else ""
+        return Event(self.fault(code), chip_address(address or "")) if code else None
 
-    def _code(self, code: str, line: str) -> str:
-        """Return the code in the spelling of the catalogue, with the suffix that the rest of the line asks for."""
+    def _code(self, code: str, rest: str) -> str:
+        """Return the code in the spelling of the catalogue, with the suffix that the rest of the record asks for."""
         code = code if code in self.faults else code.upper()
         for suffix, pattern in self.suffixes.items():
-            if f"{code}.{suffix}" in self.faults and pattern.search(line):
+            if f"{code}.{suffix}" in self.faults and pattern.match(rest):
                 return f"{code}.{suffix}"
         return code
 
@@ -110,11 +119,11 @@ class FaultBook:
             raise ValueError(f"the catalogue of faults has the schema {document.get('schema')!r}, expected {SCHEMA}")
         return cls({name: _kind(name, entry) for name, entry in document["kinds"].items()})
 
-    def read(self, line: str) -> Event | None:
-        """Return the fault in a line of the kernel's log, None where there is none."""
+    def read(self, record: KernelRecord) -> Event | None:
+        """Return the fault in a record of the kernel's log, None where there is none."""
         for kind in self.logged:
-            if kind.needle in line:
-                event = kind.read(line)
+            if kind.needle in record.text and record.is_trusted:
+                event = kind.read(record.text)
                 if event:
                     return event
         return None
@@ -137,7 +146,7 @@ def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
         scope,
         entry.get("needle", ""),
         re.compile(entry["pattern"]) if "pattern" in entry else None,
-        re.compile(entry["chip"]) if "chip" in entry else None,
+        re.compile(entry["prefix"]) if "prefix" in entry else None,
         {suffix: re.compile(pattern) for suffix, pattern in entry.get("suffixes", {}).items()},
         {code: re.compile(fault["pattern"]) for code, fault in entry["faults"].items() if "pattern" in fault},
     )

@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import (
     UNKNOWN,
     FaultBook,
     chip_address,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.kernel_records import (
+    KernelRecord,
+    parse_record,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
@@ -71,16 +75,113 @@ def books():
 
 @pytest.mark.parametrize(("stack", "line", "name", "chip", "action"), LINES)
 def test_lines_of_real_logs_are_recognised(books, stack, line, name, chip, action):
-    event = books[stack].read(line)
+    event = books[stack].read(KernelRecord(line))
     if name is None:
         assert event is None
     else:
         assert (event.fault.name, event.chip, event.fault.action) == (name, chip, action)
 
 
+# How the kernel prints a text that somebody else chose: the name of a program (15 bytes), of a file, of a device.
+FOREIGN = [
+    "vllm[812]: segfault at 0 ip 00007f sp 00007f error 4 in {}[400000+1000]",
+    "{:.15}[812]: segfault at 0 ip 00007f sp 00007f error 4 in {}[400000+1000]",
+    "{:.15}[812]: segfault at 0 ip 00007f sp 00007f error 4 in {:.0}{tail}[400000+1000]",
+    "traps: {:.15}[812] trap invalid opcode ip:55 sp:7f error:0 in {}[400000+1000]",
+    "traps: {:.15}[812] general protection fault ip:55 sp:7f error:0 in {}[400000+1000]",
+    "{:.15} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0 {}",
+    "{:.15}: page allocation failure: order:4, mode:0x40cc0, nodemask=(null),cpuset={}",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/user.slice/{},task={:.15},pid=812,uid=1000",
+    "Out of memory: Killed process 812 ({:.15}) total-vm:1kB",
+    "Memory cgroup out of memory: Killed process 812 ({}) total-vm:1kB",
+    'audit: type=1701 audit(1.0:1): auid=1000 comm="{:.15}" exe="{}"',
+    "process '{}' started with executable stack",
+    "usb 1-1: Product: {}",
+    "usb 1-1: SerialNumber: {}",
+    "EXT4-fs ({}): mounted filesystem",
+    "EXT4-fs (sda1): mounted filesystem, label {}",
+    "XFS (dm-0): Mounting V5 Filesystem {}",
+    "{:.15}: renamed from eth0 {}",
+    "device-mapper: table: 252:0: {}: unknown target type",
+    "systemd[1]: {}",
+    "CPU: 3 PID: 812 Comm: {:.15} Not tainted 6.8.0 {}",
+    "scsi 0:0:0:0: Direct-Access {}",
+    "a\\x0a{}",
+    " {}",
+]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_text_that_a_program_or_device_chose_is_no_fault(books, foreign):
+    for stack, line, name, _chip, _action in LINES:
+        if name is None:
+            continue
+        for cut in (line, line.split(": ", 1)[-1]):
+            text = foreign.format(cut, cut, tail=cut[15:])
+            record = parse_record(f"6,1,1000,-;{text}")
+            assert books[stack].read(record) is None, text
+
+
+def test_a_record_that_a_program_wrote_into_the_kernels_log_is_no_fault(books):
+    for stack, line, name, _chip, _action in LINES:
+        for priority in (8, 12, 30, 188):
+            assert books[stack].read(parse_record(f"{priority},1,1000,-;{line}")) is None
+        assert bool(books[stack].read(parse_record(f"4,1,1000,-;{line}"))) is bool(name)
+
+
+def test_a_program_cannot_choose_the_suffix_of_a_code(books):
+    for name in ("A Fatal B", "x, AB Fatal XC0", "to 0x2 (OS Reboo"):
+        for code in (149, 154):
+            line = f"NVRM: Xid (PCI:0018:01:00): {code}, pid=7, name={name}, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08"
+            assert books["cuda"].read(KernelRecord(line)).fault.code == str(code)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ("0x0 (None) to 0x2 (OS Reboot)", "154.node_reboot"), ("0x0 (None) to 0x1 (PF FLR)", "154.gpu_reset"),
+        ("0x4 (Drain and Reset) to 0x1 (GPU Reset Required)", "154.gpu_reset"), ("0x0 (None) to 0x9 (Pray)", "154"),
+        ("0x2 (Node Reboot Required) to 0x0 (None)", "154.none"),
+    ],
+)  # fmt: skip
+def test_what_the_driver_recommends(books, change, code):
+    fault = (
+        books["cuda"]
+        .read(KernelRecord(f"NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from {change}"))
+        .fault
+    )
+    assert (fault.code, fault.takes_out) == (code, code != "154.none")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Xid (PCI:0000:81:00 GPU-I:05): 94, pid=7, name=python3, Contained: SM (0x1)",
+        "NVRM: Xid (PCI:0000:81:00.0): 79, GPU has fallen off the bus.",
+    ],
+)
+def test_other_forms_of_an_address(books, line):
+    assert books["cuda"].read(KernelRecord(line)).chip == "0000:81:00.0"
+
+
+def test_the_real_form_of_nvlink_errors_has_several_blanks(books):
+    line = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
+    assert books["cuda"].read(KernelRecord(line)).fault.code == "149.fatal"
+
+
+def test_an_event_of_an_npu_in_the_form_of_huaweis_driver(books):
+    line = (
+        "[ascend] [ERROR] [dms] [dms_event_add_to_bbox 88] <kworker/u16:2:14887,14887> Add event_id to bbox. "
+        "(dev_id=0; event_id=0x80e18402;bbox_code=0x1)"
+    )
+    assert books["cann"].read(KernelRecord(line)).fault.code == "80E18402"
+
+
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 94])
 def test_errors_of_programs_take_no_chip_out(books, code):
-    event = books["cuda"].read(f"NVRM: Xid (PCI:0000:01:00): {code}, pid=7, name=python3, whatever Fatal follows")
+    event = books["cuda"].read(
+        KernelRecord(f"NVRM: Xid (PCI:0000:01:00): {code}, pid=7, name=python3, whatever Fatal follows")
+    )
     assert event.fault.code == str(code)
     assert not event.fault.takes_out
 
