@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ..weights.scrub import REPORT
+
 
 @dataclass
 class Settings:
@@ -33,7 +35,7 @@ class Settings:
     metrics: str = ""
     boot_id: str = "/proc/sys/kernel/random/boot_id"
     disks: Sequence[str] = ()
-    scrub_report: str = "/var/lib/baremetal-inference/weights-scrub.json"
+    scrub_report: str = REPORT
     restart: bool = True
     stall: float = 120.0
     poll: float = 30.0

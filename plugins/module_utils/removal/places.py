@@ -94,6 +94,7 @@ HOST = (
     Place("/etc/systemd/system/weights-scrub.service", "the scrub", "weights", EVERYTHING),
     Place("/etc/systemd/system/weights-scrub.timer", "its timer", "weights", EVERYTHING),
     Place("/usr/local/lib/weights-scrub.py", "its program", "weights", EVERYTHING),
+    Place("/usr/local/lib/weights-scrub/", "the modules that it imports", "weights", EVERYTHING),
     Place("/var/lib/systemd/timers/stamp-weights-scrub.timer", "when it ran last", "weights", EVERYTHING),
     Place(
         "/var/lib/baremetal-inference/",

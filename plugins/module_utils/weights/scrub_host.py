@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The findings of the scrub (the role's files/weights-scrub.py) that are still valid."""
+"""The findings of the scrub that are still valid."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import time
 from typing import Any
 
 from .plan import STAMP_NAME
+from .scrub import REPORT, VERSION
 
-REPORT = "/var/lib/baremetal-inference/weights-scrub.json"
 TIMER = "/etc/systemd/system/weights-scrub.timer"
-VERSION = 1
 _KEYS = {"directory", "name", "expected", "found", "when", "withdrawn"}
 
 
@@ -28,7 +27,7 @@ def describe_damage(root: str, report: str = REPORT) -> list[str]:
 
     Empty without a scrub, without damage, and where the report cannot be read.
     """
-    data = _read(report)
+    data = read_json(report)
     entries = data.get("damaged") if data.get("version") == VERSION else None
     if not isinstance(entries, dict):
         return []
@@ -45,7 +44,7 @@ def _stands(entry: dict[str, Any]) -> bool:
     path = os.path.join(entry["directory"], STAMP_NAME)
     if not os.path.exists(path):
         return False
-    files = _read(path).get("files")
+    files = read_json(path).get("files")
     return not entry["withdrawn"] or not isinstance(files, dict) or entry["name"] not in files
 
 
@@ -58,7 +57,8 @@ def _sentence(path: str, entry: dict[str, Any]) -> str:
     )
 
 
-def _read(path: str) -> dict[str, Any]:
+def read_json(path: str) -> dict[str, Any]:
+    """Return a file's mapping, or an empty one."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)

@@ -7,7 +7,7 @@
     vllm-health.py status [CONFIG]      what keeps instances out of service
     vllm-health.py clear CHIP [CONFIG]  the chip with this PCI address, or all, was repaired: prove it, then return
 
-CONFIG defaults to the file that the role writes. The modules beside this file are those of the collection.
+CONFIG defaults to the file that the role writes. The directory beside this file has what it imports of the collection.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "vllm-health"))
+sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
 from ansible_collections.baremetal.inference.plugins.module_utils.health.commands_host import clear, status
 from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service

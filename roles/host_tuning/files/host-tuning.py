@@ -7,15 +7,15 @@
     host-tuning.py restore [CONFIG]     return to the values from before; the next boot sets the requested ones again
     host-tuning.py status [CONFIG]      show every setting; the exit status is 1 if one is not as configured
 
-CONFIG defaults to the file that the role writes. The modules beside this file are those of the collection.
+CONFIG defaults to the file that the role writes. The directory beside this file has what it imports of the collection.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host-tuning"))
+sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.program_host import apply, status
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import TuningError

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
 
 from tests.fakes.gateways import until
+from tests.fakes.programs import installed
 
 TOP = Path(__file__).resolve().parents[4]
 SERVICE = "plugins/module_utils/health/service_host.py"
@@ -63,14 +62,7 @@ class Engine(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     """The program with its library, where nothing else of the collection is."""
-    top = tmp_path_factory.mktemp("lib")
-    shutil.copy(TOP / "roles/health/files/vllm-health.py", top)
-    for entry in library(str(top / "vllm-health"), SERVICE):
-        if entry.get("state") == "directory":
-            Path(entry["path"]).mkdir(parents=True)
-        else:
-            shutil.copy(entry["src"], entry["path"])
-    return top / "vllm-health.py"
+    return installed("vllm-health", tmp_path_factory.mktemp("lib"))
 
 
 class Host:

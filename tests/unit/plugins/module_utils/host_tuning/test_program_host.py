@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.host import HostSettings
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.program_host import apply, status
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import GRUB_FILE, LIMITS_FILE
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import library
 
+from tests.fakes.programs import installed
 from tests.unit.plugins.module_utils.host_tuning.conftest import EVERYTHING
 
 TOP = Path(__file__).resolve().parents[5]
@@ -53,14 +53,7 @@ def test_a_stop_of_the_unit_returns_and_the_next_start_sets_again(kernel, config
 
 
 def test_the_program_runs_with_nothing_but_its_library(kernel, config):
-    place = kernel.top / "lib"
-    for entry in library(str(place / "host-tuning"), "plugins/module_utils/host_tuning/program_host.py"):
-        path = Path(entry["path"])
-        path.mkdir(parents=True) if entry.get("state") == "directory" else path.write_bytes(
-            Path(entry["src"]).read_bytes()
-        )
-    program = place / "host-tuning.py"
-    program.write_bytes((TOP / "roles/host_tuning/files/host-tuning.py").read_bytes())
+    program = installed("host-tuning", kernel.top / "lib")
     run = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
     done = run([sys.executable, "-I", program, "status", config])
     assert done.returncode == 1 and "governor: powersave -> performance" in done.stdout, done.stderr

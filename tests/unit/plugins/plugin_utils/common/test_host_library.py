@@ -4,10 +4,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import TOP, library, modules
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import (
+    TOP,
+    modules,
+    program_files,
+)
+
+from tests.fakes.programs import installed
 
 SERVICE = "plugins/module_utils/health/service_host.py"
+# The programs that import modules of the collection.
+DOORS = sorted(path for path in TOP.glob("roles/*/files/*.py") if "ansible_collections." in path.read_text())
 TUNING = "plugins/module_utils/host_tuning/program_host.py"
 
 
@@ -27,7 +38,7 @@ def test_one_program_does_not_carry_the_other():
 
 
 def test_the_layout_is_that_of_the_collection():
-    entries = library("/usr/local/lib/vllm-health", SERVICE)
+    entries = program_files("vllm-health")
     top = "/usr/local/lib/vllm-health/ansible_collections/baremetal/inference"
     entry = next(entry for entry in entries if entry["path"].endswith("/vendor_stack/faults.py"))
     assert entry == {
@@ -35,3 +46,32 @@ def test_the_layout_is_that_of_the_collection():
         "src": str(TOP / "plugins/module_utils/vendor_stack/faults.py"),
         "mode": "0644",
     }
+
+
+def test_the_program_comes_last_because_it_may_start_at_any_time():
+    entry = {
+        "path": "/usr/local/lib/vllm-health.py",
+        "src": str(TOP / "roles/health/files/vllm-health.py"),
+        "mode": "0644",
+    }
+    assert program_files("vllm-health")[-1] == entry
+
+
+@pytest.mark.parametrize("program", DOORS, ids=lambda path: path.stem)
+def test_a_program_runs_from_its_own_modules_beside_another_ansible(program, tmp_path):
+    """A host's own Ansible has a package of the same name, which has an __init__.py."""
+    foreign = tmp_path / "site/ansible_collections"
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
+    path = installed(program.stem, tmp_path / "lib")
+    code = f"import runpy; runpy.run_path({str(path)!r}, run_name='door')"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True, text=True, check=False, cwd="/", env={"PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("program", DOORS, ids=lambda path: path.stem)
+def test_what_a_program_runs_lies_in_module_utils(program):
+    assert len(program.read_text().splitlines()) <= 50

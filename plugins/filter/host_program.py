@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ..plugin_utils.common.host_library import library
+from ..plugin_utils.common.host_library import program_files
 
 
 class FilterModule:
-    """Filter of the files that a program of a host imports."""
+    """Filter of the files of a program that runs on hosts."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"host_library": library}
+        return {"host_program": program_files}

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Programs of hosts, laid out as roles install them: nothing of the checkout is on their path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import DIRECTORY, program_files
+
+
+def installed(name: str, top: Path) -> Path:
+    """Install a program with all that it imports below ``top`` instead of /usr/local/lib; return its path."""
+    for entry in program_files(name):
+        path = top / Path(entry["path"]).relative_to(DIRECTORY)
+        if entry.get("state") == "directory":
+            path.mkdir(parents=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(Path(entry["src"]).read_text() if "src" in entry else entry["content"])
+    return path

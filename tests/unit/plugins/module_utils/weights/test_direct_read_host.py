@@ -1,0 +1,36 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import direct_read_host
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.direct_read_host import CHUNK, direct_sha256
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 7])
+def test_the_hash_is_that_of_all_bytes(tmp_path, size):
+    (tmp_path / "file").write_bytes(os.urandom(size))
+    counts = []
+    found, status = direct_sha256(str(tmp_path / "file"), counts.append)
+    assert found == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+    assert (sum(counts), status.st_size) == (size, size)
+
+
+def test_a_file_system_without_direct_reads_gives_the_same(run, root, monkeypatch):
+    real, refused = os.open, []
+
+    def through_the_cache(path, flags, *rest):
+        if flags & os.O_DIRECT:
+            refused.append(path)
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(direct_read_host.os, "open", through_the_cache)
+    status, report = run()
+    assert (status, report["damaged"], len(refused)) == (0, {}, 6)
