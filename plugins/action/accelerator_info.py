@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 
@@ -19,7 +19,6 @@ from ..module_utils.accelerator.recognition import (
     match,
     unusable,
 )
-from ..modules.accelerator_info import ARGUMENT_SPEC
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.preload import preload
@@ -32,7 +31,6 @@ class ActionModule(ControllerAction):
     """Read the hardware on the host and look it up in the catalogue, which is on the controller."""
 
     ROLES = SERVING
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = ARGUMENT_SPEC
     _requires_connection = True
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
@@ -16,17 +16,10 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.discovery.observations import END, DiscoveryError, Observation, detected, parse_probe, summary
 from ..plugin_utils.discovery.probe import probe_script
 
-ARGUMENT_SPEC = {
-    "catalog_path": {"type": "list", "elements": "path", "default": []},
-    "sysfs_root": {"type": "path", "default": "/sys"},
-    "proc_root": {"type": "path", "default": "/proc"},
-}
-
 
 class ActionModule(ControllerAction):
     """Ask a host with one command for its hardware and look it up in the catalogue, which is on the controller."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = ARGUMENT_SPEC
     _requires_connection = True
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

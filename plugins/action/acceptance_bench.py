@@ -13,12 +13,6 @@ from ..plugin_utils.bench.run import Seeds
 from ..plugin_utils.bench.workloads import WorkloadError
 from ..plugin_utils.common.action import ControllerAction
 
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    "instance": {"type": "str", "required": True},
-    "stack": {"type": "str", "required": True},
-    "user": {"type": "str", "default": "vllm"},
-}
-
 
 class FailedError(Exception):
     """A module failed on the host; the message is its own."""
@@ -27,7 +21,6 @@ class FailedError(Exception):
 class ActionModule(ControllerAction):
     """Lets the host measure one instance for seconds; what goes wrong is part of the result."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     # The measurement is taken on the host.
     _requires_connection = True
 

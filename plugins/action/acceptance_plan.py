@@ -25,24 +25,11 @@ from ..plugin_utils.common.action import ControllerAction
 
 # The largest size of a result and its page.
 ROOM = 1 << 20
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    "detected": {"type": "dict", "default": {}},
-    "minutes": {"type": "raw", "default": 2},
-    "dir": {"type": "path", "required": True},
-    "peer": {"type": "str", "default": ""},
-    "port": {"type": "raw", "default": 5299},
-    "storage_bytes": {"type": "raw", "default": 4 << 30},
-    "storage_gb_per_s": {"type": "raw", "default": 0},
-    "network_gbit_per_s": {"type": "raw", "default": 0},
-    "bench_tokens_per_s": {"type": "raw", "default": 0},
-    "catalog_path": {"type": "list", "elements": "path", "default": []},
-}
 
 
 class ActionModule(ControllerAction):
     """Check the options of an acceptance, and return the figures that a host is compared with."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceptanceError, AcceleratorError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -18,21 +18,10 @@ from ..plugin_utils.acceptance.report import file_stem, result_of, summary_lines
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.places import collection_version
 
-PART: dict[str, Any] = {"type": "dict", "default": {}}
-RESULTS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    "dir": {"type": "path", "required": True},
-    "minutes": {"type": "raw", "required": True},
-    **dict.fromkeys(("accelerator", "expected", "limits", "driver", "burn_in", "storage", "network"), PART),
-    "chats": RESULTS,
-    "benches": RESULTS,
-}
-
 
 class ActionModule(ControllerAction):
     """Judge the measurements of a host, and write result and page."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceptanceError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

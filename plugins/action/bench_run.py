@@ -18,7 +18,7 @@ from ..plugin_utils.bench.choice import ChoiceError, check_installed, chips_of, 
 from ..plugin_utils.bench.evidence import evidence, evidence_path, evidence_text
 from ..plugin_utils.bench.page import bench_page
 from ..plugin_utils.bench.records import SUMMARY, RecordError, Records, read_summary
-from ..plugin_utils.bench.request import REQUEST_SPEC, check_request
+from ..plugin_utils.bench.request import check_request
 from ..plugin_utils.bench.run import Measure, Seeds, run_steps
 from ..plugin_utils.bench.summary import Record, slowed_notes
 from ..plugin_utils.bench.workloads import (
@@ -34,24 +34,10 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.yaml import UnreadableError
 from ..plugin_utils.evidence.document import plan_digest
 
-ARGUMENT_SPEC = {
-    **REQUEST_SPEC,
-    "plans": {"type": "dict", "required": True},
-    "slots": {"type": "dict", "required": True},
-    "instance": {"type": "str", "default": ""},
-    "shared": {"type": "bool", "default": False},
-    "shorten": {"type": "bool", "default": False},
-    "fresh": {"type": "bool", "default": False},
-    "dir": {"type": "path", "default": "bench-results"},
-    "driver": {"type": "str", "default": ""},
-    "user": {"type": "str", "default": "vllm"},
-}
-
 
 class ActionModule(ControllerAction):
     """Decide what to measure, let the host take each measurement, and keep the results on the controller."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (ChoiceError, RecordError, UnreadableError, WorkloadError)
     # The measurements are taken on the host.
     _requires_connection = True

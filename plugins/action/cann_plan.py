@@ -4,22 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..module_utils.cann.answers import Installed
 from ..module_utils.cann.chips import STACK, CannHardware, hardware_of
-from ..module_utils.cann.installers import USER, read_files
+from ..module_utils.cann.installers import read_files
 from ..module_utils.cann.packages import is_ours
 from ..module_utils.vendor_stack.model import DriverPlan
-from ..plugin_utils.cann.plan import AUTO, FORMATS, CannRequest, MatrixRow, plan_driver
+from ..plugin_utils.cann.plan import CannRequest, MatrixRow, plan_driver
 from ..plugin_utils.planning.inputs import PlanError
-from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
-
-RUN_FILE = {
-    "name": {"type": "str", "default": ""},
-    "url": {"type": "str", "required": True},
-    "sha256": {"type": "str", "default": ""},
-}
+from ..plugin_utils.vendor_stack.action import StackAction, StackInputs
 
 
 class ActionModule(StackAction):
@@ -27,18 +21,6 @@ class ActionModule(StackAction):
 
     stack = STACK
     ROLES = (STACK,)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        **ARGUMENTS,
-        "driver_version": {"type": "str", "default": ""},
-        "firmware_version": {"type": "str", "default": ""},
-        "repository_key": {"type": "str", "default": ""},
-        "format": {"type": "str", "choices": list(FORMATS), "default": AUTO},
-        "run_files": {"type": "list", "elements": "dict", "default": [], "options": RUN_FILE},
-        "licence_accepted": {"type": "bool", "default": False},
-        "toolkit": {"type": "bool", "default": False},
-        "user": {"type": "str", "default": USER},
-        "group": {"type": "str", "default": USER},
-    }
     state_options = ("user", "group")
 
     def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> CannRequest:

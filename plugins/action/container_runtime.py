@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils.container_runtime.facts import TOOLKITS, HostState, RuntimePlanError
-from ..module_utils.containers.engine import ENGINES
+from ..module_utils.container_runtime.facts import HostState, RuntimePlanError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.addresses import AddressError, refuse_login
-from ..plugin_utils.container_runtime.model import POLICIES, SOURCES, Request
+from ..plugin_utils.container_runtime.model import Request
 from ..plugin_utils.container_runtime.plan import plan_engine
 
 
@@ -21,28 +20,6 @@ class ActionModule(ControllerAction):
     """Decides what a host's container engine needs."""
 
     ROLES = ("container_runtime",)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "system": {"type": "dict", "required": True},
-        "engine": {"type": "str", "choices": list(ENGINES), "default": "docker"},
-        "source": {"type": "str", "choices": list(SOURCES), "default": "vendor"},
-        "version": {"type": "str", "default": ""},
-        "policy": {"type": "str", "choices": list(POLICIES), "default": "retain"},
-        "hold": {"type": "bool", "default": True},
-        "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
-        "stack": {"type": "str", "default": "cpu"},
-        "ascend_file": {
-            "type": "dict",
-            "default": {},
-            "options": {"url": {"type": "str"}, "sha256": {"type": "str"}},
-        },
-        "ascend_licence_accepted": {"type": "bool", "default": False},
-        "mirror_url": {"type": "str", "default": ""},
-        "mirror_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
-        "storage": {"type": "str", "default": ""},
-        "registry_mirrors": {"type": "list", "elements": "str", "default": []},
-        "insecure_registries": {"type": "list", "elements": "str", "default": []},
-        "restart_allowed": {"type": "bool", "default": False},
-    }
     _requires_connection = True
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..module_utils.cuda.chips import NVLINK5, STACK, CudaHardware, hardware_of
 from ..module_utils.cuda.packages import is_kernel
 from ..module_utils.vendor_stack.model import DriverPlan
 from ..plugin_utils.cuda.plan import FILES, CudaRequest, plan_driver
 from ..plugin_utils.planning.inputs import PlanError
-from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
+from ..plugin_utils.vendor_stack.action import StackAction, StackInputs
 
 
 class ActionModule(StackAction):
@@ -19,7 +19,6 @@ class ActionModule(StackAction):
 
     stack = STACK
     ROLES = (STACK,)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {**ARGUMENTS, "epel_mirror": {"type": "str", "default": ""}}
     paths = tuple(file.path for file in FILES)
 
     def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> CudaRequest:

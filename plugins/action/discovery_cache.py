@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
@@ -28,11 +28,6 @@ MOST_OF_A_DIFF = 500
 class ActionModule(ControllerAction):
     """Keep the answers of all hosts of the play in a file on the controller."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "path": {"type": "path", "required": True},
-        "answers": {"type": "str", "required": True},
-        "catalog_path": {"type": "list", "elements": "path", "default": []},
-    }
     ERRORS = (AcceleratorError, DiscoveryError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

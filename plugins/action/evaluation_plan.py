@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar
 
-from ..module_utils.evaluation.tools import DEFAULT, TOOLS
+from ..module_utils.evaluation.tools import TOOLS
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.evaluation.files import choose_lock, program_of
 from ..plugin_utils.evaluation.plan import instances_of, pending
@@ -16,17 +16,6 @@ from ..plugin_utils.evaluation.tasks import EvaluationError
 class ActionModule(ControllerAction):
     """Decide which instances of a host are asked what, and with which environment."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "tasks": {"type": "list", "elements": "dict", "required": True},
-        "directory": {"type": "path", "required": True},
-        "compare": {"type": "path", "default": ""},
-        "instances": {"type": "list", "elements": "str", "default": []},
-        "statuses": {"type": "dict", "required": True},
-        "python_version": {"type": "str", "required": True},
-        "machine": {"type": "str", "required": True},
-        "needs_environment": {"type": "bool", "default": True},
-        "tool": {"type": "str", "choices": list(TOOLS), "default": DEFAULT},
-    }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

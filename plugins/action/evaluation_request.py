@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar
 
-from ..module_utils.evaluation.tools import DEFAULT
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.evaluation.plan import Request, plan_tasks
 from ..plugin_utils.evaluation.tasks import EvaluationError
@@ -16,16 +15,6 @@ from ..plugin_utils.evaluation.tasks import EvaluationError
 class ActionModule(ControllerAction):
     """Check the tasks of an evaluation and prepare their questions."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "tasks": {"type": "raw", "required": True},
-        "task_path": {"type": "list", "elements": "path", "default": []},
-        "data": {"type": "dict", "default": {}},
-        "request": {"type": "dict", "default": {}},
-        "samples": {"type": "int", "default": 0},
-        "directory": {"type": "path", "required": True},
-        "compare": {"type": "path", "default": ""},
-        "tool": {"type": "str", "default": DEFAULT},
-    }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

@@ -23,15 +23,6 @@ from ..plugin_utils.evaluation.tasks import EvaluationError
 class ActionModule(ControllerAction):
     """Keep the result of one task, or report all results of a host."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "answers": {"type": "path", "default": ""},
-        "settings": {"type": "dict", "default": {}},
-        "directory": {"type": "path", "default": ""},
-        "compare": {"type": "path", "default": ""},
-        "evidence": {"type": "path", "default": ""},
-        "instances": {"type": "list", "elements": "str", "default": []},
-        "tasks": {"type": "list", "elements": "str", "default": []},
-    }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -20,17 +20,10 @@ from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 
-ARGUMENT_SPEC = {
-    "instance": {"type": "str", "default": ""},
-    "format": {"type": "str", "choices": ["table", "json"], "default": "table"},
-    "evidence_path": {"type": "list", "elements": "path", "default": []},
-}
-
 
 class ActionModule(ControllerAction):
     """Explains the plans of all hosts of the play at once."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (FleetError, ExplainError, EvidenceError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.utils.display import Display
 
@@ -25,12 +24,6 @@ from ..plugin_utils.pages.file import PageError, PageFile
 class ActionModule(ControllerAction):
     """Describe all hosts of the play at once."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "page": {"type": "path", "default": ""},
-        "title": {"type": "str", "default": "The fleet"},
-        "gateways": {"type": "dict", "default": {}},
-        "installed": {"type": "dict", "default": {}},
-    }
     ERRORS = (AcceleratorError, PageError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

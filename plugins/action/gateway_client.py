@@ -10,11 +10,10 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from ansible.utils.display import Display
 
-from ..module_utils.gateway.clients import BUDGETS
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.gateway.client_files import find_file, open_terminal, write_file
 from ..plugin_utils.gateway.client_lines import NotEditableError, client_line, with_client, without_client
@@ -28,20 +27,6 @@ MADE = "The key of {}. It is stored nowhere and not shown again:\n\n    {}\n\n"
 class ActionModule(ControllerAction):
     """Check the request for a client, then make its key or take it out of the inventory."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "make": {"type": "str", "default": ""},
-        "end": {"type": "str", "default": ""},
-        # Any type is accepted, so that a wrong one gets a message with an example.
-        "clients": {"type": "raw", "default": {}},
-        "team": {"type": "str", "default": ""},
-        "expires": {"type": "raw", "default": ""},
-        "models": {"type": "list", "elements": "str", "default": []},
-        "rate": {"type": "int", "default": 0},
-        "concurrent": {"type": "int", "default": 0},
-        **{name: {"type": "int", "default": 0} for name in BUDGETS},
-        "sha256": {"type": "str", "default": ""},
-        "write": {"type": "bool", "default": False},
-    }
     ERRORS = (ClientRequestError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
@@ -31,33 +31,6 @@ class ActionModule(ControllerAction):
     """Decide what a gateway serves."""
 
     ROLES = ("gateway",)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "cluster": {"type": "str", "default": ""},
-        "backends": {"type": "list", "elements": "str", "default": []},
-        "min_available": {"type": "int", "default": 1},
-        "port": {"type": "int", "default": 443},
-        # Any type is accepted, so that a wrong one gets a message with an example.
-        "services": {"type": "raw", "default": {}},
-        "models": {"type": "raw", "default": {}},
-        "clients": {"type": "raw", "default": {}},
-        "teams": {"type": "raw", "default": {}},
-        "paths": {"type": "raw", "default": []},
-        "open": {"type": "bool", "default": False},
-        "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)
-        "tls": {"type": "str", "choices": ["own", "files", "off"], "default": "own"},
-        "insecure": {"type": "bool", "default": False},
-        "names": {"type": "list", "elements": "str", "default": []},
-        "stats_port": {"type": "int", "default": 8404},
-        "agent_port": {"type": "int", "default": 8405},
-        "max_body": {"type": "int", "default": 64},
-        "tokens": {"type": "bool", "default": False},
-        "tokens_port": {"type": "int", "default": 8406},
-        "error_limit": {"type": "int", "default": 5},
-        "inspect_kib": {"type": "int", "default": 64},
-        "address": {"type": "str", "default": ""},
-        "interface": {"type": "str", "default": ""},
-        "peers": {"type": "str", "default": "gateways"},
-    }
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         gateway, groups, hostvars = variables["inventory_hostname"], variables["groups"], variables["hostvars"]

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
@@ -15,18 +15,13 @@ from ..plugin_utils.common.controller_user import controller_user
 from ..plugin_utils.fleet.spanning import spanning_of
 from ..plugin_utils.gateway.inventory import clusters_of
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
-from ..plugin_utils.gateway.of_hosts import GATEWAYS, gateways_of, groups_behind, hosts_behind, together_of
+from ..plugin_utils.gateway.of_hosts import gateways_of, groups_behind, hosts_behind, together_of
 from ..plugin_utils.gateway.services import GatewayError
 
 
 class ActionModule(ControllerAction):
     """Read the gateways of hosts from the inventory."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "hosts": {"type": "list", "elements": "str", "required": True},
-        "group": {"type": "str", "default": GATEWAYS},
-        "instance": {"type": "str", "default": ""},
-    }
     ERRORS = (GatewayError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

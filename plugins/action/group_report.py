@@ -13,13 +13,6 @@ from ..plugin_utils.fleet.group_check import Findings, Member, judge_all_reduce,
 
 # What the tasks before this one have registered on each host.
 LINKS, ALL_REDUCE = "__vllm_group_links", "__vllm_all_reduce"
-ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
-    "groups": {"type": "dict", "required": True},
-    "what": {"type": "str", "choices": ["links", "all_reduce"], "required": True},
-    "port": {"type": "int", "default": 0},
-    "fabric": {"type": "dict", "default": {}},
-    "min_gb_per_s": {"type": "float", "default": 0},
-}
 
 
 class GroupReportError(ValueError):
@@ -29,7 +22,6 @@ class GroupReportError(ValueError):
 class ActionModule(ControllerAction):
     """Judge what the hosts of a group have found out about each other."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (GroupReportError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

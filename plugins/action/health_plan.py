@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ..plugin_utils.catalog.faults import FaultsError
 from ..plugin_utils.common.action import ControllerAction
@@ -16,11 +16,6 @@ class ActionModule(ControllerAction):
 
     ROLES = ("health",)
     ERRORS = (FaultsError,)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "accelerator": {"type": "dict", "required": True},
-        "plans": {"type": "dict", "default": {}},
-        "fault_path": {"type": "list", "elements": "path", "default": []},
-    }
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables["inventory_hostname"]

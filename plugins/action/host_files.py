@@ -11,9 +11,10 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 from ansible.release import __version__
 
-from ..modules.host_files import ENTRY_OPTIONS
+from ..plugin_utils.common.documented_options import documented_options
 from ..plugin_utils.common.versions import satisfies
 
+ENTRY_OPTIONS = documented_options("host_files")["files"]["options"]
 SOURCES = ("template", "src", "content")
 
 

@@ -24,25 +24,10 @@ from ..plugin_utils.mirror.needs import (
 )
 from ..plugin_utils.planning.inputs import PlanError
 
-LIST = {"type": "list", "elements": "str", "default": []}
-PATHS = {"type": "list", "elements": "path", "default": []}
-
 
 class ActionModule(ControllerAction):
     """Decide for all hosts at once."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "root": {"type": "path", "required": True},
-        "hosts": LIST,
-        "releases": LIST,
-        "stacks": LIST,
-        "models": LIST,
-        "evaluation": {"type": "bool", "default": False},
-        "release_path": PATHS,
-        "weights_manifest_path": PATHS,
-        "pin_dest": {"type": "path", "default": ""},
-        "report_unpinned": {"type": "bool", "default": False},
-    }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (FleetError, NeedsError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

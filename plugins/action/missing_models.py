@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -15,7 +15,6 @@ from ..plugin_utils.mirror.needs import NeedsError, PlanError
 class ActionModule(ControllerAction):
     """Decide for all hosts at once."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"hosts": {"type": "list", "elements": "str", "required": True}}
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (FleetError, MissingError, NeedsError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, ClassVar, Iterable, Mapping
+from typing import Any, Iterable
 
 from ..module_utils.common.kinds import show_value
 from ..plugin_utils.common.action import ControllerAction
@@ -37,10 +37,6 @@ def exporters_of(hosts: Iterable[str], variables: InventoryVariables) -> dict[st
 class ActionModule(ControllerAction):
     """Decide what Prometheus scrapes, for all hosts at once."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "directory": {"type": "str", "required": True},
-        "node_port": {"type": "int", "default": NODE_PORT},
-    }
     ERRORS = (FleetError, GatewayError, BooleanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction, check_options
 
 
 class ActionModule(ControllerAction):
     """Check the options of a playbook, which every action of this base does, and those of roles."""
-
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"roles": {"type": "list", "elements": "str", "default": []}}
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         check_options(tuple(options["roles"]), variables, self._templar)

@@ -18,25 +18,10 @@ from ..plugin_utils.fleet.explain import plan_table
 from ..plugin_utils.fleet.trial import Bench, Trial, TrialError, models_of, tokenizers_of, trial_table
 from ..plugin_utils.planning.inputs import PlanError
 
-PATHS = {"type": "list", "elements": "path", "default": []}
-ARGUMENT_SPEC = {
-    "recipes": {"type": "list", "elements": "str", "default": []},
-    "file": {"type": "path", "default": ""},
-    "dest": {"type": "path", "default": ""},
-    "release": {"type": "str", "default": ""},
-    "accelerators": {"type": "list", "elements": "str", "default": []},
-    "show_plan": {"type": "bool", "default": False},
-    "recipe_path": PATHS,
-    "release_path": PATHS,
-    "weights_manifest_path": PATHS,
-    "accelerator_catalog_path": PATHS,
-}
-
 
 class ActionModule(ControllerAction):
     """Plans recipes on chips, and places a new recipe among those of a site once it can be planned."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, PlanError, TrialError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

@@ -27,20 +27,6 @@ from ..plugin_utils.evidence.files import load_evidence
 from ..plugin_utils.options.table import OptionTableError
 from ..plugin_utils.planning.inputs import PlanError
 
-PATHS = {"type": "list", "elements": "path", "default": []}
-ARGUMENT_SPEC = {
-    "older": {"type": "str", "required": True},
-    "newer": {"type": "str", "required": True},
-    "recipe": {"type": "str", "default": ""},
-    "accelerator": {"type": "str", "default": ""},
-    "command": {"type": "path", "default": ""},
-    "config": {"type": "path", "default": ""},
-    "fail": {"type": "bool", "default": False},
-    "format": {"type": "str", "choices": ["table", "json"], "default": "table"},
-    "recipe_path": PATHS,
-    "accelerator_catalog_path": PATHS,
-    "evidence_path": PATHS,
-}
 # The playbook's variable for each required option.
 VARIABLES = {"older": "drift_from", "newer": "drift_to"}
 
@@ -48,7 +34,6 @@ VARIABLES = {"older": "drift_from", "newer": "drift_to"}
 class ActionModule(ControllerAction):
     """Compares two releases."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, DriftError, EvidenceError, OptionTableError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

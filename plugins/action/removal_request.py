@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.removal.request import EVERYTHING, FORMS, SWITCHES, RemovalRequestError, parse_request
+from ..plugin_utils.removal.request import RemovalRequestError, parse_request
 
 
 class ActionModule(ControllerAction):
     """Check what the variables of remove.yml ask for."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        **{kind: {"type": "raw", "default": ""} for kind in FORMS},
-        **{name: {"type": "bool", "default": False} for name in (EVERYTHING, *SWITCHES)},
-    }
     ERRORS = (RemovalRequestError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

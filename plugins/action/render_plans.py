@@ -15,13 +15,10 @@ from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 from ..plugin_utils.fleet.render import RenderError, Tree, summary, write_fleet
 
-ARGUMENT_SPEC = {"dest": {"type": "path", "required": True}}
-
 
 class ActionModule(ControllerAction):
     """Renders the plans of all hosts of the play at once."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (FleetError, RenderError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..module_utils.rocm.chips import STACK, RocmHostState
-from ..module_utils.rocm.packages import NO_USERSPACE, PREFERENCES, USERSPACES, is_driver
+from ..module_utils.rocm.packages import PREFERENCES, is_driver
 from ..module_utils.rocm.releases import release_of
 from ..module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
 from ..module_utils.vendor_stack.chips import Chip, chips_of
 from ..module_utils.vendor_stack.model import DriverPlan
 from ..plugin_utils.rocm.plan import RocmRequest, minimum_of, plan_driver
-from ..plugin_utils.vendor_stack.action import ARGUMENTS, StackAction, StackInputs
-
-SWITCH = {"type": "bool", "default": False}
+from ..plugin_utils.vendor_stack.action import StackAction, StackInputs
 
 
 class ActionModule(StackAction):
@@ -23,15 +21,6 @@ class ActionModule(StackAction):
 
     stack = STACK
     ROLES = (STACK,)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        **ARGUMENTS,
-        "epel_mirror": {"type": "str", "default": ""},
-        "userspace": {"type": "str", "choices": list(USERSPACES), "default": NO_USERSPACE},
-        "users": {"type": "list", "elements": "str", "default": []},
-        "blacklist_remove": SWITCH,
-        "iommu_pt": SWITCH,
-        "numa_balancing_off": SWITCH,
-    }
     state_options = ("users",)
     paths = (GRUB_FILE, NUMA.path, PREFERENCES.path)
 

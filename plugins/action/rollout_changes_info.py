@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from ..module_utils.vllm.plan_document import INNER
 from ..plugin_utils.common.action import ControllerAction
@@ -29,21 +29,6 @@ class ActionModule(ControllerAction):
     """Finds what a rollout or a rollback would change on a host."""
 
     ROLES = ("rollout",)
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "kind": {"type": "str", "choices": ["change", "rollback", "journals"], "default": "change"},
-        "plans": {"type": "dict", "default": {}},
-        "slots": {"type": "dict", "default": {}},
-        "turn": {"type": "dict", "default": {}},
-        "files": {"type": "dict", "default": {}},
-        "others": {"type": "list", "elements": "str", "default": []},
-        "undo": {"type": "str", "default": ""},
-        "directory": {"type": "path", "default": ""},
-        "undone": {"type": "dict", "default": {}},
-        "returned": {"type": "bool", "default": False},
-        "prompts": {"type": "int", "default": 0},
-        "baseline": {"type": "str", "choices": ["record", "now"], "default": "record"},
-        "options": {"type": "dict", "default": {}},
-    }
     ERRORS = (RolloutError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -19,25 +19,11 @@ PLAN = "rollout_plan"
 UNREACHABLE = "the host cannot be reached"
 # The steps of an update in which nothing on the host has changed yet.
 BEFORE_CHANGES = ("drain", "idle", "measure")
-ARGUMENT_SPEC = {
-    "state": {"type": "str", "choices": ["begun", "noted", "waving", "waved", "stopped", "ended"], "default": "noted"},
-    "step": {"type": "str", "default": ""},
-    "detail": {"type": "str", "default": ""},
-    "failed": {"type": "raw", "default": {}},
-    "gates": {"type": "list", "elements": "dict", "default": []},
-    "slots": {"type": "dict", "default": {}},
-    "measured": {"type": "list", "elements": "dict", "default": []},
-    "baselines": {"type": "dict", "default": {}},
-    "gateways": {"type": "list", "elements": "dict", "default": []},
-    "kept": {"type": "list", "elements": "dict", "default": []},
-    "wave": {"type": "int", "default": 0},
-}
 
 
 class ActionModule(ControllerAction):
     """Keeps the journal of a rollout on the controller."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (JournalError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

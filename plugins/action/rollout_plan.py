@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any, ClassVar, Collection, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.controller_user import controller_user
@@ -50,10 +50,6 @@ NOTHING = {
 class ActionModule(ControllerAction):
     """Divides the hosts of a rollout into waves."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "hosts": {"type": "list", "elements": "str", "required": True},
-        "kind": {"type": "str", "choices": ["change", "rollback"], "default": "change"},
-    }
     ERRORS = (RolloutError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Mapping
+from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.rollout.journal import is_running, state_of
@@ -17,11 +17,6 @@ from ..plugin_utils.rollout.report_page import page
 class ActionModule(ControllerAction):
     """Writes the report of a rollout from its journal."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "journal": {"type": "path", "required": True},
-        "dest_json": {"type": "path", "default": ""},
-        "dest_html": {"type": "path", "default": ""},
-    }
     ERRORS = (ReportFileError,)
 
     def decide(self, options: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:

@@ -22,29 +22,8 @@ from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.members import expand, members_of, spans
 from ..plugin_utils.fleet.secret_names import check_secret_names
 from ..plugin_utils.planning.hardware import Accelerator
-from ..plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
+from ..plugin_utils.planning.inputs import SETTINGS, PlanError
 from ..plugin_utils.planning.kernels import COMPILATION, compiles_sampler
-
-# Directories, and one time in seconds.
-SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}
-DIRECTORIES = {"type": "list", "elements": "path", "default": []}
-ARGUMENT_SPEC = {
-    # Any type is accepted: a list in its place gets its own message.
-    "instances": {"type": "raw", "required": True},
-    "release": {"type": "str", "required": True},
-    "python": {"type": "str", "default": ""},
-    "runtime": {"type": "str", "choices": ["", "container", "venv"], "default": ""},
-    "strict": {"type": "bool", "default": True},
-    "accelerator": {"type": "dict", "required": True},
-    "facts": {"type": "dict", "default": {}},
-    "image": {"type": "str", "default": ""},
-    "registry": {"type": "str", "default": ""},
-    "secret_names": {"type": "dict", "default": {}},
-    "fabric": {"type": "dict", "default": {}},
-    "site": {"type": "dict", "required": True, "options": SITE},
-    **dict.fromkeys((*PATHS, "accelerator_catalog_path"), DIRECTORIES),
-}
-
 
 preload(load_catalogue, load_exclusive, load_replaced)
 
@@ -54,7 +33,6 @@ class ActionModule(ControllerAction):
 
     # If the hardware was detected before, the role accelerator does not check options.
     ROLES = SERVING
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

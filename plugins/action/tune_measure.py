@@ -19,15 +19,6 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.tune.store import Store, rules_of, step_of
 from ..plugin_utils.tune.variants import CURRENT, TuneError
 
-ARGUMENT_SPEC = {
-    "instance": {"type": "str", "required": True},
-    "dir": {"type": "path", "default": "tune-results"},
-    "variant": {"type": "str", "required": True},
-    "round": {"type": "int", "required": True},
-    "timeout": {"type": "float", "default": 1800},
-    "user": {"type": "str", "default": "vllm"},
-}
-
 
 class DiedError(Exception):
     """The instance died during a measurement; the message gives the reason."""
@@ -36,7 +27,6 @@ class DiedError(Exception):
 class ActionModule(ControllerAction):
     """Let the host measure the variant that it serves, and save the result on the controller immediately."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, RecordError)
     # The measurement is taken on the host.
     _requires_connection = True

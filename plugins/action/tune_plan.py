@@ -17,26 +17,10 @@ from ..plugin_utils.tune.schedule import Rules
 from ..plugin_utils.tune.store import Store
 from ..plugin_utils.tune.variants import TuneError, changed_instances, check_instance, parse_variants
 
-ARGUMENT_SPEC = {
-    "instance": {"type": "str", "default": ""},
-    # Any type is accepted: a wrong one gets its own message.
-    "instances": {"type": "raw", "required": True},
-    "variants": {"type": "raw", "default": {}},
-    "matrix": {"type": "raw", "default": {}},
-    "goal": {"type": "raw", "default": {}},
-    "rounds": {"type": "raw", "default": 3},
-    "drop_percent": {"type": "raw", "default": 10},
-    "workload_definitions": {"type": "dict", "default": {}},
-    "requests_per_stream": {"type": "raw", "default": 4},
-    "requests_min": {"type": "raw", "default": 8},
-    "dir": {"type": "path", "default": "tune-results"},
-}
-
 
 class ActionModule(ControllerAction):
     """Check the options of a tune, and begin it on the controller."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, UnreadableError, WorkloadError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

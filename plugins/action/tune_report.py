@@ -23,20 +23,10 @@ from ..plugin_utils.tune.proposal import instance_diff, recipe_diff
 from ..plugin_utils.tune.store import Store, goal_of, rules_of, step_of
 from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances
 
-PATHS = {"type": "list", "elements": "path", "default": []}
-ARGUMENT_SPEC = {
-    "instance": {"type": "str", "required": True},
-    "instances": {"type": "raw", "required": True},
-    "dir": {"type": "path", "default": "tune-results"},
-    "driver": {"type": "str", "default": ""},
-    "recipe_path": PATHS,
-}
-
 
 class ActionModule(ControllerAction):
     """Writes the result of a tune: the table, evidence for each variant, and the proposed change."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -13,26 +13,10 @@ from ..plugin_utils.tune.schedule import next_step
 from ..plugin_utils.tune.store import Store, goal_of, rules_of, step_of
 from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances, check_plans, failure_of
 
-ARGUMENT_SPEC = {
-    "state": {"type": "str", "choices": ["planned", "ready", "next", "failed"], "required": True},
-    "instance": {"type": "str", "required": True},
-    "dir": {"type": "path", "default": "tune-results"},
-    "variant": {"type": "str", "default": ""},
-    "plans": {"type": "dict", "default": {}},
-    "slots": {"type": "dict", "default": {}},
-    "lock": {"type": "dict", "default": {}},
-    "gateways": {"type": "list", "elements": "dict", "default": []},
-    "fresh": {"type": "bool", "default": False},
-    "stop": {"type": "bool", "default": False},
-    "instances": {"type": "raw", "default": {}},
-    "failed": {"type": "raw", "default": {}},
-}
-
 
 class ActionModule(ControllerAction):
     """Keep the state of a tune on the controller, and return the next measurement."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, RecordError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

@@ -11,19 +11,10 @@ from ..plugin_utils.catalog.upstream_archive import fetch_recipes, write_recipes
 from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, load_pins, read_directory
 from ..plugin_utils.common.action import ControllerAction
 
-ARGUMENT_SPEC = {
-    "dest": {"type": "path", "required": True},
-    "names": {"type": "list", "elements": "str", "default": []},
-    "release": {"type": "str", "default": ""},
-    "source": {"type": "str", "default": "index"},
-    "ca_file": {"type": "path"},
-}
-
 
 class ActionModule(ControllerAction):
     """Fetches the recipes of a vLLM release into a site's directory, as far as they are not there."""
 
-    ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (UpstreamError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

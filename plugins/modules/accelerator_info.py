@@ -192,7 +192,7 @@ from ..module_utils.accelerator.pythons_host import read_pythons
 from ..module_utils.vllm.fabric_host import near_rdma
 
 # The action plugin of the same name has the catalogue and handles the options that are not read below.
-ARGUMENT_SPEC = {
+ARGUMENTS = {
     "declared": {"type": "str"},
     "declared_count": {"type": "int"},
     "require_usable": {"type": "bool", "default": False},
@@ -204,7 +204,7 @@ ARGUMENT_SPEC = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
         functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
         cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())

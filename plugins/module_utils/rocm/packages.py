@@ -27,7 +27,6 @@ RADEON_KEY_ID = "9386B48A1A693C5C"
 RUNTIME = "runtime"
 FULL = "full"
 NO_USERSPACE = "none"
-USERSPACES = (NO_USERSPACE, RUNTIME, FULL)
 _CLASSIC_PACKAGES = {RUNTIME: ("rocm-hip-runtime", "rocminfo", "amd-smi-lib", "rocm-smi-lib"), FULL: ("rocm",)}
 # By distribution and major version. Debian's and Ubuntu's own versions are older than those in vLLM's images.
 _DISTRO_PACKAGES = {

@@ -15,7 +15,6 @@ from ..common.run_file import Installer
 RETAIN = "retain"
 INSTALL = "install"
 HALT = "halt"
-POLICIES = (RETAIN, INSTALL, HALT)
 
 # Where packages come from.
 VENDOR = "vendor"

@@ -11,19 +11,6 @@ from ...module_utils.common.kinds import show_value
 from .records import read_summary
 from .workloads import WorkloadError, choose_workloads, load_workloads, read_concurrency
 
-# The options that name a request, as the modules that check it and that measure it take them.
-REQUEST_SPEC: Mapping[str, Any] = {
-    "workloads": {"type": "list", "elements": "str", "default": []},
-    "workload_definitions": {"type": "dict", "default": {}},
-    "concurrency": {"type": "list", "elements": "str", "default": []},
-    "repeats": {"type": "int", "default": 3},
-    "requests_per_stream": {"type": "int", "default": 4},
-    "requests_min": {"type": "int", "default": 8},
-    "seed": {"type": "str", "default": ""},
-    "timeout": {"type": "float", "default": 1800},
-    "compare": {"type": "path", "default": ""},
-}
-
 
 def check_request(options: Mapping[str, Any]) -> None:
     """Check the options of playbooks/bench.yml that need no host. Raises WorkloadError and RecordError."""

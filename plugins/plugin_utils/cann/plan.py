@@ -46,7 +46,6 @@ from ...module_utils.vendor_stack.packages import check_secure_boot, is_installe
 PACKAGES = "packages"
 RUN = "run"
 AUTO = "auto"
-FORMATS = (AUTO, PACKAGES, RUN)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from .documented_options import documented_options
 from .playbook_options import PlaybookOptionError, check_playbook_options
 from .preload import load_jinja_plugins, preload
 from .role_options import RoleOptionError, check_names_and_values, check_role_options
@@ -20,6 +21,7 @@ from .role_options import RoleOptionError, check_names_and_values, check_role_op
 class ControllerAction(ActionBase):
     """Validate the options, call ``decide`` and return its result, without a connection to the host.
 
+    The options are those that the module of the same name documents.
     ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user. ``ROLES`` are roles that call
     the action before any other: a misspelt option of theirs is an error here.
     """
@@ -30,6 +32,9 @@ class ControllerAction(ActionBase):
     _requires_connection = False
 
     def __init_subclass__(cls) -> None:
+        folder, _dot, name = cls.__module__.rpartition(".")
+        if folder.endswith(".action"):  # not for a base class of actions
+            cls.ARGUMENT_SPEC = documented_options(name)
         preload(partial(check_names_and_values, {}, cls.ROLES))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any, Mapping, Sequence
 from ...module_utils.common.run_file import Installer
 
 SOURCES = ("vendor", "distro", "mirror", "none")
-POLICIES = ("retain", "install", "halt")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
 from ..options.table import Foreign, OptionTable
@@ -60,13 +60,8 @@ class SiteSettings:
     fabric: Mapping[str, Any] = field(default_factory=dict)
 
 
-# The names of all settings, and of those that a site always sets beside the release.
+# The names of all settings.
 SETTINGS = tuple(entry.name for entry in fields(SiteSettings))
-REQUIRED = tuple(
-    entry.name
-    for entry in fields(SiteSettings)
-    if entry.default is MISSING and entry.default_factory is MISSING and entry.name != "release"
-)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
 from ...module_utils.common.processes_host import boot_id
-from ...module_utils.vendor_stack.model import POLICIES, RETAIN, SOURCES, VENDOR, DriverPlan, Host, Package, StackError
+from ...module_utils.vendor_stack.model import RETAIN, DriverPlan, Host, Package, StackError
 from ...module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
 from ...module_utils.vendor_stack.users import Holder, foreign_holders, units_to_stop
 from ..catalog.accelerators import load_catalogue
@@ -20,26 +20,6 @@ from ..catalog.files import load_release
 from ..common.action import ControllerAction
 from ..common.addresses import AddressError, refuse_login
 from ..planning.inputs import PlanError
-
-PATHS = {"type": "list", "elements": "path", "default": []}
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "detected": {"type": "dict", "required": True},
-    "release": {"type": "str", "required": True},
-    "release_path": PATHS,
-    "catalog_path": PATHS,
-    "version": {"type": "str", "default": ""},
-    "source": {"type": "str", "choices": list(SOURCES), "default": VENDOR},
-    "policy": {"type": "str", "choices": list(POLICIES), "default": RETAIN},
-    "mirror": {"type": "str", "default": ""},
-    "hold": {"type": "bool", "default": True},
-    "reboot_allowed": {"type": "bool", "default": False},
-    "resolve": {"type": "bool", "default": False},
-    "keep": {"type": "bool", "default": False},
-    "root": {"type": "path", "default": "/"},
-    "sysfs_root": {"type": "path", "default": "/sys"},
-    "proc_root": {"type": "path", "default": "/proc"},
-}
-
 
 # Steps that must come before a download: without them the package manager would download other packages, or none.
 BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")

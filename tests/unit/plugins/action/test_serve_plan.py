@@ -9,7 +9,6 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
-    ARGUMENT_SPEC,
     ActionModule,
     accelerator,
     check_pinned,
@@ -235,8 +234,8 @@ def test_settings_are_the_module_s_options_under_the_names_of_a_site():
 
 
 def test_every_option_has_a_type_and_the_site_s_are_required():
-    assert set(ARGUMENT_SPEC) == set(OPTIONS)
-    assert all(entry["required"] for entry in ARGUMENT_SPEC["site"]["options"].values())
+    assert set(ActionModule.ARGUMENT_SPEC) == set(OPTIONS)
+    assert all(entry["required"] for entry in ActionModule.ARGUMENT_SPEC["site"]["options"].values())
 
 
 @pytest.mark.parametrize(

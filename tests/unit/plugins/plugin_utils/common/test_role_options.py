@@ -14,7 +14,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
     check_role_options,
-    options_of,
     specs_of,
 )
 
