@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 from tests.parity import seeds
 from tests.parity.real import NEWEST
-from tests.parity.test_upstream_recipes import HARDWARE, WRONG, planned
+from tests.parity.test_upstream_recipes import HARDWARE, WRONG, planned, with_upstreams_size
 from tools.vllm.fetch_vllm_release import CACHE
 
 pytestmark = pytest.mark.long
@@ -148,7 +148,7 @@ def test_both_builders_set_the_same(upstream, upstream_recipes):
         counted["compared"] += 1
         compared[case["hardware"]] += 1
         expected = seeds.canonical(shlex.split(theirs["command"].replace("\\\n", " ")), table)
-        found = seeds.canonical(plan["argv"], table)
+        found = with_upstreams_size(plan, seeds.canonical(plan["argv"], table), expected)
         place = (case["recipe"], case["hardware"])
         if found != expected and place in KNOWN:
             known.add(place)

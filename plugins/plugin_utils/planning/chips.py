@@ -30,13 +30,14 @@ class Demand:
     """What one entry of ``vllm_instances`` requests.
 
     ``chips`` is the number for one replica; ``replicas`` is None where replicas may fill the host; ``pinned`` are the
-    exact chips.
+    exact chips; ``spans`` says that the instance is on several hosts, so that the planner chose the number of each.
     """
 
     name: str
     chips: int
     replicas: int | None = None
     pinned: tuple[int, ...] | None = None
+    spans: bool = False
 
 
 def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list[tuple[int, ...]]]:
@@ -73,16 +74,24 @@ def unused_chips(
     demands: Sequence[Demand], allotted: Mapping[str, Sequence[tuple[int, ...]]], accelerator: Accelerator
 ) -> str:
     """Return a sentence on the chips that remain where instances were to fill the host, "" where none do."""
-    filling = [demand.name for demand in demands if demand.replicas is None and demand.pinned is None]
-    used = {chip for replicas in allotted.values() for chips in replicas for chip in chips}
-    left = accelerator.count - len(used)
-    if accelerator.stack == "cpu" or not filling or left <= 0:
+    filling = [demand for demand in demands if _is_to_fill(demand)]
+    used = {chip for each in demands for chips in allotted[each.name] for chip in chips[: each.chips]}
+    left = [chip for chip in range(accelerator.count) if chip not in used]
+    if accelerator.stack == "cpu" or not filling or not left:
         return ""
-    needs = ", ".join(f"{demand.name} {demand.chips}" for demand in demands if demand.name in filling)
+    needs = ", ".join(f"{demand.name} {demand.chips}" for demand in filling)
     return (
-        f"vllm_instances: {left} of {accelerator.count} x {accelerator.model} remain unused, because a replica "
-        f"needs more ({needs}); change tensor-parallel-size, or add an instance for them"
+        f"vllm_instances: {len(left)} of {accelerator.count} x {accelerator.model} remain unused "
+        f"(number {', '.join(map(str, left))}), because a replica needs another number ({needs}); change "
+        "tensor-parallel-size, or add an instance for them"
     )
+
+
+def _is_to_fill(demand: Demand) -> bool:
+    """Return whether an instance is to use all chips that it can: its own, or those of the host."""
+    if demand.pinned is not None:
+        return len(demand.pinned) > demand.chips
+    return demand.replicas is None or demand.spans
 
 
 def _check_pins(demands: Sequence[Demand], accelerator: Accelerator) -> None:

@@ -18,14 +18,16 @@ from .compose import Choice, features_on
 from .disaggregation import check_release as check_disaggregation
 from .disaggregation import check_software, inner_strategy, side_of
 from .disaggregation import port_of as connector_port
+from .divisions import Division
 from .families import with_family_features, with_family_guards
 from .groups import Group, check_spanning, group_of, port_of
 from .hardware import Accelerator, exact_blocks
-from .inputs import Library, PlanError, SiteSettings, UnknownNameError
+from .inputs import Library, Manifest, PlanError, SiteSettings, UnknownNameError
 from .locks import check_lock, choose_lock
+from .memory import model_request
 from .runtime import choose_release, choose_runtime, choose_stack
 from .software import Software, choose_software
-from .strategies import MULTI_NODE, SINGLE_NODE, Nodes, Sizes, choose_strategy, sizes, spread_size, tensor_size
+from .strategies import MULTI_NODE, Nodes, Sizes, choose_strategy, named_size, parallelism, sizes, tensor_size
 
 # Arguments of an instance that set its number of chips.
 SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local")
@@ -57,13 +59,23 @@ class Chosen:
     @property
     def model(self) -> str:
         """The repository of the weights, the variant's own where it has one."""
-        return str(self.variant.get("model_id") or self.recipe["model"]["model_id"])
+        return repository_of(self.recipe, self.variant)
 
     @property
     def pinned(self) -> str:
-        """The name of the manifest of the weights: the repository, with @ and the revision that the instance names."""
-        revision = self.requested.get("revision")
-        return f"{self.model}@{revision}" if revision else self.model
+        """The name of the manifest of the weights."""
+        return pinned_name(self.recipe, self.variant, self.requested)
+
+
+def repository_of(recipe: Mapping[str, Any], variant: Mapping[str, Any]) -> str:
+    """Return the repository of the weights, the variant's own where it has one."""
+    return str(variant.get("model_id") or recipe["model"]["model_id"])
+
+
+def pinned_name(recipe: Mapping[str, Any], variant: Mapping[str, Any], requested: Mapping[str, Any]) -> str:
+    """Return the name of a manifest: the repository, with @ and the revision that the instance names."""
+    revision, model = requested.get("revision"), repository_of(recipe, variant)
+    return f"{model}@{revision}" if revision else model
 
 
 def choose(
@@ -79,7 +91,7 @@ def choose(
     stack = choose_stack(release, release_name, accelerator)
     variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
     entry = _variant(recipe, variant, accelerator)
-    recipe = with_family_guards(recipe, str(entry.get("model_id") or recipe["model"]["model_id"]), library.families)
+    recipe = with_family_guards(recipe, repository_of(recipe, entry), library.families)
     version = str(release["vllm"])
     check_release(recipe, entry, version, release_name, where)
     check_driver(stack, accelerator, release_name)
@@ -106,7 +118,8 @@ def choose(
     if group and side:
         group = _with_sides(group, side, requested, accelerator)
     nodes = Nodes() if side else _nodes(requested, strategy, group)
-    found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, where)
+    manifest = library.manifest(pinned_name(recipe, entry, requested))
+    found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, manifest, where)
     features = features_on(
         recipe,
         accelerator,
@@ -129,7 +142,11 @@ def choose(
         table=table,
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
         demand=Demand(
-            name, found.chips, 1 if group or requested.get("residents") else requested.get("replicas"), chips
+            name,
+            found.chips,
+            1 if group or requested.get("residents") else requested.get("replicas"),
+            chips,
+            spans=group is not None,
         ),
         software=software,
         group=group,
@@ -210,22 +227,61 @@ def _sizes(
     accelerator: Accelerator,
     requested: Mapping[str, Any],
     nodes: Nodes,
+    manifest: Manifest | None,
     where: str,
 ) -> Sizes:
-    """Return the parallelism; sizes among the instance's own arguments set its number of chips."""
+    """Return the parallelism; sizes among the instance's own arguments set its number of chips.
+
+    Raises PlanError where the strategy has no size at which the model can be divided.
+    """
     chips = len(requested["chips"]) if requested.get("chips") else accelerator.count
+    division = Division((manifest or {}).get("config") or {})
+    candidates = [
+        size for size in range(1, chips + 1) if division.possible(size, parallelism(strategy, size, nodes.count))
+    ]
+    own = {} if strategy in MULTI_NODE else _own_sizes(requested, where)
+    if not candidates and not own:
+        problem = division.problem(parallelism(strategy, chips, nodes.count))
+        raise PlanError(f"{where}.strategy: {strategy} is impossible here: {problem}; choose another strategy")
     tensor, because = 1, None
     if strategy == "single_node_tp":
-        tensor, because = tensor_size(recipe, variant, preset, accelerator, chips)
-    elif strategy in SINGLE_NODE:
-        chips, because = spread_size(recipe, strategy, accelerator, chips)
+        holds = _holds(recipe, variant, accelerator, manifest)
+        tensor, because = tensor_size(recipe, variant, preset, accelerator, candidates, holds)
+    elif candidates:
+        chips, because = _spread(named_size(recipe, strategy, accelerator), candidates, chips, division)
     found = sizes(strategy, tensor, chips, nodes, because)
-    own = _own_sizes(requested, where)
-    if not own or strategy in MULTI_NODE:
+    if not own:
         return found
     tensor = own.get("tensor-parallel-size", found.tensor)
     local = own.get("data-parallel-size-local", own.get("data-parallel-size", found.chips // found.tensor))
     return replace(found, tensor=tensor, chips=tensor * own.get("pipeline-parallel-size", 1) * local, because=None)
+
+
+def _spread(named: int | None, candidates: list[int], chips: int, division: Division) -> tuple[int, str | None]:
+    """Return the number of chips of a strategy that takes all, and the reason where it takes fewer."""
+    size = max(each for each in candidates if each <= (named or chips) or each == candidates[0])
+    if size == chips:
+        return chips, None
+    if size == named:
+        return size, "tp of the recipe's strategy_overrides"
+    why = "divides the model" if division.known else "is a power of two (no manifest has the model's heads)"
+    return size, f"the largest size that {why}"
+
+
+def _holds(
+    recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator, manifest: Manifest | None
+) -> Callable[[int], bool | None]:
+    """Return whether a number of chips holds the model, by its manifest and by the recipe; None where unknown."""
+    request = model_request(manifest, {}, accelerator, int(recipe["model"].get("context_length") or 0))
+    needs = variant.get("vram_minimum_gb")
+
+    def holds(size: int) -> bool | None:
+        if accelerator.memory_mib is None or not (needs or request):
+            return None
+        enough = not needs or needs <= size * accelerator.memory_mib / 1024
+        return enough and (request is None or replace(request, args={"tensor-parallel-size": size}).fits())
+
+    return holds
 
 
 def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:

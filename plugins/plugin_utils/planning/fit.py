@@ -18,8 +18,7 @@ from .choices import Chosen
 from .compose import Composed, Layer
 from .hardware import Accelerator
 from .inputs import Library, Manifest
-from .memory import SHORTEST, Request
-from .model_shape import shape_of
+from .memory import SHORTEST, Request, model_request, weights_size
 from .side_models import side_models
 
 LENGTH = "max-model-len"
@@ -28,31 +27,13 @@ TENSOR = "tensor-parallel-size"
 _NAMED_CHIPS = 4
 
 
-def weights_size(manifest: Manifest | None, load_format: str = "auto") -> int | None:
-    """Return the bytes of the weights alone, which is what the chips hold; None where they are unknown.
-
-    Of tensors that are there in two formats, vLLM loads those of ``load_format``.
-    """
-    if manifest is None:
-        return None
-    sizes = {name: int(entry["size"]) for name, entry in manifest["files"].items() if name.endswith(".safetensors")}
-    read, other = ("consolidated", "model") if load_format == "mistral" else ("model", "consolidated")
-    if any(name.startswith(read) for name in sizes):
-        sizes = {name: size for name, size in sizes.items() if not name.startswith(other)}
-    return sum(sizes.values()) or None
-
-
 def request_of(
     entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library, drafts: Sequence[str] = ()
 ) -> Request | None:
     """Return what is to fit by the model's own configuration, None where no manifest has one that is understood."""
-    manifest = library.manifest(entry.pinned)
-    size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
-    if size is None or shape is None:
-        return None
-    size += sum(weights_size(library.manifest(draft)) or 0 for draft in drafts)
-    context = shape.context or int(entry.recipe["model"].get("context_length") or 0)
-    return Request(shape, size, args, accelerator, context)
+    drafted = sum(weights_size(library.manifest(draft)) or 0 for draft in drafts)
+    context = int(entry.recipe["model"].get("context_length") or 0)
+    return model_request(library.manifest(entry.pinned), args, accelerator, context, drafted)
 
 
 def _loaded(composed: Composed) -> list[str]:

@@ -10,8 +10,9 @@ from typing import Any, Mapping
 
 from .chips import GIB, read_tokens, utilization
 from .hardware import Accelerator
+from .inputs import Manifest
 from .kv_cache import cache_element, longest, request_bytes
-from .model_shape import ModelShape
+from .model_shape import ModelShape, shape_of
 
 # A shorter context than this is not chosen: the instance is refused instead.
 SHORTEST = 4096
@@ -134,3 +135,30 @@ def _size(args: Mapping[str, Any], name: str, otherwise: int = 1) -> int:
         return max(1, int(args.get(name) or otherwise))
     except (TypeError, ValueError):
         return otherwise
+
+
+def weights_size(manifest: Manifest | None, load_format: str = "auto") -> int | None:
+    """Return the bytes of the weights alone, which is what the chips hold; None where they are unknown.
+
+    Of tensors that are there in two formats, vLLM loads those of ``load_format``.
+    """
+    if manifest is None:
+        return None
+    sizes = {name: int(entry["size"]) for name, entry in manifest["files"].items() if name.endswith(".safetensors")}
+    read, other = ("consolidated", "model") if load_format == "mistral" else ("model", "consolidated")
+    if any(name.startswith(read) for name in sizes):
+        sizes = {name: size for name, size in sizes.items() if not name.startswith(other)}
+    return sum(sizes.values()) or None
+
+
+def model_request(
+    manifest: Manifest | None, args: Mapping[str, Any], accelerator: Accelerator, context: int, beside: int = 0
+) -> Request | None:
+    """Return what is to fit by the model's own configuration, None where the manifest has none that is understood.
+
+    ``context`` counts where the configuration names no length, ``beside`` are the bytes of draft models and adapters.
+    """
+    size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
+    if size is None or shape is None:
+        return None
+    return Request(shape, size + beside, args, accelerator, shape.context or context)

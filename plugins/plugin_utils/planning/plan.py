@@ -30,6 +30,7 @@ from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
+from .divisions import check_sizes, size_doubts
 from .environment import base_env, environment_of, mounts_of, needs_vocabulary
 from .explanation import explain
 from .fit import length_layer, named_models, required_memory
@@ -197,6 +198,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     if entry.requested.get("residents"):
         check_resident(entry, composed, accelerator, library.others(entry.table.version))
     _check_options(entry, composed, accelerator, site, library)
+    check_sizes(composed.args, _config_of(entry, library), entry.where)
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
     elif entry.group is not None:
@@ -262,6 +264,7 @@ def _warnings(
 ) -> list[str]:
     table, foreign = entry.table, library.foreign(accelerator.stack)
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
+    warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
     # These remain after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
@@ -383,6 +386,11 @@ def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[st
         for each in models
         if library.manifest(each) is None
     ]
+
+
+def _config_of(entry: Chosen, library: Library) -> Mapping[str, Any]:
+    """Return the configuration of the model in the manifest of its weights, empty where none has it."""
+    return (library.manifest(entry.pinned) or {}).get("config") or {}
 
 
 def _weights_path(manifest: Manifest, site: SiteSettings) -> str:

@@ -14,9 +14,10 @@ from ..options.table import OptionTable
 from .chips import GIB, Demand, utilization
 from .choices import Chosen
 from .compose import Composed, Layer
-from .fit import request_of, weights_size
+from .fit import request_of
 from .hardware import Accelerator
 from .inputs import Library, PlanError
+from .memory import weights_size
 
 KEY = "residents"
 FLAG, DEV_MODE = "enable-sleep-mode", "VLLM_SERVER_DEV_MODE"

@@ -10,9 +10,10 @@ attention once per chip and splits the experts; multi_node_* span hosts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ...module_utils.common.spelling import nearest
+from .divisions import Parallelism
 from .hardware import Accelerator
 from .inputs import PlanError
 
@@ -125,12 +126,13 @@ def tensor_size(
     variant: Mapping[str, Any],
     preset: Mapping[str, Any],
     accelerator: Accelerator,
-    chips: int,
+    candidates: Sequence[int],
+    holds: Callable[[int], bool | None],
 ) -> tuple[int, str]:
-    """Return the tensor parallel size of ``single_node_tp`` on ``chips`` chips, and the reason.
+    """Return the tensor parallel size of ``single_node_tp``, one of ``candidates``, which ascend, and the reason.
 
-    The size of the preset, else of the variant, else of the recipe, else one chip where the model fits in it, else all
-    chips: upstream's rule.
+    The size of the preset, else of the variant, else of the recipe, else the smallest that holds the model. ``holds``
+    returns None where the memory is unknown.
     """
     override = (recipe.get("strategy_overrides") or {}).get("single_node_tp") or {}
     for source, size in (
@@ -140,27 +142,35 @@ def tensor_size(
     ):
         if isinstance(size, int) and size > 0:
             # The number of a CPU's NUMA nodes is unknown here.
-            if accelerator.stack == "cpu" or size <= chips:
+            if accelerator.stack == "cpu" or size in candidates:
                 return size, f"tp of the recipe's {source}"
-            return chips, f"tp of the recipe's {source} is {size}, the host has {chips}"
-    needs = variant.get("vram_minimum_gb")
-    if not needs or accelerator.memory_mib is None:
-        return chips, "all chips: the recipe or the catalogue does not say what is needed"
-    has = accelerator.memory_mib / 1024
-    if needs <= has:
-        return 1, f"{needs:g} GB fit into one chip of {has:g}"
-    return chips, f"{needs:g} GB do not fit into one chip of {has:g}"
+            smaller = max((each for each in candidates if each < size), default=1)
+            return smaller, f"tp of the recipe's {source} is {size}, which this host or this model cannot have"
+    suited = [size for size in candidates if holds(size)]
+    if suited:
+        return suited[0], "the smallest size that holds the model"
+    if holds(candidates[-1]) is None:
+        return candidates[-1], "the largest size: the recipe or the catalogue does not say what is needed"
+    return candidates[-1], "the largest size, because the model needs more memory than a smaller one has"
 
 
-def spread_size(
-    recipe: Mapping[str, Any], strategy: str, accelerator: Accelerator, chips: int
-) -> tuple[int, str | None]:
-    """Return the number of chips of a strategy that takes all, and the reason where the recipe names fewer."""
+def named_size(recipe: Mapping[str, Any], strategy: str, accelerator: Accelerator) -> int | None:
+    """Return the number of chips that the recipe names for a strategy that takes all, None where it names none."""
     override = (recipe.get("strategy_overrides") or {}).get(strategy) or {}
     size = accelerator.pick(override.get("tp"))
-    if not isinstance(size, int) or not 0 < size < chips:
-        return chips, None
-    return size, "tp of the recipe's strategy_overrides"
+    return size if isinstance(size, int) and size > 0 else None
+
+
+def parallelism(strategy: str, chips: int, nodes: int) -> Parallelism:
+    """Return the sizes of a strategy on ``chips`` chips of each of ``nodes`` hosts."""
+    experts = strategy.endswith(("_tep", "_dep"))
+    if strategy.endswith(("_dep", "_dpa_tp")):
+        return Parallelism(data=chips * nodes, experts=experts)
+    if strategy == "multi_node_tp_pp":
+        return Parallelism(tensor=chips, pipeline=nodes)
+    if strategy == "multi_node_tp_dp":
+        return Parallelism(tensor=chips, data=nodes)
+    return Parallelism(tensor=chips * nodes, experts=experts)
 
 
 def sizes(strategy: str, tensor: int, chips: int, nodes: Nodes, because: str | None = None) -> Sizes:

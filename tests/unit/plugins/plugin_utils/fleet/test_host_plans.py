@@ -45,6 +45,49 @@ def refusal(*arguments, **options):
 # The bundled catalogue.
 
 
+@pytest.mark.parametrize("model", ["l4", "l40s", "a100", "h100", "h200", "b200", "mi300x"])
+@pytest.mark.parametrize("preset", [None, "latency", "throughput"])
+@pytest.mark.parametrize("count", range(1, 17))
+def test_every_number_of_chips_gets_a_size_that_the_model_can_be_divided_by(model, preset, count):
+    chosen = {"preset": preset} if preset else {}
+    try:
+        found = plans(model, {"chat": {"recipe": "openai/gpt-oss-120b", **chosen}}, count=count)
+    except PlanError as exc:
+        assert "does not fit" in str(exc) or "is not for" in str(exc)
+        return
+    size = found["chat"]["args"]["tensor-parallel-size"]
+    idle = sorted({*range(count)} - {chip for one in found.values() for chip in one["chips"]})
+    assert 64 % size == 0 and 2880 % size == 0
+    numbers = f"(number {', '.join(map(str, idle))})"
+    assert bool(idle) == any(numbers in warning for warning in found["chat"]["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "nodes"), [("multi_node_tp", 2), ("multi_node_tep", 3), ("multi_node_dep", 2), ("multi_node_tp_pp", 3)]
+)
+def test_hosts_of_a_group_get_a_size_that_the_model_can_be_divided_by(strategy, nodes):
+    names = [f"h{number}" for number in range(1, nodes + 1)]
+    members = {name: {"address": f"10.0.0.{number}", "interface": "eth1"} for number, name in enumerate(names, 1)}
+    instance = {"recipe": "openai/gpt-oss-120b", "strategy": strategy, "nodes": names}
+    try:
+        found = plans("h200", {"chat": instance}, count=7, members=members)["chat"]
+    except PlanError as exc:
+        # 3, 6, 9 ... chips: none of these divides 64 heads.
+        assert f"{strategy} is impossible here: the model's 64 attention heads" in str(exc)
+        assert nodes == 3
+        return
+    assert 64 % found["args"].get("tensor-parallel-size", 1) == 0
+    assert 128 % found["args"].get("data-parallel-size", 1) == 0
+    assert any("3 of 7 x h200 remain unused (number 4, 5, 6)" in warning for warning in found["warnings"])
+
+
+@pytest.mark.parametrize("size", [3, 5, 6, 7])
+def test_a_size_that_the_model_cannot_be_divided_by_is_refused(size):
+    assert refusal(args={"tensor-parallel-size": size}).startswith(
+        f"vllm_instances.chat: vLLM cannot start with tensor-parallel-size {size}: the model's 64 attention heads"
+    )
+
+
 def test_a_host_of_eight_is_filled_with_replicas():
     found = plans("h200", {"chat": {"recipe": "openai/gpt-oss-120b"}})
     assert {name: (one["chips"], one["listen"]["port"]) for name, one in found.items()} == {

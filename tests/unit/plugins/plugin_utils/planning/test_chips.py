@@ -242,7 +242,13 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
 @pytest.mark.parametrize(
     ("demands", "words"),
     [
-        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica needs more (chat 3); "),
+        (
+            [Demand("chat", 3)],
+            "vllm_instances: 2 of 8 x h200 remain unused (number 6, 7), because a replica needs another number",
+        ),
+        # On a host of a group, and among its own chips, the planner chose the number.
+        ([Demand("chat", 4, replicas=1, spans=True)], "4 of 8 x h200 remain unused (number 4, 5, 6, 7)"),
+        ([Demand("chat", 4, pinned=(0, 1, 2, 3, 4, 5, 6))], "4 of 8 x h200 remain unused (number 4, 5, 6, 7)"),
         ([Demand("chat", 3), Demand("one", 4, replicas=1)], "1 of 8 x h200 remain unused"),
         ([Demand("chat", 2)], ""),
         # Chosen so.

@@ -54,7 +54,10 @@ def rendered(recipe, accelerator, variant="default", requested=None, modes=None,
     strategy = choose_strategy(recipe, accelerator, strategy, nodes.count, "chat")
     entry = (recipe.get("variants") or {}).get(variant) or {}
     on = features_on(recipe, accelerator, strategy, variant, requested, modes or {}, "chat")
-    tensor, because = tensor_size(recipe, entry, {}, accelerator, accelerator.count)
+    sizes_here = [size for size in (1, 2, 4, 8) if size <= accelerator.count]
+    needs = entry.get("vram_minimum_gb")
+    holds = lambda size: needs <= size * accelerator.memory_mib / 1024 if needs else None  # noqa: E731
+    tensor, because = tensor_size(recipe, entry, {}, accelerator, sizes_here, holds)
     choice = Choice(variant, strategy, None, on, sizes(strategy, tensor, accelerator.count, nodes, because))
     composed = compose(layers_of(recipe, accelerator, choice, {}), TABLE, "recipe")
     return shlex.join(to_argv({"model": "m", **composed.args}, TABLE)[3:]), composed.env
@@ -102,10 +105,10 @@ LAYERED = {
     [
         # 100 GB fit into one chip of 141, not into one of 80.
         (H200, {}, "--seed 1 --block-size 16 --tensor-parallel-size 1 --max-num-seqs 5 --reasoning-parser x"),
-        (H100, {}, "--seed 1 --block-size 16 --tensor-parallel-size 8 --max-num-seqs 5 --reasoning-parser x"),
+        (H100, {}, "--seed 1 --block-size 16 --tensor-parallel-size 2 --max-num-seqs 5 --reasoning-parser x"),
         # Blackwell and Ada have no block of their own: NVIDIA's.
         (B200, {}, "--seed 1 --block-size 16 --tensor-parallel-size 1 --max-num-seqs 6 --reasoning-parser x"),
-        (L40S, {}, "--seed 1 --block-size 16 --tensor-parallel-size 8 --max-num-seqs 6 --reasoning-parser x"),
+        (L40S, {}, "--seed 1 --block-size 16 --tensor-parallel-size 4 --max-num-seqs 6 --reasoning-parser x"),
         # All of AMD's generations are one to upstream.
         (MI300X, {}, "--seed 1 --block-size 16 --tensor-parallel-size 1 --max-num-seqs 7 --reasoning-parser x"),
         (MI355X, {}, "--seed 1 --block-size 16 --tensor-parallel-size 1 --max-num-seqs 7 --reasoning-parser x"),
@@ -121,7 +124,7 @@ LAYERED = {
         (
             H100,
             {"variant": "exact"},
-            "--seed 1 --block-size 16 --tensor-parallel-size 8 --max-num-seqs 9 --reasoning-parser x",
+            "--seed 1 --block-size 16 --tensor-parallel-size 2 --max-num-seqs 9 --reasoning-parser x",
         ),
         # The strategy's block for the generation stands in place of the recipe's and the variant's; that for exactly
         # this hardware adds.
@@ -187,9 +190,10 @@ def test_variables_lie_over_each_other_by_name(accelerator, kwargs, expected):
         ({"tp": {"h200": 2}}, 4, H100, 4),
         ({"tp": 2}, 4, H100, 2),
         ({}, {"mi300x": 2}, MI300X, 2),
-        # By memory: one chip or all of them, nothing between.
+        # By memory the smallest size that holds it. Upstream's builder takes all chips where one does not.
         ({"vram_minimum_gb": 140}, None, H200, 1),
-        ({"vram_minimum_gb": 142}, None, H200, 8),
+        ({"vram_minimum_gb": 142}, None, H200, 2),
+        ({"vram_minimum_gb": 283}, None, H200, 4),
         ({}, None, H200, 8),
     ],
 )

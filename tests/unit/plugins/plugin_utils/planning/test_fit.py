@@ -11,8 +11,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import library
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import estimated_ways, weights_size
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import estimated_ways
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, SiteSettings
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import weights_size
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
 GIB = 1024**3

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.divisions import Parallelism
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
     Nodes,
     choose_strategy,
     compatible,
+    named_size,
+    parallelism,
     sizes,
     tensor_size,
 )
@@ -129,29 +132,66 @@ def test_a_recipe_that_lists_no_strategy_for_this_hardware():
     )
 
 
+POWERS = [1, 2, 4, 8]
+NEITHER = "which this host or this model cannot have"
+
+
 @pytest.mark.parametrize(
-    ("accelerator", "variant", "preset", "override", "chips", "size"),
+    ("accelerator", "variant", "preset", "override", "candidates", "size"),
     [
         # The preset's, the variant's, the recipe's, in this order; each by the most exact name.
-        (H200, {"tp": 4}, {"tp": 2}, 8, 8, (2, "tp of the recipe's preset")),
-        (H200, {"tp": 4}, {}, 8, 8, (4, "tp of the recipe's variant")),
-        (H200, {}, {}, 8, 8, (8, "tp of the recipe's strategy_overrides")),
-        (H200, {"tp": {"h200": 1, "hopper": 2}}, {"tp": {"amd": 8}}, None, 8, (1, "tp of the recipe's variant")),
-        (MI300X, {"tp": {"amd": 8, "default": 2}}, {}, None, 8, (8, "tp of the recipe's variant")),
-        # A smaller host takes all that it has.
-        (H200, {"tp": 8}, {}, None, 4, (4, "tp of the recipe's variant is 8, the host has 4")),
-        # One chip where the model fits in it, else all.
-        (H200, {"vram_minimum_gb": 72}, {}, None, 8, (1, "72 GB fit into one chip of 141")),
-        (H200, {"vram_minimum_gb": 141}, {}, None, 8, (1, "141 GB fit into one chip of 141")),
-        (H200, {"vram_minimum_gb": 141.5}, {}, None, 8, (8, "141.5 GB do not fit into one chip of 141")),
-        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not say what is needed")),
+        (H200, {"tp": 4}, {"tp": 2}, 8, POWERS, (2, "tp of the recipe's preset")),
+        (H200, {"tp": 4}, {}, 8, POWERS, (4, "tp of the recipe's variant")),
+        (H200, {}, {}, 8, POWERS, (8, "tp of the recipe's strategy_overrides")),
+        (H200, {"tp": {"h200": 1, "hopper": 2}}, {"tp": {"amd": 8}}, None, POWERS, (1, "tp of the recipe's variant")),
+        (MI300X, {"tp": {"amd": 8, "default": 2}}, {}, None, POWERS, (8, "tp of the recipe's variant")),
+        # A smaller host, and a model that cannot be divided so, get the next smaller size.
+        (H200, {"tp": 8}, {}, None, [1, 2, 4], (4, f"tp of the recipe's variant is 8, {NEITHER}")),
+        (H200, {"tp": 5}, {}, None, POWERS, (4, f"tp of the recipe's variant is 5, {NEITHER}")),
         # Nobody knows a CPU's NUMA nodes here.
-        (CPU, {"tp": 2}, {}, None, 1, (2, "tp of the recipe's variant")),
+        (CPU, {"tp": 2}, {}, None, [1], (2, "tp of the recipe's variant")),
     ],
 )
-def test_how_many_chips_share_the_tensors(accelerator, variant, preset, override, chips, size):
+def test_the_size_that_a_recipe_names(accelerator, variant, preset, override, candidates, size):
     a_recipe = recipe("single_node_tp", strategy_overrides={"single_node_tp": {"tp": override}})
-    assert tensor_size(a_recipe, variant, preset, accelerator, chips) == size
+    assert tensor_size(a_recipe, variant, preset, accelerator, candidates, lambda _size: True) == size
+
+
+@pytest.mark.parametrize(
+    ("holds", "size"),
+    [
+        (lambda size: size >= 1, (1, "the smallest size that holds the model")),
+        (lambda size: size >= 3, (4, "the smallest size that holds the model")),
+        (lambda _size: None, (8, "the largest size: the recipe or the catalogue does not say what is needed")),
+        (lambda _size: False, (8, "the largest size, because the model needs more memory than a smaller one has")),
+    ],
+)
+def test_without_a_named_size_the_smallest_that_holds_the_model(holds, size):
+    assert tensor_size(recipe("single_node_tp"), {}, {}, H200, POWERS, holds) == size
+
+
+@pytest.mark.parametrize(
+    ("strategy", "nodes", "expected"),
+    [
+        ("single_node_tp", 1, Parallelism(tensor=4)),
+        ("single_node_tep", 1, Parallelism(tensor=4, experts=True)),
+        ("single_node_dep", 1, Parallelism(data=4, experts=True)),
+        ("single_node_dpa_tp", 1, Parallelism(data=4)),
+        ("multi_node_tp", 3, Parallelism(tensor=12)),
+        ("multi_node_tep", 3, Parallelism(tensor=12, experts=True)),
+        ("multi_node_tp_pp", 3, Parallelism(tensor=4, pipeline=3)),
+        ("multi_node_tp_dp", 3, Parallelism(tensor=4, data=3)),
+        ("multi_node_dep", 3, Parallelism(data=12, experts=True)),
+    ],
+)
+def test_sizes_of_a_strategy_over_all_hosts(strategy, nodes, expected):
+    assert parallelism(strategy, 4, nodes) == expected
+
+
+def test_the_size_that_a_recipe_names_for_a_strategy_that_takes_all_chips():
+    named = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"h200": 4}}})
+    assert named_size(named, "single_node_tep", H200) == 4
+    assert named_size(named, "single_node_tep", MI300X) is None
 
 
 HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1", 9), Nodes(2, 1, "10.0.0.1", 9)
