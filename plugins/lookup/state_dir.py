@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: state_dir
-short_description: A directory on the controller for files that must outlive a run
+short_description: (internal) A directory on the controller for files that must outlive a run
 version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: accelerator_probe
-short_description: Ask a host with one command which accelerators it has
+short_description: (internal) Ask a host with one command which accelerators it has
 version_added: 0.3.0
 description:
   - Internal to the playbook C(baremetal.inference.discover).

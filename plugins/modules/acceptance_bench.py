@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_bench
-short_description: Measure an instance for seconds, as a part of an acceptance
+short_description: (internal) Measure an instance for seconds, as a part of an acceptance
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_burn_in
-short_description: Work all chips of a host for a while and read their error counters before, meanwhile and after
+short_description: (internal) Work all chips of a host for a while, and read their error counters
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

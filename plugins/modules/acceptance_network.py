@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_network
-short_description: Measure the throughput of TCP between two hosts
+short_description: (internal) Measure the throughput of TCP between two hosts
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_plan
-short_description: Check the options of an acceptance, and say what a host is compared with
+short_description: (internal) Check the options of an acceptance, and say what a host is compared with
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

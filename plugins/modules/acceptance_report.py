@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_report
-short_description: Judge what was measured on a host, and write result and page
+short_description: (internal) Judge what was measured on a host, and write result and page
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: acceptance_storage
-short_description: Measure how fast a file system reads large files
+short_description: (internal) Measure how fast a file system reads large files
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).

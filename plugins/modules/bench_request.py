@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bench_request
-short_description: Check what is requested of a benchmark before a host is contacted
+short_description: (internal) Check what is requested of a benchmark before a host is contacted
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: bench_run
-short_description: Measure an instance with all its workloads, and write the results on the controller
+short_description: (internal) Measure an instance with all its workloads, and write the results on the controller
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).

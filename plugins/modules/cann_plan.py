@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cann_plan
-short_description: Decide what a host needs for Huawei's driver, firmware and CANN
+short_description: (internal) Decide what a host needs for Huawei's driver, firmware and CANN
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.cann#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cann_state
-short_description: Inspect Huawei's driver and firmware on a host
+short_description: (internal) Inspect Huawei's driver and firmware on a host
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.cann#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Pull or load a container image into a host's store
+short_description: (internal) Pull or load a container image into a host's store
 version_added: 0.2.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_check
-short_description: Check that a container engine works and can reach the accelerators
+short_description: (internal) Check that a container engine works and can reach the accelerators
 version_added: 0.3.0
 description:
   - Internal to the role P(baremetal.inference.container_runtime#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_daemon
-short_description: Merge settings into docker's configuration file
+short_description: (internal) Merge settings into docker's configuration file
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.container_runtime#role).

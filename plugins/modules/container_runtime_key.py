@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_key
-short_description: Install the key of a package repository
+short_description: (internal) Install the key of a package repository
 version_added: 0.3.0
 description:
   - Internal to the role P(baremetal.inference.container_runtime#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_state
-short_description: Inspect the container engines of a host
+short_description: (internal) Inspect the container engines of a host
 version_added: 0.7.0
 description:
   - Internal to the module M(baremetal.inference.container_runtime).

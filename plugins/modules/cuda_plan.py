@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cuda_plan
-short_description: Decide what a host needs for NVIDIA's driver
+short_description: (internal) Decide what a host needs for NVIDIA's driver
 version_added: 0.3.0
 description:
   - Internal to the role P(baremetal.inference.cuda#role).

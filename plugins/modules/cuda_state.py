@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cuda_state
-short_description: Inspect NVIDIA's driver on a host
+short_description: (internal) Inspect NVIDIA's driver on a host
 version_added: 0.3.0
 description:
   - Internal to the role P(baremetal.inference.cuda#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: declared_plans
-short_description: Plan the hosts of a play whose hardware is declared, before any host is contacted
+short_description: (internal) Plan the hosts of a play whose hardware is declared, before any host is contacted
 version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.site) and C(baremetal.inference.rollout).

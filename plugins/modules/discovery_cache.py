@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: discovery_cache
-short_description: Store the answers of hosts to M(baremetal.inference.accelerator_probe)
+short_description: (internal) Store the answers of hosts to M(baremetal.inference.accelerator_probe)
 version_added: 0.3.0
 description:
   - Internal to the playbook C(baremetal.inference.discover).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: encodings_check
-short_description: Check that the Harmony library of each release loads the encodings of a host
+short_description: (internal) Check that the Harmony library of each release loads the encodings of a host
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_plan
-short_description: Decide which instances of a host are asked what
+short_description: (internal) Decide which instances of a host are asked what
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).

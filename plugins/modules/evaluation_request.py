@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_request
-short_description: Check the tasks of an evaluation and prepare their questions
+short_description: (internal) Check the tasks of an evaluation and prepare their questions
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_result
-short_description: Keep the result of an evaluated task, or report and compare all results of a host
+short_description: (internal) Keep the result of an evaluated task, or report and compare all results of a host
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_run
-short_description: Ask a vLLM instance the questions of one task with lm-eval, gpt_oss.evals or AISBench
+short_description: (internal) Ask a vLLM instance the questions of one task with lm-eval, gpt_oss.evals or AISBench
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).

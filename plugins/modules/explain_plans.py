@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: explain_plans
-short_description: Show where every setting of the instances of a play comes from
+short_description: (internal) Show where every setting of the instances of a play comes from
 version_added: 0.2.0
 description:
   - Internal to the playbook C(baremetal.inference.explain).

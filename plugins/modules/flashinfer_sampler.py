@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: flashinfer_sampler
-short_description: Compile FlashInfer's sampler into a virtual environment of vLLM
+short_description: (internal) Compile FlashInfer's sampler into a virtual environment of vLLM
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

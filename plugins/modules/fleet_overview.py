@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: fleet_overview
-short_description: Show a fleet at a glance, as a table and as a page
+short_description: (internal) Show a fleet at a glance, as a table and as a page
 version_added: 0.3.0
 description:
   - Internal to the playbooks C(baremetal.inference.fleet) and C(baremetal.inference.status).

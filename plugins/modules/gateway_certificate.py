@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_certificate
-short_description: Check or issue the certificate of a gateway
+short_description: (internal) Check or issue the certificate of a gateway
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_client
-short_description: Make a client of the gateways with a key, or take one out of the inventory
+short_description: (internal) Make a client of the gateways with a key, or take one out of the inventory
 version_added: 0.7.0
 description:
   - Internal to the playbook gateway_keys.yml.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_keys
-short_description: Set the keys, limits and rights of a gateway's clients
+short_description: (internal) Set the keys, limits and rights of a gateway's clients
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role) and the playbook gateway_keys.yml.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_plan
-short_description: Decide what a gateway serves
+short_description: (internal) Decide what a gateway serves
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role).

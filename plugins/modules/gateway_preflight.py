@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_preflight
-short_description: Check a host before it becomes a gateway
+short_description: (internal) Check a host before it becomes a gateway
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role).

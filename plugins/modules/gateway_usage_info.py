@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_usage_info
-short_description: Read the tokens that a gateway has counted
+short_description: (internal) Read the tokens that a gateway has counted
 version_added: 0.7.0
 description:
   - Reads the database of the role P(baremetal.inference.gateway#role) on a gateway, in which each gateway stores what

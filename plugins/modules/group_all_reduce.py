@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: group_all_reduce
-short_description: Add numbers up over all chips of a group, with the Python of its instance
+short_description: (internal) Add numbers up over all chips of a group, with the Python of its instance
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: group_links
-short_description: Try the network between the hosts of a group, and read what the kernel knows of it
+short_description: (internal) Try the network between the hosts of a group, and read what the kernel knows of it
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

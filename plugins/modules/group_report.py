@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: group_report
-short_description: Judge what the hosts of a group have found out about each other
+short_description: (internal) Judge what the hosts of a group have found out about each other
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

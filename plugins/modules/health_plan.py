@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: health_plan
-short_description: Put together what the health service of a host has to know
+short_description: (internal) Put together what the health service of a host has to know
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.health#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_files
-short_description: Write the files, directories and links of a role in one step
+short_description: (internal) Write the files, directories and links of a role in one step
 version_added: 0.7.0
 description:
   - Internal to the roles of this collection.

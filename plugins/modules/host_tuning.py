@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_tuning
-short_description: Set kernel, PCI and chip settings of a host, and return to the former ones
+short_description: (internal) Set kernel, PCI and chip settings of a host, and return to the former ones
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.host_tuning#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_adapters
-short_description: Load and unload adapters in a running vLLM instance
+short_description: (internal) Load and unload adapters in a running vLLM instance
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_bench
-short_description: Take one measurement of a vLLM instance with vllm bench serve
+short_description: (internal) Take one measurement of a vLLM instance with vllm bench serve
 version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.bench) and C(baremetal.inference.tune).

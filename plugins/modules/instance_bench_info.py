@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_bench_info
-short_description: Read what a benchmark needs to know about a vLLM instance
+short_description: (internal) Read what a benchmark needs to know about a vLLM instance
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).

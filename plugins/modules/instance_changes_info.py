@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_changes_info
-short_description: Report which vLLM instances of a host a run would change
+short_description: (internal) Report which vLLM instances of a host a run would change
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_gate
-short_description: Ask a vLLM instance a fixed set of prompts and measure it
+short_description: (internal) Ask a vLLM instance a fixed set of prompts and measure it
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

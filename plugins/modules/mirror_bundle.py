@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_bundle
-short_description: Record what a carried directory holds, and check that it has arrived
+short_description: (internal) Record what a carried directory holds, and check that it has arrived
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.mirror#role).

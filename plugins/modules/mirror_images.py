@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_images
-short_description: Copy container images into layouts that can be carried
+short_description: (internal) Copy container images into layouts that can be carried
 version_added: 0.5.0
 description:
   - Internal to the playbook C(baremetal.inference.mirror).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_needs
-short_description: Determine what a mirror must contain
+short_description: (internal) Determine what a mirror must contain
 version_added: 0.5.0
 description:
   - Internal to the playbook C(baremetal.inference.mirror).

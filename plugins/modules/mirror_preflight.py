@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_preflight
-short_description: Check a host before it becomes a mirror
+short_description: (internal) Check a host before it becomes a mirror
 version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.mirror#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_wheels
-short_description: Fetch exactly the wheels of a lock into a directory that can be carried
+short_description: (internal) Fetch exactly the wheels of a lock into a directory that can be carried
 version_added: 0.5.0
 description:
   - Internal to the playbook C(baremetal.inference.mirror).

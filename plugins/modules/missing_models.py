@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: missing_models
-short_description: Determine which recipes and manifests the instances of hosts name and a site lacks
+short_description: (internal) Determine which recipes and manifests the instances of hosts name and a site lacks
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.import_models).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: monitoring_preflight
-short_description: Check a host before it gets a node exporter
+short_description: (internal) Check a host before it gets a node exporter
 version_added: 0.7.0
 description:
   - Internal to the role P(baremetal.inference.monitoring#role).

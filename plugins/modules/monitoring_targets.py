@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: monitoring_targets
-short_description: List what Prometheus scrapes, from the inventory
+short_description: (internal) List what Prometheus scrapes, from the inventory
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.monitoring).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: playbook_options
-short_description: Check the options of a playbook before a host is contacted
+short_description: (internal) Check the options of a playbook before a host is contacted
 version_added: 0.7.0
 description:
   - Internal to the playbooks of this collection.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: recipe_trial
-short_description: Plan recipes on chips, and place a new recipe among those of a site
+short_description: (internal) Plan recipes on chips, and place a new recipe among those of a site
 version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.fit) and C(baremetal.inference.import_recipe).

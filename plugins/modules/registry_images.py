@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registry_images
-short_description: Push container images from layouts into a registry
+short_description: (internal) Push container images from layouts into a registry
 version_added: 0.2.0
 description:
   - Internal to the role P(baremetal.inference.mirror#role).

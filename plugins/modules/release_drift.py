@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: release_drift
-short_description: Show what appears, changes or vanishes between two releases of vLLM
+short_description: (internal) Show what appears, changes or vanishes between two releases of vLLM
 version_added: 0.2.0
 description:
   - Internal to the playbook C(baremetal.inference.drift).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: removal
-short_description: Remove from a host what a plan lists
+short_description: (internal) Remove from a host what a plan lists
 version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: removal_plan
-short_description: List what a removal takes from a host, and refuse what is in use
+short_description: (internal) List what a removal takes from a host, and refuse what is in use
 version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml).

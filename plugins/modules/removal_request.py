@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: removal_request
-short_description: Check what the variables of remove.yml ask for
+short_description: (internal) Check what the variables of remove.yml ask for
 version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml).

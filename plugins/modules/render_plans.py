@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: render_plans
-short_description: Write the plans and files of all hosts of a play
+short_description: (internal) Write the plans and files of all hosts of a play
 version_added: 0.2.0
 description:
   - Internal to the playbook C(baremetal.inference.render).

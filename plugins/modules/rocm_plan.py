@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rocm_plan
-short_description: Decide what a host needs for AMD's driver
+short_description: (internal) Decide what a host needs for AMD's driver
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.rocm#role).

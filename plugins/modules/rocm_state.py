@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rocm_state
-short_description: Inspect AMD's driver on a host
+short_description: (internal) Inspect AMD's driver on a host
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.rocm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_changes_info
-short_description: Describe what a rollout would change on a host
+short_description: (internal) Describe what a rollout would change on a host
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_journal
-short_description: Keep the journal of a rollout
+short_description: (internal) Keep the journal of a rollout
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

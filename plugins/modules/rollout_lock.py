@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_lock
-short_description: Let one rollout at a time work on a cluster
+short_description: (internal) Let one rollout at a time work on a cluster
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_plan
-short_description: Plan the waves of a rollout
+short_description: (internal) Plan the waves of a rollout
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_report
-short_description: Write the report of a rollout as JSON and as a page
+short_description: (internal) Write the report of a rollout as JSON and as a page
 version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).

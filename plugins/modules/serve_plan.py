@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serve_plan
-short_description: Decide what every vLLM instance of a host is started with
+short_description: (internal) Decide what every vLLM instance of a host is started with
 version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tune_lock
-short_description: Let one tune at a time work on a host
+short_description: (internal) Let one tune at a time work on a host
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).

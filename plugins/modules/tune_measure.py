@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tune_measure
-short_description: Measure the variant that an instance serves with
+short_description: (internal) Measure the variant that an instance serves with
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).

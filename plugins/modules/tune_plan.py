@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tune_plan
-short_description: Check and begin a tune of an instance
+short_description: (internal) Check and begin a tune of an instance
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).

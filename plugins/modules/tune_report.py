@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tune_report
-short_description: Write the result of a tune
+short_description: (internal) Write the result of a tune
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).

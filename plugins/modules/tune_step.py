@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: tune_step
-short_description: Keep the state of a tune and choose the next measurement
+short_description: (internal) Keep the state of a tune and choose the next measurement
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).

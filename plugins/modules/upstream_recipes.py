@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: upstream_recipes
-short_description: Fetch the recipes that a release of vLLM carries
+short_description: (internal) Fetch the recipes that a release of vLLM carries
 version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.fetch_recipes), C(baremetal.inference.import_models) and

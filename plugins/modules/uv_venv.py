@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: uv_venv
-short_description: Make a virtual environment from a hash-locked list of wheels
+short_description: (internal) Make a virtual environment from a hash-locked list of wheels
 version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vllm_preflight
-short_description: Check a host before vLLM instances are installed on it
+short_description: (internal) Check a host before vLLM instances are installed on it
 version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_manifest
-short_description: Pin a model and write the manifest of its weights
+short_description: (internal) Pin a model and write the manifest of its weights
 version_added: 0.5.0
 description:
   - Internal to the playbook C(baremetal.inference.pin_weights).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wheel_index
-short_description: Make a directory of wheels an index that pip and uv read
+short_description: (internal) Make a directory of wheels an index that pip and uv read
 version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.mirror#role).

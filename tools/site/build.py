@@ -26,6 +26,7 @@ NAME = "baremetal.inference"
 INDEX = "docs/README.md"  # its sections and their links are the sidebar
 VERSIONS = "versions.md"  # written by this program, from the changelog
 COLLECTION = "collection"  # the folder of antsibull-docs' pages
+INTERNAL = "internal"  # the folder in it for what only roles and playbooks call
 PROJECT = (
     "plugins/README.md",
     "SECURITY.md",
@@ -134,7 +135,7 @@ def write_collection(folder: Path) -> None:
         text = CONTENTS.sub("", page.read_text(encoding="utf-8"))
         page.write_text(with_ansible_links(text), encoding="utf-8")
     index = folder / "index.rst"
-    text = index.read_text(encoding="utf-8").replace(":orphan:\n", "", 1)
+    text = move_internal(folder, index.read_text(encoding="utf-8").replace(":orphan:\n", "", 1))
     text = re.sub(
         r"^Baremetal\.Inference\n=+$",
         "Modules, plugins and roles\n==========================",
@@ -142,6 +143,23 @@ def write_collection(folder: Path) -> None:
         flags=re.MULTILINE,
     )
     index.write_text(text, encoding="utf-8")
+
+
+def move_internal(folder: Path, index: str) -> str:
+    """Move the pages of internal modules and plugins into a folder; return the index, which leads to theirs."""
+    lines = index.splitlines(keepends=True)
+    moved = [line for line in lines if " -- (internal) " in line]
+    (folder / INTERNAL).mkdir()
+    for name, kind in re.findall(r"`(\w+) (\w+) <", "".join(moved)):
+        (folder / f"{name}_{kind}.rst").rename(folder / INTERNAL / f"{name}_{kind}.rst")
+    title = "Internal modules and plugins"
+    about = "The roles and playbooks of the collection call them. They may change in any release.\n\n"
+    own = [line.replace(" -- (internal) ", " -- ") for line in moved]
+    page = f":orphan:\n\n{title}\n{'=' * len(title)}\n\n{about}{''.join(own)}"
+    (folder / INTERNAL / "index.rst").write_text(page, encoding="utf-8")
+    link = f"What only roles and playbooks call: :doc:`{title.lower()} <{INTERNAL}/index>`.\n\n"
+    kept = "".join(line for line in lines if line not in moved)
+    return kept.replace("\nThese are the plugins", f"\n{link}These are the plugins", 1)
 
 
 def with_ansible_links(text: str) -> str:

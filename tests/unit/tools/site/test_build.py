@@ -104,6 +104,21 @@ def test_references_of_generated_pages_to_ansible_are_links():
     )
 
 
+def test_internal_pages_go_into_a_folder_with_an_index_of_its_own(tmp_path):
+    for name in ("weights", "serve_plan"):
+        (tmp_path / f"{name}_module.rst").touch()
+    lines = {
+        "weights": "* :ansplugin:`weights module <baremetal.inference.weights#module>` -- Download weights\n",
+        "serve_plan": "* :ansplugin:`serve_plan module <baremetal.inference.serve_plan#module>` -- (internal) Decide\n",
+    }
+    index = build.move_internal(tmp_path, f"Title\n\nThese are the plugins:\n\n{''.join(lines.values())}")
+    assert lines["weights"] in index and "serve_plan" not in index and "<internal/index>" in index
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.rst")} == {
+        "weights_module.rst", "internal/serve_plan_module.rst", "internal/index.rst",
+    }  # fmt: skip
+    assert lines["serve_plan"].replace("(internal) ", "") in (tmp_path / "internal/index.rst").read_text()
+
+
 def test_every_page_of_docs_and_every_readme_of_a_role_is_on_the_site():
     pages = build.pages_of(TOP, ["README.md", build.INDEX, *build.PROJECT])
     wanted = {
