@@ -27,7 +27,9 @@ TREES = {
     "plugin_utils": ("plugins/plugin_utils: the controller runs it", "action, inventory, filter and callback plugins"),
     "module_utils": ("plugins/module_utils: a managed host may run it", "modules, and the controller's rooms above"),
 }
-WIDTH, BOX, HEIGHT, FLOOR = 900, 118, 44, 78
+WIDTH, BOX, HEIGHT, FLOOR = 900, 126, 56, 90
+# A floor with more rooms takes several rows, so that no two boxes overlap.
+IN_A_ROW, ROW = 6, HEIGHT + 14
 
 STYLE = """
   svg { font-family: system-ui, sans-serif; }
@@ -98,19 +100,29 @@ def draw_text(x: int, y: int, words: str, kind: str = "") -> str:
     return f'<text x="{x}" y="{y}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{html.escape(words)}</text>'
 
 
+def place_rooms(floors: list[list[str]], top: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """The middle of each room's upper edge, and the height below the last floor."""
+    places = {}
+    for floor in floors:
+        rows = -(-len(floor) // IN_A_ROW)
+        longest = -(-len(floor) // rows)
+        for number in range(rows):
+            row = floor[number * longest : (number + 1) * longest]
+            pitch = (WIDTH - 48) // len(row)
+            for place, room in enumerate(row):
+                places[room] = (24 + pitch * place + pitch // 2, top + ROW * number)
+        top += ROW * (rows - 1) + FLOOR
+    return places, top
+
+
 def draw_tree(tree: str, floors: list[list[str]], pairs: set[tuple[str, str]], top: int) -> tuple[list[str], int]:
     """The lines of one tree's drawing and the height at which it ends."""
     title, users = TREES[tree]
-    end = top + 96 + FLOOR * len(floors)
+    places, end = place_rooms(floors, top + 92)
     lines = [f'<rect class="tree" x="8" y="{top}" width="{WIDTH - 16}" height="{end - top}" rx="10"/>']
     lines += [draw_text(24, top + 26, title, "title")]
     lines += [f'<rect class="users" x="24" y="{top + 40}" width="{WIDTH - 48}" height="28" rx="6"/>']
     lines += [draw_text(WIDTH // 2, top + 58, users)]
-    places = {}
-    for level, floor in enumerate(floors):
-        for place, room in enumerate(floor):
-            gap = (WIDTH - 48) // len(floor)
-            places[room] = (24 + gap * place + gap // 2, top + 92 + FLOOR * level)
     inside = {(a, b) for a, b in pairs if a.startswith(tree) and b.startswith(tree)}
     for user, used in reduce_arrows(inside):
         (x1, y1), (x2, y2) = places[user.split(".")[1]], places[used.split(".")[1]]
@@ -121,8 +133,8 @@ def draw_tree(tree: str, floors: list[list[str]], pairs: set[tuple[str, str]], t
         below = {b for a, b in pairs if a == f"{tree}.{room}" and not b.startswith(tree)} - {"module_utils.common"}
         names = ", ".join(sorted(name.split(".")[1] for name in below))
         small = textwrap.wrap(f"\u2193 {names}", 24) if names else []
-        lines += [draw_text(x, y + (26 if not small else 17), room)]
-        lines += [draw_text(x, y + 29 + 11 * number, words, "small") for number, words in enumerate(small)]
+        lines += [draw_text(x, y + (HEIGHT // 2 + 4 if not small else 16), room)]
+        lines += [draw_text(x, y + 28 + 11 * number, words, "small") for number, words in enumerate(small)]
     return lines, end
 
 
