@@ -132,8 +132,6 @@ from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
-from ansible.release import __version__ as ansible_version
-from ansible.utils.unsafe_proxy import wrap_var
 
 from ..module_utils.accelerator.recognition import AcceleratorError, Catalogue
 from ..module_utils.common.kinds import show_value
@@ -141,6 +139,7 @@ from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.group_names import CONFLICT_GROUP
 from ..plugin_utils.common.state_dir import StateDirError
 from ..plugin_utils.common.tables import hosts_in_words
+from ..plugin_utils.common.templates import EVALUATES_ALL, as_text
 from ..plugin_utils.discovery.cache import read_discovery, users_own
 from ..plugin_utils.discovery.observations import DiscoveryError, Entry
 from ..plugin_utils.inventory.candidates import (
@@ -156,15 +155,12 @@ from ..plugin_utils.inventory.candidates import (
 from ..plugin_utils.inventory.fleet_files import find_files, kept_fleet, load_text, read_fleet, refuse_inventories
 from ..plugin_utils.inventory.fleet_formats import FleetFileError, FleetHost
 from ..plugin_utils.inventory.host_variables import CachedFacts, HostVariables
-from ..plugin_utils.inventory.placing import add_groups, add_hosts, areas_of, check_names
+from ..plugin_utils.inventory.placing import add_groups, add_hosts, areas_of, check_names, mark_earlier
 from ..plugin_utils.inventory.sorting import Sorter, SortingError
 from ..plugin_utils.inventory.source_cache import SourceCache
 from ..plugin_utils.inventory.source_options import SourceOptionError, check_options
 from ..plugin_utils.redfish.ask import Limits, ask_bmcs
 from ..plugin_utils.redfish.chips import Chips, RedfishError
-
-# From 2.19 on Ansible templates only values that are marked as trusted.
-TEXT_IS_TEXT = not ansible_version.startswith("2.18.")
 
 NO_HOST = (
     "no source before this one has a host. Ansible reads the files of a directory by name, so give this file a name "
@@ -224,6 +220,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _candidates(self, catalogue: Catalogue) -> list[Candidate]:
         """Return all hosts with all statements about them."""
+        mark_earlier(self.inventory)
         fleet = {host.name: host for host in self._fleet()}
         earlier = [host for name, host in self.inventory.hosts.items() if name not in fleet]
         candidates = [self._earlier(host) for host in earlier]
@@ -262,9 +259,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 )
         for warning in [*warnings, *doubts]:
             self.display.warning(warning)
-        if not TEXT_IS_TEXT:
-            hosts = [replace(host, variables=wrap_var(host.variables)) for host in hosts]
-        return hosts
+        return [replace(host, variables=as_text(host.variables)) for host in hosts] if EVALUATES_ALL else hosts
 
     def _discovery(self) -> dict[str, Entry]:
         """Return the answers of the last discovery; an unreadable file counts as missing."""

@@ -21,7 +21,7 @@ from unittest import mock
 from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
 
 from tests.fakes.wheelhouse import ROOT, run_module
 

@@ -16,7 +16,6 @@ from typing import Any
 import jinja2
 import jinja2.nodes
 import yaml
-from ansible import template as ansible_template
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
@@ -24,6 +23,7 @@ from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.places import ROLES
 from ..common.role_options import SERVING, RoleOptionError, check_names_and_values
+from ..common.templates import as_template, as_text, is_template
 from ..planning.inputs import SETTINGS, PlanError
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
@@ -180,6 +180,9 @@ class HostReader:
 
     def _plain(self, value: Any) -> str | None:
         """Return the JSON text of a value without templates, else None; equal values are converted only once."""
+        if isinstance(value, str) and "{" in value:
+            # An equal text from another source may be a template.
+            return _plain_json(value)
         if isinstance(value, (str, int, float)):
             # With its type, because 1 and True are equal.
             scalar = (type(value), value)
@@ -214,7 +217,7 @@ class HostReader:
     def _secret_names(self, secrets: Any, templar: Any) -> dict[str, list[str]]:
         """Return the names of each instance's secrets; the secrets themselves are not read if possible."""
         try:
-            secrets = templar.template(secrets) if isinstance(secrets, str) else secrets
+            secrets = as_text(templar.template(secrets)) if isinstance(secrets, str) else secrets
             if not isinstance(secrets, Mapping):
                 raise FleetError(
                     f"{SECRETS}: found {name_kind(secrets)}, expected a mapping of instances to their secrets"
@@ -257,7 +260,7 @@ def _texts(value: Any) -> Iterator[Any]:
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
-        return "{" not in value or not any(mark in value for mark in ("{{", "{%", "{#"))
+        return not is_template(value)
     if isinstance(value, Mapping):
         return all(isinstance(key, (str, int)) and _is_plain(entry) for key, entry in value.items())
     if isinstance(value, (list, tuple)):
@@ -313,12 +316,6 @@ def argument_spec() -> Mapping[str, Mapping[str, Any]]:
 
 def _read(path: Path) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-
-
-def as_template(text: str) -> Any:
-    """Return a text that Ansible treats as a template; from ansible-core 2.19 on it must be marked as trusted."""
-    trust = getattr(ansible_template, "trust_as_template", None)
-    return text if trust is None else trust(text)
 
 
 def _trusted(value: Any) -> Any:

@@ -55,15 +55,17 @@ def _expanded(name: str, requested: Any, groups: Groups) -> Any:
 
 
 def _hosts(nodes: Any, where: str, groups: Groups) -> Any:
-    """Return the hosts that a list or a group's name stands for; anything else unchanged."""
+    """Return the hosts that a list or a group's name stands for."""
     if isinstance(nodes, str):
         if nodes not in groups:
             known = [group for group in groups if group not in ("all", "ungrouped")]
             raise PlanError(f"{where}: the inventory has no group {nodes!r}; {nearest(nodes, known)}")
         nodes = list(groups[nodes])
+    if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
+        raise PlanError(f"{where}: found {show_value(nodes)}, expected a group's name or a list of hosts")
     hosts = groups.get("all") or ()
-    for node in nodes if isinstance(nodes, list) else ():
-        if isinstance(node, str) and node not in hosts:
+    for node in nodes:
+        if node not in hosts:
             raise PlanError(f"{where}: the inventory has no host {node!r}; {nearest(node, hosts)}")
     return nodes
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
-from ansible.utils.unsafe_proxy import wrap_var
 
 from ...module_utils.common.files_host import publish
 from ...module_utils.containers.run_command import container_settings
 from ...module_utils.vllm.files import instance_files
 from ...module_utils.vllm.plan_document import PlanDocument
-from .host_reader import TEMPLATES, as_template, constants
+from ..common.templates import EVALUATES_ALL, as_template, as_text
+from .host_reader import TEMPLATES, constants
 from .plans import Alike, Fleet
 
 # A placeholder for the host in texts that many hosts share; no host has such a name.
@@ -47,22 +47,23 @@ class RoleTemplates:
         """Return the text of a template of the role vllm for ``item``, one of its files; its ``value`` is the plan."""
         source = TEMPLATES / template
         given = generate_ansible_template_vars(template, str(source))
-        # Releases before 2.19 turn a text that looks like data into data, unless do_template is used, and a value that
-        # looks like a template into its result, unless it is wrapped.
-        old = not hasattr(Templar, "evaluate_expression")
-        item = wrap_var(dict(item)) if old else item
-        templar = Templar(loader=self._loader, variables={**given, **constants(), **variables, "item": item})
+        templar = self._templar({**variables, "item": dict(item)}, given)
         text = as_template(source.read_text(encoding="utf-8"))
         options = {"escape_backslashes": False, "overrides": {"trim_blocks": True, "lstrip_blocks": False}}
-        render = templar.do_template if old else templar.template
+        # Releases before 2.19 turn a text that looks like data into data, unless do_template is used.
+        render = templar.do_template if EVALUATES_ALL else templar.template
         return str(render(text, **options))
 
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a host's container engine that are known without asking the host."""
-        templar = Templar(loader=self._loader, variables={**constants(), **variables})
+        templar = self._templar(variables)
         names = ("vllm_user", "vllm_engine", "vllm_drain_timeout")
         user, engine, drain_timeout = (templar.template(as_template(f"{{{{ {name} }}}}")) for name in names)
         return container_settings({}, user, engine, drain_timeout)
+
+    def _templar(self, variables: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Templar:
+        """Return what renders the role's own texts; the reader has templated the host's variables already."""
+        return Templar(loader=self._loader, variables={**(given or {}), **constants(), **as_text(dict(variables))})
 
 
 def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instance_files) -> dict[str, Texts]:

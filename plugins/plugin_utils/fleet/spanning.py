@@ -10,6 +10,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
+from ..common.templates import as_text
 from ..planning.inputs import PlanError
 from .members import HOST_KEYS, expand, spans
 
@@ -38,7 +39,7 @@ def _of_host(host: str, hostvars: Any, loader: Any, groups: Mapping[str, Sequenc
     templar = Templar(loader=loader, variables={**own, "hostvars": hostvars})
     try:
         if isinstance(instances, str):
-            instances = templar.template(instances)
+            instances = as_text(templar.template(instances))
         if not spans(instances):
             return {}
         nodes = {

@@ -22,6 +22,8 @@ from ansible.template import Templar
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from ..common.templates import as_text
+
 # The only vars plugin whose directories are known here.
 _FILES = ("host_group_vars", "ansible.builtin.host_group_vars")
 _MEMORY = ("memory", "ansible.builtin.memory")
@@ -123,4 +125,4 @@ class CachedFacts:
         except Exception as exc:  # cache plugins raise anything; one host's damaged facts must not end the run
             self._warn(f"the fact cache of {host} cannot be read and is ignored: {exc}")
             return {}
-        return facts if isinstance(facts, Mapping) else {}
+        return as_text(dict(facts)) if isinstance(facts, Mapping) else {}

@@ -5,14 +5,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import re
 from typing import Any, Collection, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
 
 from ...module_utils.common.kinds import show_value
 from ..common.group_names import name_region_group
+from ..common.templates import EVALUATES_ALL, as_foreign, as_text
 from .candidates import Candidate
 from .sorting import RegionError, Regions, SortingError, regions
+
+_PLUGIN = re.compile(r"""\{?\s*"plugin"\s*:|["']?plugin["']?\s*:""")
+
+
+def mark_earlier(inventory: Any) -> None:
+    """Keep Ansible from evaluating the variables of earlier inventory plugins: their texts come from a service."""
+    for host in inventory.hosts.values() if EVALUATES_ALL else ():
+        if _configures_plugin(host.vars.get("inventory_file") or ""):
+            host.vars = as_foreign(host.vars)
+
+
+@functools.lru_cache(maxsize=None)
+def _configures_plugin(source: str) -> bool:
+    """Return whether a source is the file of an inventory plugin, such as the one for NetBox."""
+    if not source.endswith((".yml", ".yaml")):
+        return False
+    with contextlib.suppress(OSError), open(source, encoding="utf-8", errors="replace") as file:
+        return any(_PLUGIN.match(line) for line in file)
+    return False
 
 
 def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
@@ -73,7 +96,7 @@ def add_hosts(inventory: Any, candidates: Iterable[Candidate], members: Mapping[
         if candidate.name not in hosts:
             inventory.add_host(candidate.name)
         # set_variable would check every name again, and merge a dictionary with the previous one.
-        hosts[candidate.name].vars.update(candidate.new)
+        hosts[candidate.name].vars.update(as_text(candidate.new))
     for name in sorted(members):
         group = groups[name]
         for host in members[name]:

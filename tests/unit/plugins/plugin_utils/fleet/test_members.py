@@ -95,3 +95,11 @@ def test_nodes_are_hosts_or_the_name_of_a_group():
     assert spans(instances) and not spans({"one": {"recipe": "x"}}) and not spans(["no mapping"])
     with pytest.raises(PlanError, match="the inventory has no host 'd'; known: a, b, c"):
         expand({"big": {"nodes": ["a", "d"]}}, groups)
+
+
+@pytest.mark.parametrize("nodes", [{"a": "b"}, 7, ["a", 7], ["a", ["b"]]])
+def test_nodes_of_another_kind(nodes):
+    with pytest.raises(
+        PlanError, match=r"vllm_instances.big.nodes: found .*, expected a group's name or a list of hosts"
+    ):
+        expand({"big": {"nodes": nodes}}, {"all": ["a", "b"]})

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
-    FleetError,
-    HostReader,
-    as_template,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared, plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 

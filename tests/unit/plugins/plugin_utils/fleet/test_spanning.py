@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import spanning_of
 
 GROUPS = {"all": ["a", "b", "c"], "pod": ["a", "b"]}

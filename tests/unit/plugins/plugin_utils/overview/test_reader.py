@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
     OverviewReader,
     read_fleet,

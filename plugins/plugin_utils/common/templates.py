@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Say which texts Ansible may evaluate as templates.
+
+From ansible-core 2.19 on a text is a template only if it is marked as trusted. Releases before evaluate every text that
+is not marked as unsafe, however often it has been read, converted or templated before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible import template as _template
+from ansible.utils.unsafe_proxy import AnsibleUnsafe, wrap_var
+
+_MARKS = ("{{", "{%", "{#")
+# Whether this release evaluates texts without a mark.
+EVALUATES_ALL = not hasattr(_template, "trust_as_template")
+
+
+def as_template(text: str) -> Any:
+    """Return a text of the collection's own files, marked as a template."""
+    return text if EVALUATES_ALL else _template.trust_as_template(text)
+
+
+def as_text(value: Any) -> Any:
+    """Return a value whose texts no release evaluates: data from outside, and results of templates."""
+    return wrap_var(value) if EVALUATES_ALL else value
+
+
+def as_foreign(value: Any) -> Any:
+    """Return a variable of another inventory plugin as text, but for templates that Ansible has read from YAML files.
+
+    Those have types of their own.
+    """
+    if isinstance(value, dict):
+        return {key: as_foreign(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [as_foreign(entry) for entry in value]
+    return as_text(value) if type(value) is str else value
+
+
+def is_template(text: str) -> bool:
+    """Return whether Ansible would evaluate a text."""
+    if "{" not in text or not any(mark in text for mark in _MARKS):
+        return False
+    return not isinstance(text, AnsibleUnsafe) if EVALUATES_ALL else bool(_template.is_trusted_as_template(text))
