@@ -59,7 +59,8 @@ class Engine(BaseHTTPRequestHandler):
         for number in range(self.server.tokens):
             piece = b"data: %f %d\n\n" % (time.monotonic(), number)
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            time.sleep(self.server.pause)
+            if self.server.freed.wait(self.server.pause):
+                break
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_args):

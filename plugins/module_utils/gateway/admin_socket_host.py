@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import socket
-from typing import Iterable
+from typing import Iterable, Iterator
 
 ANSWER_SECONDS = 10.0
 
@@ -21,6 +22,24 @@ def send_command(admin_socket: str, command: str) -> str:
         connection.connect(admin_socket)
         connection.sendall(f"{command}\n".encode("ascii"))
         return b"".join(iter(lambda: connection.recv(262144), b"")).decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def without_reload(admin_socket: str) -> Iterator[None]:
+    """Let no reload begin meanwhile, and wait for one that has begun: gateway-tool.py takes the same lock.
+
+    A new worker reads files before it takes over the socket, so that it would not see a change in between.
+    """
+    try:
+        lock = os.open(f"{admin_socket}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except FileNotFoundError:  # no directory: HAProxy has not run since the host started
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from ..common.files_host import publish
-from .admin_socket_host import send_command
+from .admin_socket_host import send_command, without_reload
 from .clients import ANY, commands, describe_maps, differences, map_text, maps_of, parse_map
 
 Maps = Mapping[str, Mapping[str, str]]
@@ -41,6 +41,11 @@ def read_maps(directory: str) -> dict[str, dict[str, str]]:
 
 def update_maps(requested: Maps, directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
     """Update the maps in ``directory`` and those of a running HAProxy to ``requested``. Raises MapsError."""
+    with without_reload(admin_socket):
+        return _update_maps(requested, directory, admin_socket, group, check)
+
+
+def _update_maps(requested: Maps, directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
     texts = {name: _read(f"{directory}/{name}") for name in requested}
     before = {name: parse_map(text or "") for name, text in texts.items()}
     stale = [name for name, entries in requested.items() if texts[name] != map_text(entries)]

@@ -151,7 +151,7 @@ HOST = (
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "the states of the servers", "gateway", EVERYTHING),
-    Place("/var/lib/haproxy/routed/", "sockets of HAProxy to itself, for routers", "gateway", EVERYTHING),
+    Place("/var/lib/haproxy/routed/", "sockets of HAProxy to itself, for routers and reloads", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "who drained which server", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/address-arrivals", "how often a shared address came here", "gateway", EVERYTHING),
     Place("/var/lib/gateway-agent/", "whether this gateway can serve, for keepalived", "gateway", EVERYTHING),

@@ -13,6 +13,7 @@ gateway-tool.py arrived FILE              count that the shared address has come
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import http.client
 import os
 import re
@@ -38,6 +39,16 @@ def save(admin: str, path: str, config: str) -> None:
     if not state.endswith("\n\n"):
         raise SystemExit(f"{admin}: the answer with the server states is incomplete; {path} is unchanged")
     _write(path, fitted(state, _read(config)))
+    _keep_used_budgets(admin)
+
+
+def _keep_used_budgets(admin: str) -> None:
+    """Write HAProxy's map of used budgets to its file, so that the next worker begins with it."""
+    found = re.search(r"\((/\S+/over\.map)\)", _send(admin, "show map"))
+    if found:
+        # Each line begins with the memory address of the entry.
+        lines = [line.partition(" ")[2] for line in _send(admin, f"show map {found[1]}").splitlines()]
+        _write(found[1], "".join(f"{line}\n" for line in lines if line))
 
 
 def fit(path: str, config: str) -> None:
@@ -71,16 +82,23 @@ def fitted(state: str, config: str) -> str:
 
 def replace(admin: str, master: str) -> None:
     """Make the master start a new worker and wait for its answer; the old worker continues if it cannot start."""
-    before = _worker(admin)
-    os.kill(int(master), signal.SIGUSR2)
-    deadline = time.monotonic() + START
-    while _worker(admin) in ("", before):
-        if time.monotonic() > deadline:
-            raise SystemExit(
-                f"HAProxy still runs with its old configuration: no new worker started within {START} s. The lines "
-                "above give the reason; 'cannot bind' means that another process uses the port"
-            )
-        time.sleep(0.1)
+    # A new worker reads the maps before it takes over the socket: nobody may change them meanwhile (maps_host.py).
+    with open(f"{admin}.lock", "a", encoding="ascii", opener=_private) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = _worker(admin)
+        os.kill(int(master), signal.SIGUSR2)
+        deadline = time.monotonic() + START
+        while _worker(admin) in ("", before):
+            if time.monotonic() > deadline:
+                raise SystemExit(
+                    f"HAProxy still runs with its old configuration: no new worker started within {START} s. The lines "
+                    "above give the reason; 'cannot bind' means that another process uses the port"
+                )
+            time.sleep(0.1)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def health(address: str, port: str) -> bool:

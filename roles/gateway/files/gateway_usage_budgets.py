@@ -34,7 +34,7 @@ def window(period: str, now: int) -> tuple[int, int]:
 class Budgets:
     """The tokens of clients and teams in this minute, day and month, and HAProxy's map of those who used them up.
 
-    HAProxy forgets the map with each reload, so it is compared again several times a second.
+    A new worker of HAProxy begins with the map as the reload saved it, so it is compared again several times a second.
     """
 
     def __init__(self, limits: Mapping[str, Mapping[str, int]], path: str, stats: str) -> None:
@@ -132,8 +132,9 @@ class Budgets:
 
     def run(self) -> None:
         """Keep HAProxy's map forever."""
-        while self.limits:
-            self.reached.wait(SYNC)
+        while True:
+            # Without budgets the map may have entries of former ones.
+            self.reached.wait(SYNC if self.limits else 20 * SYNC)
             self.reached.clear()
             self.sync(int(time.time()))
 
