@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
 # Run the quick checks during development (`make fast`): ruff and the language check on changed files, types, imports between
-# rooms, and the fast unit tests. CI runs all checks on all files.
+# rooms, and the fast unit tests. CI runs all checks on all files. CONTRIBUTING.md says what to do when a step fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
+
+step() { echo "== $1"; }
 
 base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base" && git ls-files -o --exclude-standard; } | sort -u)
 mapfile -t python < <(printf '%s\n' "${changed[@]}" | grep '\.py$' || true)
 if ((${#python[@]})); then
+  step "ruff check"
   ruff check "${python[@]}"
+  step "ruff format"
   ruff format --check "${python[@]}"
 fi
-if ((${#changed[@]})); then python tools/check_language.py "${changed[@]}"; fi
+if ((${#changed[@]})); then
+  step "language"
+  python tools/check_language.py "${changed[@]}"
+fi
+step "imports"
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
+step "types"
 mypy
+step "tests"
 # These tests spend half of their time waiting, so two processes run on each processor.
 pytest -q tests/unit -m "not slow and not long" -n "$((2 * $(getconf _NPROCESSORS_ONLN)))" --dist loadfile
