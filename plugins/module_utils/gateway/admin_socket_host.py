@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import socket
-from typing import Iterable, Iterator
+from typing import ContextManager, Iterable
+
+from ..common.files_host import locked
 
 ANSWER_SECONDS = 10.0
 
@@ -24,22 +25,14 @@ def send_command(admin_socket: str, command: str) -> str:
         return b"".join(iter(lambda: connection.recv(262144), b"")).decode("utf-8", "replace")
 
 
-@contextlib.contextmanager
-def without_reload(admin_socket: str) -> Iterator[None]:
+def without_reload(admin_socket: str) -> ContextManager[object]:
     """Let no reload begin meanwhile, and wait for one that has begun: gateway-tool.py takes the same lock.
 
     A new worker reads files before it takes over the socket, so that it would not see a change in between.
     """
-    try:
-        lock = os.open(f"{admin_socket}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except FileNotFoundError:  # no directory: HAProxy has not run since the host started
-        yield
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
+    # Without the directory HAProxy has not run since the host started.
+    has_directory = os.path.isdir(os.path.dirname(admin_socket))
+    return locked(f"{admin_socket}.lock") if has_directory else contextlib.nullcontext()
 
 
 def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:
