@@ -18,6 +18,7 @@ from .answers import ChipRow, parse_table
 from .proof import WELL
 
 TABLE = ("npu-smi", "info")
+HEALTHS = ("Warning", "Alarm", "Critical")
 # The queries for each chip, by the type of npu-smi's ``info -t``.
 TYPES = ("ecc", "pcie-err", "hccs")
 
@@ -53,7 +54,7 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
             ChipCounters(
                 chip=row.address,
                 errors=counts_of(fields),
-                faults=() if row.health.upper() in WELL else (f"npu-smi reports the health {row.health}",),
+                faults=_faults(row.health),
                 celsius={} if celsius is None else {"chip": celsius},
                 watts=watts,
                 utilization=scaled(busy, 0.01),
@@ -62,6 +63,14 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
             )
         )
     return CountersAnswer(tuple(chips))
+
+
+def _faults(health: str) -> tuple[str, ...]:
+    """Return the fault that a health is; one that is not known counts as one."""
+    if health.upper() == WELL:
+        return ()
+    known = health.capitalize() in HEALTHS
+    return (f"npu-smi reports the health {health.capitalize()}" if known else "npu-smi reports an unknown health",)
 
 
 def _total(value: str) -> str:

@@ -67,7 +67,7 @@ def inspect_host(
     cards = _ask(run, "info", "-l") if works else NOT_INSTALLED
     npus = list(dict.fromkeys(device.npu for device in parse_mapping(mapping.out)))
     boards = {npu: _ask(run, "info", "-t", "board", "-i", npu).out for npu in npus}
-    ill = [row for row in parse_table(table.out) if row.health.upper() not in WELL]
+    ill = [row for row in parse_table(table.out) if row.health.upper() != WELL]
     return CannRecording(
         host=host,
         chips=tuple(function.address for function in functions if function.class_id in CHIP_CLASSES),

@@ -47,8 +47,10 @@ TOOL_ERRORS = (
         "check that /usr/local/Ascend/driver/lib64 exists and run ldconfig",
     ),
 )
-# Health values that are not a finding.
-WELL = ("OK", "NA")
+# The health of a chip that works; NA, UNKNOWN and words of later versions are findings.
+WELL = "OK"
+# Values of other fields that are not a finding.
+NO_PROBLEM = ("OK", "NA")
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def _tool(recording: CannRecording) -> Iterator[Finding]:
         yield from check_exit("npu-smi", answer, KIND.log)
     for npu, text in sorted(recording.boards.items()):
         compatible = parse_board(text).get("Compatibility", "")
-        if compatible and compatible.upper() not in WELL:
+        if compatible and compatible.upper() not in NO_PROBLEM:
             yield Finding(f"npu-smi reports for driver and firmware: {compatible}", f"NPU {npu}", AGAIN)
 
 
@@ -192,10 +194,10 @@ def chips_of(recording: CannRecording) -> tuple[list[Device], list[ChipRow], lis
 
 def _health(recording: CannRecording) -> Iterator[Finding]:
     for row in parse_table(recording.table.out):
-        if row.health.upper() in WELL:
+        if row.health.upper() == WELL:
             continue
         fields = parse_board(recording.health.get(f"{row.npu}/{row.chip}", ""))
-        code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in WELL), "")
+        code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in NO_PROBLEM), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
         action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health -i {row.npu} -c {row.chip}'"
         yield Finding(words, f"chip {row.address}", action)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import Sequence
+from typing import Mapping, Sequence
 from xml.etree import ElementTree
 
 from ..vendor_stack.answers import CommandResult
@@ -39,6 +39,11 @@ ERRORS = {
     "PCIe replays": "pci/replay_counter",
     "PCIe replay roll-overs": "pci/replay_rollover_counter",
 }
+LOST = "the chip is lost"
+RESET = "the driver asks for a reset of the chip"
+REBOOT = "the driver asks for a reboot of the host"
+UNHEALTHY = "the NVLink fabric is unhealthy"
+LIMITED = "the NVLink fabric has a limited capacity"
 # States with the value that is a fault.
 FAULTS = (
     ("remapped_rows/remapped_row_failure", "Yes", "a bad row of memory could not be replaced"),
@@ -48,8 +53,43 @@ FAULTS = (
     ("ecc_errors/tpc_repair_pending", "Yes", "the repair of a compute unit is pending"),
     ("ecc_errors/aggregate/sram_threshold_exceeded", "Yes", "more SRAM errors than a chip may have"),
     ("ecc_mode/current_ecc", "Disabled", "ECC is off"),
-    ("fabric/state", "Not Started", "the chip has not joined the NVLink fabric"),
-    ("fabric/state", "In Progress", "the chip is joining the NVLink fabric"),
+    # Newer drivers answer here that the field is deprecated, and have gpu_recovery_action.
+    ("gpu_reset_status/reset_required", "Yes", RESET),
+    ("gpu_reset_status/drain_and_reset_recommended", "Yes", RESET),
+)
+# States with what each value means, empty for a healthy one. The last text is for a value that is not listed.
+STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
+    (
+        "fabric/state",
+        {
+            "Completed": "",
+            "Not Started": "the chip has not joined the NVLink fabric",
+            "In Progress": "the chip is joining the NVLink fabric",
+        },
+        UNHEALTHY,
+    ),
+    ("fabric/status", {"Success": ""}, UNHEALTHY),
+    ("fabric/health/summary", {"Healthy": "", "Limited Capacity": LIMITED}, UNHEALTHY),
+    (
+        "gpu_recovery_action",
+        {
+            "None": "",
+            "Reset": RESET,
+            "GPU Reset": RESET,
+            "Drain P2P": RESET,
+            "Drain and Reset": RESET,
+            "Reboot": REBOOT,
+            "Node Reboot": REBOOT,
+        },
+        "the driver asks for a recovery that is not known",
+    ),
+)
+NO_STATE = ("", "N/A", "Not Supported", "[N/A]", "[Not Supported]")
+# What a chip that does not work shows in the place of any value.
+ERROR_VALUES = (
+    (re.compile(r"GPU is lost|fallen off the bus", re.IGNORECASE), LOST),
+    (re.compile(r"requires? reset|reset required", re.IGNORECASE), RESET),
+    (re.compile(r"ERR!|Unknown Error"), "the tool reports an error in place of a value"),
 )
 # Counters of each NVLink: the first three up to NVLink 4, the others of NVLink 5. Symbol errors and effective errors
 # are not among them, because forward error correction makes them normal.
@@ -69,6 +109,12 @@ OLDER_DRAW = "gpu_power_readings/power_draw"
 
 # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)
 _LINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (\S+)\)")
+# Unable to determine the device handle for GPU0000:5D:00.0: GPU is lost.  Reboot the system to recover this GPU
+_NO_HANDLE = re.compile(
+    r"Unable to determine the device handle for GPU ?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+)
+# The report, without the messages before and behind it.
+_DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
 # Link 0: Replay Errors: 0
 _LINK_ERROR = re.compile(r"\s*Link \d+: (.+): (\d{1,18})\s*")
 
@@ -80,14 +126,19 @@ def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer
     """
     report, *more = answers
     links = _nvlink_errors(more[0].out if more else "")
+    lost = _lost_chips(report.out + report.err)
+    document = _DOCUMENT.search(report.out)
     try:
-        root = ElementTree.fromstring(report.out)  # noqa: S314 - the tool's own output, on the tool's own host
+        root = ElementTree.fromstring(document.group() if document else "")  # noqa: S314 - the tool's own output
     except ElementTree.ParseError:
-        return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {explain_silence(report)}")
+        problem = f"nvidia-smi -q -x reports no chips: {explain_silence(report)}"
+        return CountersAnswer(tuple(lost), "" if lost else problem)
     chips = []
     for gpu in root.findall("gpu"):
         chip = _chip(gpu)
         chips.append(replace(chip, errors={**chip.errors, **links.get((gpu.findtext("uuid") or "").strip(), {})}))
+    listed = {chip.chip for chip in chips}
+    chips += [chip for chip in lost if chip.chip not in listed]
     return CountersAnswer(add_log_errors(chips, _xids(log)), "" if chips else "nvidia-smi -q -x reports no chips")
 
 
@@ -111,7 +162,7 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         slowed=counts_of({name: text(f"{REASONS}_counters/{REASONS}_counters_{name}") for name in SLOWED}),
         slowing=tuple(name for name in SLOWDOWNS if reason(f"clocks_event_reason_{name}")),
         capped=reason("clocks_event_reason_sw_power_cap"),
-        faults=tuple(what for path, bad, what in FAULTS if text(path) == bad),
+        faults=_faults(gpu),
         link_width=number(f"{link}/link_widths/current_link_width"),
         link_width_max=number(f"{link}/link_widths/max_link_width"),
         link_gen=number(f"{link}/pcie_gen/current_link_gen"),
@@ -124,6 +175,25 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         memory_total=scaled(text("fb_memory_usage/total"), MIB),
         hertz={name: value for name, value in clocks.items() if value is not None},
     )
+
+
+def _faults(gpu: ElementTree.Element) -> tuple[str, ...]:
+    """Return the states of a chip that are faults; a value that is not known counts as one."""
+
+    def text(path: str) -> str:
+        return (gpu.findtext(path) or "").strip()
+
+    found = [what for path, bad, what in FAULTS if text(path) == bad]
+    found += [known.get(text(path), unlisted) for path, known, unlisted in STATES if text(path) not in NO_STATE]
+    values = [(element.text or "") for element in gpu.iter() if len(element) == 0]
+    found += [what for pattern, what in ERROR_VALUES if any(pattern.search(value) for value in values)]
+    return tuple(dict.fromkeys(what for what in found if what))
+
+
+def _lost_chips(text: str) -> list[ChipCounters]:
+    """Return the chips that nvidia-smi names in an error message because they do not answer."""
+    names = dict.fromkeys(short_address(name) for name in _NO_HANDLE.findall(text))
+    return [ChipCounters(name, faults=(LOST,)) for name in names]
 
 
 def _nvlink_errors(text: str) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Iterable, Iterator, Mapping
 
 from ..common.versions import upstream_version
-from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult
 from ..vendor_stack.model import Host
 from ..vendor_stack.proof import (
     DriverKind,
@@ -139,6 +139,7 @@ def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True)
         *check_minimum(KIND, host, minimum),
         *(check_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
+        *_unreported(recording, gpus, reports),
         *_states(reports, recording.fabric, foreign),
         *_services(recording, foreign),
         *_fabric(recording),
@@ -189,6 +190,16 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
         if gpu.broken:
             action = "reset the chip with 'nvidia-smi --gpu-reset', or reboot; if the error returns, replace the chip"
             yield Finding(f"nvidia-smi shows {', '.join(gpu.broken)}", f"chip {gpu.address}", action)
+
+
+def _unreported(recording: CudaRecording, gpus: list[GpuAnswer], reports: list[GpuReport]) -> Iterator[Finding]:
+    """Yield chips that nvidia-smi lists and whose state it does not report, which proves nothing about them."""
+    described = {report.address for report in reports}
+    for gpu in gpus:
+        if gpu.address not in described:
+            how = "does not finish" if recording.report.rc == TIMED_OUT else "does not describe it"
+            action = "read what 'nvidia-smi -q' prints; a reboot may be needed"
+            yield Finding(f"its state is unknown: nvidia-smi -q -x {how}", f"chip {gpu.address}", action)
 
 
 def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Finding]:

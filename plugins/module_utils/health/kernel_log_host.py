@@ -112,7 +112,8 @@ class KernelLog(threading.Thread):
                 return
             key = (event.fault.name, event.chip)
             if key in self._seen:
-                self._seen[key].times += 1
-                self._seen[key].at = record.at
+                # In the order of their last records: one that clears comes after those that it clears.
+                seen = self._seen.pop(key)
+                self._seen[key] = Seen(event, seen.times + 1, record.at)
             elif len(self._seen) < MOST_FAULTS:
                 self._seen[key] = Seen(event, 1, record.at)

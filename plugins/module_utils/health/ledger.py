@@ -10,7 +10,7 @@ happened (a new start of the instance or of the host, or a person's word), and u
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from ..vendor_stack.faults import ACTIONS, BACKS, BY_BOOT, BY_HAND, BY_RESTART, RESTART, Event
 
@@ -77,6 +77,8 @@ class Ledger:
         since the boot: an instance that began after it is well, if a new start is what it takes.
         """
         fault, chip = event.fault, event.chip
+        if fault.clears:
+            self._end_by_reset(chip)
         self.counts[fault.name, chip] = self.counts.get((fault.name, chip), 0) + times
         new = []
         for instance, run in runs.items() if fault.takes_out else ():
@@ -126,6 +128,21 @@ class Ledger:
             elif (mark.back == BY_RESTART and run.invocation not in ("", mark.run)) or (
                 mark.back == BY_BOOT and boot != mark.boot
             ):
+                mark.proving = True
+
+    def _end_by_reset(self, chip: str) -> None:
+        """Note that a chip was reset."""
+        for mark in self.marks.values():
+            if mark.chip == chip and mark.back == BY_BOOT:
+                mark.proving = True
+
+    def end_states(self, present: Collection[tuple[str, str]]) -> None:
+        """Note which states the vendor's tool no longer reports; ``present`` are those that it does, by fault and chip.
+
+        A state that a new start of the host ends has ended without one: the chip was reset, or answers again.
+        """
+        for mark in self.marks.values():
+            if mark.fault.startswith("state ") and mark.back == BY_BOOT and (mark.fault, mark.chip) not in present:
                 mark.proving = True
 
     def clear(self, chip: str) -> int:

@@ -32,7 +32,7 @@ from .proofs_host import Proofs
 from .questions_host import Answer, Background, Look, ask_tool, look_at
 from .saved_state_host import SavedState
 from .settings_host import Settings
-from .signs import InstanceSigns, states_of
+from .signs import MISSING, InstanceSigns, states_of
 
 # Seconds between two writings of the metrics.
 WRITE_EVERY = 15.0
@@ -61,6 +61,7 @@ class Service:
         self.looks: dict[str, Look] = {}
         self.answer = Answer(CountersAnswer(), 0.0)
         self.states: set[tuple[str, str]] = set()
+        self.missing: set[tuple[str, str]] = set()
         self.restarted: dict[str, str] = {}
         self.wrote_at = 0.0
         self.proofs = Proofs(settings, self.book, self.instances)
@@ -134,10 +135,15 @@ class Service:
         if answer.counters.problem:
             self.journal.say_at_times(("", "tool"), answer.counters.problem)
             return
-        found = states_of(answer.counters.chips, self.book)
+        found = states_of(answer.counters.chips, self.book, self.settings.addresses)
         for key in set(found) - self.states:
-            self.take(found[key])
-        self.states = set(found)
+            # A driver that resets a chip lists it again with the next answer.
+            if key[0] != f"state {MISSING}" or key in self.missing:
+                self.take(found[key])
+                self.states.add(key)
+        self.states &= set(found)
+        self.missing = {key for key in found if key[0] == f"state {MISSING}"}
+        self.ledger.end_states(set(found))
 
     def take_records(self, answer: RecordsAnswer) -> None:
         """Take the error records that the driver keeps of the chips."""

@@ -26,6 +26,7 @@ CORRUPTED = "vllm:corrupted_requests_total"
 # GET /health fails so many times in a row before the engine counts as dead.
 DEAD_AFTER = 2
 UNAVAILABLE = (500, 503)
+MISSING = "the tool does not list the chip"
 
 _LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>\S+)", re.ASCII)
 
@@ -100,21 +101,36 @@ class InstanceSigns:
         return max(0.0, now - self.idle_since)
 
 
-def states_of(chips: Sequence[ChipCounters], book: FaultBook) -> dict[tuple[str, str], Event]:
-    """Return the faults that hold at this moment by the vendor's tool, by the fault's name and the chip."""
+def states_of(
+    chips: Sequence[ChipCounters], book: FaultBook, wanted: Sequence[str] = ()
+) -> dict[tuple[str, str], Event]:
+    """Return the faults that hold at this moment by the vendor's tool, by the fault's name and the chip.
+
+    ``wanted`` are the addresses of the chips that the tool must list.
+    """
     events = []
     for chip in chips:
         address = chip_address(chip.chip) or chip.chip
         events += [Event(book.fault("state", text), address) for text in chip.faults]
         if 0 < chip.link_width < chip.link_width_max:
             events.append(Event(book.fault("pcie", "link_narrow"), address))
+    events += [Event(book.fault("state", MISSING), address) for address in missing_chips(wanted, chips)]
     return {(event.fault.name, event.chip): event for event in events}
+
+
+def missing_chips(wanted: Sequence[str], chips: Sequence[ChipCounters]) -> list[str]:
+    """Return the wanted chips that the tool does not list.
+
+    Both chips of some cards show one address, so as many may be missing as addresses come twice.
+    """
+    present = {chip_address(chip.chip) or chip.chip for chip in chips}
+    missing = [address for address in wanted if address not in present]
+    return missing if len(missing) > len(chips) - len(present) else []
 
 
 def proof_problem(wanted: Sequence[str], chips: Sequence[ChipCounters], book: FaultBook) -> str:
     """Return why the chips of an instance are not well, empty where they are: each answers, and none has a fault."""
-    present = {chip_address(chip.chip) or chip.chip for chip in chips}
-    missing = [address for address in wanted if address not in present]
+    missing = missing_chips(wanted, chips)
     if missing:
         return f"the vendor's tool does not list {', '.join(missing)}"
     for (name, address), event in sorted(states_of(chips, book).items()):

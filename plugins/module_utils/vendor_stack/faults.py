@@ -34,7 +34,10 @@ _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2})(\.[0-7])?
 
 @dataclass(frozen=True)
 class Fault:
-    """One entry of the catalogue. ``back`` is empty where the action takes nothing out of service."""
+    """One entry of the catalogue. ``back`` is empty where the action takes nothing out of service.
+
+    One that ``clears`` is good news: the chip was reset, which ends what a new start of the host would end.
+    """
 
     kind: str
     code: str
@@ -42,6 +45,7 @@ class Fault:
     action: str
     back: str = ""
     scope: str = CHIP
+    clears: bool = False
 
     @property
     def name(self) -> str:
@@ -134,12 +138,14 @@ class FaultBook:
         return known.fault(code) if known else Fault(kind, code, UNKNOWN, REPORT)
 
 
+def _fault(kind: str, code: str, entry: Mapping[str, Any], scope: str) -> Fault:
+    back, clears = entry.get("back", ""), entry.get("clears", False)
+    return Fault(kind, code, entry["meaning"], entry["action"], back, scope, clears)
+
+
 def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
     scope = entry.get("scope", CHIP)
-    faults = {
-        code: Fault(name, code, fault["meaning"], fault["action"], fault.get("back", ""), scope)
-        for code, fault in entry["faults"].items()
-    }
+    faults = {code: _fault(name, code, fault, scope) for code, fault in entry["faults"].items()}
     return Kind(
         name,
         faults,
@@ -150,6 +156,19 @@ def _kind(name: str, entry: Mapping[str, Any]) -> Kind:
         {suffix: re.compile(pattern) for suffix, pattern in entry.get("suffixes", {}).items()},
         {code: re.compile(fault["pattern"]) for code, fault in entry["faults"].items() if "pattern" in fault},
     )
+
+
+def standing_faults(book: FaultBook, log: str) -> list[Event]:
+    """Return the faults in the texts of records, one a line, that no later record has cleared; each of a chip once."""
+    found: dict[tuple[str, str], Event] = {}
+    for text in log.split("\n"):
+        event = book.read(KernelRecord(text))
+        if event is None:
+            continue
+        if event.fault.clears:
+            found = {key: old for key, old in found.items() if old.chip != event.chip or old.fault.back != BY_BOOT}
+        found[event.fault.name, event.chip] = event
+    return list(found.values())
 
 
 def chip_address(text: str) -> str:

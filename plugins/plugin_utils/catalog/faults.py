@@ -39,6 +39,7 @@ def _one_of(values: Sequence[str]) -> Check:
     return lambda value: value in values, f"one of {', '.join(values)}"
 
 
+TRUE_OR_FALSE: Check = (lambda value: isinstance(value, bool), "true or false")
 REGEX: Check = (_is_regex, "a regular expression of Python")
 FILE_KEYS: dict[str, Check] = {"vendor": A_NAME, "stack": A_NAME, "sources": MAPPING, "kinds": MAPPING}
 KIND_KEYS: dict[str, Check] = {
@@ -55,7 +56,8 @@ FAULT_KEYS: dict[str, Check] = {
     "meaning": ANY_TEXT,
     "action": _one_of(ACTIONS),
     "back": _one_of(BACKS),
-    "application": (lambda value: isinstance(value, bool), "true or false"),
+    "application": TRUE_OR_FALSE,
+    "clears": TRUE_OR_FALSE,
     "source": A_NAME,
     "pattern": REGEX,
 }
@@ -86,7 +88,7 @@ def _for_host(kind: Mapping[str, Any]) -> dict[str, Any]:
             "meaning": fault["meaning"],
             "action": fault["action"],
             "back": fault.get("back") or DEFAULT_BACK.get(fault["action"], ""),
-            **({"pattern": fault["pattern"]} if "pattern" in fault else {}),
+            **{key: fault[key] for key in ("pattern", "clears") if key in fault},
         }
         for code, fault in kind["faults"].items()
     }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
@@ -65,6 +66,12 @@ def test_what_is_asked_for_a_chip():
 def test_links_that_are_not_counted_in_numbers():
     (chip,) = counters(hccs="hccs error count : [NA NA]\nhccs retry count : NA\n").chips
     assert not any(name.startswith("hccs") for name in chip.errors)
+
+
+@pytest.mark.parametrize("health", ["UNKNOWN", "NA", "Offline"])
+def test_a_health_that_is_not_known_is_a_fault(health):
+    (chip,) = counters(health).chips
+    assert chip.faults == ("npu-smi reports an unknown health",)
 
 
 def test_a_chip_that_is_ill_and_answers_nothing_else():

@@ -91,6 +91,69 @@ def test_a_chip_that_is_not_in_the_fabric_says_so(state, fault):
     assert counters(text).chips[0].faults == fault
 
 
+UNHEALTHY = "the NVLink fabric is unhealthy"
+RESET = "the driver asks for a reset of the chip"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "fault"),
+    [
+        ("state", "Unhealthy", UNHEALTHY), ("state", "Something New", UNHEALTHY), ("status", "Unhealthy", UNHEALTHY),
+        ("status", "Insufficient Resources", UNHEALTHY), ("summary", "Unhealthy", UNHEALTHY),
+        ("summary", "Limited Capacity", "the NVLink fabric has a limited capacity"),
+    ],
+)  # fmt: skip
+def test_an_unknown_state_of_the_fabric_is_never_healthy(path, value, fault):
+    begin = "<health>\\s*<summary>" if path == "summary" else f"<fabric>.*?<{path}>"
+    text = re.sub(f"({begin})N/A", rf"\g<1>{value}", REPORT, count=1, flags=re.DOTALL)
+    assert counters(text).chips[0].faults == (fault,)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("Reset", RESET), ("GPU Reset", RESET), ("Drain P2P", RESET), ("Drain and Reset", RESET),
+        ("Reboot", "the driver asks for a reboot of the host"),
+        ("Replace", "the driver asks for a recovery that is not known"),
+    ],
+)  # fmt: skip
+def test_a_recovery_that_the_driver_asks_for_is_a_fault(value, fault):
+    assert changed("gpu_recovery_action", "None", value).faults == (fault,)
+
+
+def test_older_drivers_ask_for_a_reset_in_another_field():
+    status = "<gpu_reset_status><reset_required>{}</reset_required></gpu_reset_status>"
+    text = REPORT.replace("<fabric>", status.format("Yes") + "<fabric>")
+    assert counters(text).chips[0].faults == (RESET,)
+    text = REPORT.replace("<fabric>", status.format("Requested functionality has been deprecated") + "<fabric>")
+    assert counters(text).chips[0].faults == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("GPU is lost", "the chip is lost"), ("[GPU is lost]", "the chip is lost"), ("[GPU requires reset]", RESET),
+        ("ERR!", "the tool reports an error in place of a value"),
+        ("Unknown Error", "the tool reports an error in place of a value"),
+    ],
+)  # fmt: skip
+def test_an_error_in_the_place_of_a_value_is_a_fault(value, fault):
+    assert counters(re.sub(r"(<gpu_temp>)[^<]*", rf"\g<1>{value}", REPORT)).chips[0].faults == (fault,)
+
+
+LOST = (
+    "Unable to determine the device handle for GPU0000:5D:00.0: GPU is lost.  Reboot the system to recover this GPU\n"
+)
+
+
+def test_a_chip_that_only_an_error_message_names_is_lost():
+    (chip,) = counters(LOST, rc=15).chips
+    assert (chip.chip, chip.faults) == ("0000:5d:00.0", ("the chip is lost",))
+    for text in (LOST + REPORT, REPORT + LOST):
+        here, lost = counters(text).chips
+        assert (here.faults, lost.chip, lost.faults) == ((), "0000:5d:00.0", ("the chip is lost",))
+
+
 def test_reasons_for_lower_clocks():
     reason = "clocks_event_reason_{}"
     assert changed(reason.format("hw_thermal_slowdown"), "Not Active", "Active").slowing == ("hw_thermal_slowdown",)

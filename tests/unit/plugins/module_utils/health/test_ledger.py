@@ -199,3 +199,23 @@ def test_damage_is_named(change, message):
 def test_anything_else_is_damage(data):
     with pytest.raises(LedgerError):
         Ledger.from_document(data)
+
+
+def test_a_reset_ends_what_a_boot_would_end_and_the_proof_decides():
+    ledger = ledger_with(OFF_THE_BUS, ROW)
+    ledger.record(Event(Fault("xid", "154.none", "x", "ignore", clears=True), "0000:1b:00.0"), FIRST, 120.0, "boot-1")
+    assert not any(mark.proving for mark in ledger.marks.values())
+    ledger.record(Event(Fault("xid", "154.none", "x", "ignore", clears=True), CHIP), FIRST, 120.0, "boot-1")
+    assert {mark.fault: mark.proving for mark in ledger.marks.values()} == {"xid 79": True, "xid 64": False}
+
+
+def test_a_state_that_the_tool_no_longer_reports_has_ended():
+    lost = Event(Fault("state", "the chip is lost", "x", "isolate_host", "boot"), CHIP)
+    ledger = ledger_with(lost, OFF_THE_BUS)
+    ledger.end_states({(lost.fault.name, CHIP)})
+    assert not any(mark.proving for mark in ledger.marks.values())
+    ledger.end_states(set())
+    assert {mark.fault: mark.proving for mark in ledger.marks.values()} == {
+        "state the chip is lost": True,
+        "xid 79": False,
+    }

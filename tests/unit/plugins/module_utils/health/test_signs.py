@@ -95,3 +95,19 @@ def test_a_proof_wants_every_chip_of_the_instance_and_no_fault_of_it(book):
     assert proof_problem(["0000:5d:00.0"], [well], book) == "the vendor's tool does not list 0000:5d:00.0"
     assert proof_problem(["0000:5d:00.0"], [well, bad], book) == f"state {BAD} of 0000:5d:00.0"
     assert proof_problem([], [well, bad], book) == f"state {BAD} of 0000:5d:00.0"
+
+
+def test_a_chip_that_the_tool_does_not_list_has_a_fault(book):
+    well = ChipCounters("0000:1b:00.0")
+    found = states_of([well], book, ["0000:1b:00.0", "0000:5d:00.0"])
+    assert [(name, chip, event.fault.action) for (name, chip), event in found.items()] == [
+        ("state the tool does not list the chip", "0000:5d:00.0", "isolate_host")
+    ]
+    assert states_of([well, well], book, ["0000:1b:00.0", "0000:5d:00.0"]) == {}
+
+
+@pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
+def test_every_vendors_catalogue_knows_a_missing_chip(stack):
+    book = FaultBook.from_document(faults_of_host(stack))
+    ((_name, event),) = states_of([], book, ["0000:5d:00.0"]).items()
+    assert (event.fault.action, event.fault.back) == ("isolate_host", "boot")

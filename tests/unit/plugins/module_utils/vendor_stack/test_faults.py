@@ -8,6 +8,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.f
     UNKNOWN,
     FaultBook,
     chip_address,
+    standing_faults,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.kernel_records import (
     KernelRecord,
@@ -203,6 +204,33 @@ def test_a_host_without_accelerators_watches_for_faults_of_hosts_only(books):
 def test_another_format_is_refused():
     with pytest.raises(ValueError, match="schema 2, expected 1"):
         FaultBook.from_document({"schema": 2, "kinds": {}})
+
+
+RESET = "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+OTHER = RESET.replace("5d", "1b")
+GSP, ROW = (f"NVRM: Xid (PCI:0000:5d:00): {code}, pid=7" for code in (119, 64))
+
+
+@pytest.mark.parametrize(
+    ("lines", "standing"),
+    [
+        ([GSP, RESET], []), ([RESET, GSP], ["119"]), ([GSP, OTHER], ["119"]), ([GSP, RESET, GSP], ["119"]),
+        # A row that could not be remapped stays so.
+        ([ROW, GSP, RESET], ["64"]),
+    ],
+)  # fmt: skip
+def test_a_reset_clears_what_a_boot_would_clear(books, lines, standing):
+    found = standing_faults(books["cuda"], "\n".join(lines))
+    assert [event.fault.code for event in found if event.fault.takes_out] == standing
+
+
+def test_a_reset_of_amds_driver_clears_only_once_it_has_ended(books):
+    chip = "amdgpu 0000:c1:00.0: amdgpu: "
+    failed, begins = f"{chip}GPU reset(2) failed", f"{chip}GPU reset succeeded, trying to resume"
+    found = standing_faults(books["rocm"], f"{failed}\n{begins}")
+    assert [event.fault.code for event in found] == ["reset_failed", "reset_resumes"]
+    found = standing_faults(books["rocm"], f"{failed}\n{begins}\n{chip}GPU reset(3) succeeded!")
+    assert "reset_failed" not in [event.fault.code for event in found]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from collections import Counter
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import WELL
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import FAULTS
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import HEALTHS
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import ERROR_VALUES, FAULTS, STATES
+from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import MISSING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import faults as loader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import (
     BUNDLED,
@@ -72,10 +73,15 @@ def test_what_the_host_does_about_an_xid(code, action, back):
 
 def test_every_state_that_the_tools_report_is_listed():
     """The counters of chips name states in words, and these words are the codes."""
-    assert set(load_faults()["nvidia"]["kinds"]["state"]["faults"]) == {what for _path, _bad, what in FAULTS}
-    of_npu_smi = load_faults()["ascend"]["kinds"]["state"]["faults"]
-    assert all(code.startswith("npu-smi reports the health ") for code in of_npu_smi)
-    assert not {code.rsplit(" ", 1)[1].upper() for code in of_npu_smi} & set(WELL)
+    of_nvidia_smi = {what for _path, _bad, what in FAULTS} | {what for _pattern, what in ERROR_VALUES}
+    of_nvidia_smi |= {what for _path, known, unlisted in STATES for what in (*known.values(), unlisted) if what}
+    assert set(load_faults()["nvidia"]["kinds"]["state"]["faults"]) == of_nvidia_smi | {MISSING}
+    assert set(load_faults()["amd"]["kinds"]["state"]["faults"]) == {MISSING}
+    of_npu_smi = {f"npu-smi reports the health {word}" for word in HEALTHS}
+    assert set(load_faults()["ascend"]["kinds"]["state"]["faults"]) == of_npu_smi | {
+        MISSING,
+        "npu-smi reports an unknown health",
+    }
 
 
 def test_a_host_gets_the_faults_of_its_stack_and_those_of_hosts():
