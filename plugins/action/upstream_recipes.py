@@ -7,6 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..plugin_utils.catalog.option_tables import load_restrictions, load_table, releases
+from ..plugin_utils.catalog.restricted_recipes import describe_restricted
 from ..plugin_utils.catalog.upstream_archive import fetch_recipes, write_recipes
 from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, load_pins, read_directory
 from ..plugin_utils.common.action import ControllerAction
@@ -29,4 +31,5 @@ class ActionModule(ControllerAction):
         names = sorted(path.rpartition(".")[0] for path in wanted if path != LICENCE)
         found = {"changed": bool(missing), "recipes": names, "fetched": missing, "kept": kept, "release": pins.vllm}
         told = [f"{path} was changed on this site and stays" for path in kept]
+        told += describe_restricted(target, names, load_table(releases()[-1]), load_restrictions())
         return {**found, "diff": {"prepared": "".join(f"+{path}\n" for path in missing)}, "warnings": told}

@@ -12,7 +12,6 @@ from ..module_utils.containers.run_command import (
     owner_of,
     quadlet_lines,
     run_words,
-    unset_names,
 )
 from ..module_utils.vllm.plan_document import PlanDocument
 
@@ -25,7 +24,6 @@ def container_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, 
         "owner": owner_of(plan["container"] or {}, settings),
         "words": run_words(plan, settings),
         "quadlet": quadlet_lines(plan, settings),
-        "unset": unset_names(plan),
     }
 
 

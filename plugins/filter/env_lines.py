@@ -11,10 +11,10 @@ from ansible.errors import AnsibleFilterError
 from ..plugin_utils.options.arguments import env_line
 
 
-def env_lines(variables: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a systemd EnvironmentFile, sorted by name."""
+def env_lines(variables: Mapping[str, Any], literal: bool = False) -> list[str]:
+    """Return the lines of a file of variables, sorted by name: for systemd and shells, or literal for engines."""
     try:
-        return [env_line(name, str(variables[name])) for name in sorted(variables)]
+        return [env_line(name, str(variables[name]), literal) for name in sorted(variables)]
     except ValueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

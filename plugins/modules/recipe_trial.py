@@ -113,7 +113,10 @@ path:
   type: str
   returned: when O(file) is set
 trials:
-  description: What each variant takes on each host, or why it cannot be served.
+  description:
+    - What each variant takes on each host, or why it cannot be served.
+    - Where the recipe sets what its instance has to allow, C(allowed) holds the C(args) and C(env) that do so, and
+      C(problem) the reason.
   type: list
   elements: dict
   returned: success

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, SiteSettings
@@ -184,13 +185,16 @@ MANIFESTS = {
 }
 
 
+NO_RESTRICTIONS = Restrictions()
+
+
 def recipe(**sections):
     """Return a recipe with these sections; ``model`` adds to its model."""
     model = {"model_id": "org/model", "base_args": ["--max-num-seqs", "8"], **sections.pop("model", {})}
     return {"model": model, "variants": {"default": {"tp": {"cpu": 1, "default": 2}}}, **sections}
 
 
-def library(a_recipe, release=None, manifests=None):
+def library(a_recipe, release=None, manifests=None, restrictions=NO_RESTRICTIONS):
     """Return what planning reads of a catalogue, without one."""
     pinned = MANIFESTS if manifests is None else manifests
     return Library(
@@ -202,6 +206,7 @@ def library(a_recipe, release=None, manifests=None):
         foreign=lambda _stack: FOREIGN,
         replaced=REPLACED,
         exclusive=EXCLUSIVE,
+        restrictions=restrictions,
     )
 
 

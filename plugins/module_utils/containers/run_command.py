@@ -8,15 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ..vllm.files import LIBRARY, RUN_DIR, middleware_of
+from ..vllm.files import LIBRARY, RUN_DIR, env_path, middleware_of
 from ..vllm.plan_document import PlanDocument
 from .image_names import reference
-
-# Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
-# .config would then configure root's command. These reach the container by value; the command never sees them.
-_STEERING = re.compile(
-    r"(HOME|PATH|TMPDIR|REGISTRY_AUTH_FILE|NOTIFY_SOCKET|GODEBUG|(XDG|LD|DOCKER|CONTAINERS?|PODMAN|STORAGE|LISTEN)_\w+)\Z"
-)
 
 # Where processes may write in an otherwise read-only image. Code compiled at run time is loaded from there.
 _TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
@@ -64,6 +58,7 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         ["--stop-timeout", str(settings["stop_timeout"])],
         *device_words(container["devices"], settings),
         *(["--mount", _mount(mount)] for mount in mounts_of(plan)),
+        ["--env-file", env_path(plan["instance"])],
         *(["--env", word] for word in env_words(plan)),
         *(["--entrypoint", word] for word in container["command"][:1]),
         [reference(container["image"]), *container["command"][1:], *middleware_of(plan)[0]],
@@ -104,6 +99,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     arguments += [[f"--group-add={number}"] for number in groups_of(container, settings)]
     arguments += [["=".join(words)] for words in limits(container, settings)]
     arguments += [[f"--entrypoint={word}"] for word in container["command"][:1]]
+    arguments += [[f"--env-file={env_path(plan['instance'])}"]]
     arguments += [[f"--env={word}"] for word in env_words(plan)]
     pairs += [("PodmanArgs", _quoted(words)) for words in arguments]
     return [f"{key}={value}" for key, value in pairs]
@@ -140,23 +136,16 @@ def mounts_of(plan: PlanDocument) -> list[str]:
 
 
 def env_words(plan: PlanDocument) -> list[str]:
-    """Return what follows ``--env`` for each variable: its name, and a value only if the engine would obey it.
+    """Return what follows ``--env``: the names of the secrets, and what the middleware needs.
 
-    systemd reads the files of environment and secrets for both runtimes, so that a value means the same in both, and
-    the engine takes the values of the names from its own environment. No secret is in an argument.
+    The engine reads the other variables from their file. Its command runs as root and would obey some of them, so its
+    own environment has only the secrets, and no secret is in an argument.
     """
-    env, secret = dict(plan["env"]), [name for name in plan["secrets"] if name not in plan["env"]]
-    # By value, for Python in the container alone. The image's own PYTHONPATH would not be seen: what needs one has a
-    # shell that makes it at the start (Ascend's), or names it in the instance's env.
-    path = ":".join([LIBRARY, *filter(None, [env.pop("PYTHONPATH", "")])])
-    plain = [f"{name}={value}" if _STEERING.match(name) else name for name, value in sorted(env.items())]
+    # The image's own PYTHONPATH would not be seen: what needs one has a shell that makes it at the start (Ascend's), or
+    # names it in the instance's env.
+    path = ":".join([LIBRARY, *filter(None, [plan["env"].get("PYTHONPATH", "")])])
     own = [f"PYTHONPATH={path}", *(f"{name}={value}" for name, value in middleware_of(plan)[1].items())]
-    return [*plain, *sorted(secret), *own]
-
-
-def unset_names(plan: PlanDocument) -> list[str]:
-    """Return the variables that the unit hides from the engine's command."""
-    return sorted(name for name in plan["env"] if _STEERING.match(name))
+    return [*sorted(name for name in plan["secrets"] if name not in plan["env"]), *own]
 
 
 def command_of(settings: Mapping[str, Any]) -> str:

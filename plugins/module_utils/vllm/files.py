@@ -110,7 +110,7 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
     """Return the files of an instance that its kind of unit needs."""
     name, user, kind = plan["instance"], settings["user"], unit_kind(plan, settings)
     files = [
-        _file(f"{CONFIG_DIR}/{name}.env", "instance.env.j2", user, "0640"),
+        _file(env_path(name), "instance.env.j2", user, "0640"),
         {**_file(f"{CONFIG_DIR}/{name}.yaml", "instance.yaml.j2", user, "0640"), "live_keys": live_keys(plan)},
         _file(f"{CONFIG_DIR}/{name}.secrets", "instance.secrets.j2", "root", "0600", secret=True),
     ]
@@ -196,6 +196,11 @@ def weights_link(name: str, weights: str | None) -> dict[str, Any]:
     """Return the entry of the link from an instance to its weights, which may not exist yet in check mode."""
     path = f"{STATE_DIR}/{name}/model"
     return {"path": path, "state": "link", "target": weights or "", "unit": False, "restarts": (name,)}
+
+
+def env_path(name: str) -> str:
+    """Return the place of an instance's variables, but for the secrets: a shell or the container engine reads them."""
+    return f"{CONFIG_DIR}/{name}.env"
 
 
 def unit_path(name: str) -> str:

@@ -14,6 +14,7 @@ import yaml
 
 from ..common.places import CATALOG
 from ..common.versions import sort_key
+from ..options.restricted import Restrictions
 from ..options.table import Foreign, OptionTable, OptionTableError
 
 BUNDLED = CATALOG / "options"
@@ -79,6 +80,13 @@ def load_exclusive(directory: Path = BUNDLED) -> Sequence[Mapping[str, Any]]:
     if not isinstance(data, list) or not all(isinstance(entry, dict) and "settings" in entry for entry in data):
         raise OptionTableError(f"{path}: expected a list of groups, each with settings and because")
     return data
+
+
+@functools.lru_cache(maxsize=None)
+def load_restrictions(directory: Path = BUNDLED) -> Restrictions:
+    """Return the settings that a recipe cannot make alone, each with the reason."""
+    path = directory / "permissions.yml"
+    return Restrictions.from_data(_read(path), str(path))
 
 
 def _read(path: Path) -> Any:

@@ -12,7 +12,15 @@ from typing import Any, Mapping, Sequence
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import load_catalogue, servable_chips
 from ..catalog.files import find, load_families, load_manifest, load_recipe, load_release, recipe_notes
-from ..catalog.option_tables import load_exclusive, load_foreign, load_replaced, load_table, other_tables, releases
+from ..catalog.option_tables import (
+    load_exclusive,
+    load_foreign,
+    load_replaced,
+    load_restrictions,
+    load_table,
+    other_tables,
+    releases,
+)
 from ..options.table import Foreign, OptionTable, OptionTableError
 from ..planning.hardware import Accelerator
 from ..planning.inputs import SETTINGS, Library, PlanError, SiteSettings, UnknownNameError
@@ -42,6 +50,7 @@ def library(
         replaced=load_replaced(),
         exclusive=load_exclusive(),
         families=load_families(),
+        restrictions=load_restrictions(),
         notes=lambda name: recipe_notes(name, recipe_path),
         chips=lambda: servable_chips(load_catalogue()),
     )

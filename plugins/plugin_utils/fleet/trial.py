@@ -15,7 +15,7 @@ from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import declared_accelerator
 from ..common.tables import table, wrapped
 from ..planning.hardware import Accelerator
-from ..planning.inputs import PlanError
+from ..planning.inputs import PermissionNeededError, PlanError
 from ..planning.side_models import LOADED
 from .host_plans import plan_host
 
@@ -45,13 +45,17 @@ class TrialError(ValueError):
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant of a recipe on one host: its plan, or why there is none."""
+    """One variant of a recipe on one host: its plan, or why there is none.
+
+    With a plan, ``problem`` is what the instance has to allow, and ``allowed`` the settings that do so.
+    """
 
     recipe: str
     variant: str
     accelerator: Accelerator
     plan: PlanDocument | None = None
     problem: str = ""
+    allowed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as plain data."""
@@ -61,6 +65,11 @@ class Trial:
             "accelerator": self.accelerator.model,
             "accelerator_count": self.accelerator.count,
             "problem": self.problem,
+            **(
+                {"allowed": {key: dict(values) for key, values in self.allowed.items() if values}}
+                if self.allowed
+                else {}
+            ),
         }
         if self.plan is None:
             return {**found, "chips": 0, "memory_required_gib": None, "max_model_len": None, "models": []}
@@ -104,12 +113,25 @@ class Bench:
         return [self._try(name, variant, host) for variant in variants for host in hosts]
 
     def _try(self, name: str, variant: str, host: Accelerator) -> Trial:
-        instance = {"recipe": name, "variant": variant, "replicas": 1}
-        settings = {**SITE, **self.paths, "instances": {NAME: instance}, "release": self.release}
-        try:
-            return Trial(name, variant, host, plan_host("trial", host, settings)[NAME])
-        except PlanError as exc:
-            return Trial(name, variant, host, problem=_without_place(str(exc)))
+        problems: list[str] = []
+        allowed: dict[str, dict[str, Any]] = {}
+        while True:
+            instance = {"recipe": name, "variant": variant, "replicas": 1, **allowed}
+            settings = {**SITE, **self.paths, "instances": {NAME: instance}, "release": self.release}
+            try:
+                plan = plan_host("trial", host, settings)[NAME]
+            except PermissionNeededError as exc:
+                problems.append(_without_place(str(exc)))
+                if all(values.items() <= allowed.get(key, {}).items() for key, values in exc.settings.items()):
+                    return Trial(name, variant, host, problem="; ".join(problems))
+                # The recipe can be tried all the same: nothing is installed.
+                allowed = {key: {**allowed.get(key, {}), **values} for key, values in exc.settings.items()} | {
+                    key: values for key, values in allowed.items() if key not in exc.settings
+                }
+            except PlanError as exc:
+                return Trial(name, variant, host, problem=_without_place(str(exc)))
+            else:
+                return Trial(name, variant, host, plan, "; ".join(problems), allowed)
 
 
 def models_of(trials: Iterable[Trial]) -> list[str]:
@@ -138,9 +160,11 @@ def trial_table(trials: Sequence[Trial], width: int = WIDTH) -> str:
     rows = _hosts_by((trial, _cells(trial)) for trial in trials if trial.plan)
     lines = [(key[0], key[1], hosts, *key[2:]) for key, hosts in rows.items()]
     refused = _hosts_by((trial, (trial.recipe, trial.variant, _reason(trial))) for trial in trials if not trial.plan)
+    needing = _hosts_by((trial, (trial.recipe, trial.variant, trial.problem)) for trial in trials if trial.allowed)
     notes = [
-        wrapped(f"{recipe}, {variant}, not on {hosts}: {reason}", width, further="  ")
-        for (recipe, variant, reason), hosts in refused.items()
+        wrapped(f"{recipe}, {variant}, {how} {hosts}: {reason}", width, further="  ")
+        for how, found in (("not on", refused), ("only with your permission on", needing))
+        for (recipe, variant, reason), hosts in found.items()
     ]
     return "\n".join(part for part in (table(HEADERS, lines, width, whole=40), *notes) if part)
 

@@ -16,7 +16,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from .table import OptionTable
 from .values import decoded
 
-# The characters that systemd takes literally without quotes in an EnvironmentFile.
+# The characters that systemd and a shell take literally without quotes in an assignment.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _WHOLE_FLAG = re.compile(r"--[A-Za-z][\w.-]*\Z")
@@ -216,8 +216,10 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (Mapping, list, tuple)) else str(value)
 
 
-def env_line(name: str, value: str) -> str:
-    """Return ``NAME=value`` for a systemd EnvironmentFile, quoted only where needed.
+def env_line(name: str, value: str, literal: bool = False) -> str:
+    """Return ``NAME=value`` for a file that systemd reads, or a shell, quoted only where needed.
+
+    docker and podman take the value of a ``--env-file`` as it is, so a ``literal`` one has no quotes.
 
     Raises ValueError for an invalid variable name or a value of several lines; the error never holds the value.
     """
@@ -225,7 +227,7 @@ def env_line(name: str, value: str) -> str:
         raise ValueError(f"environment variable {name!r}: expected letters, digits and '_'")
     if "\n" in value or "\r" in value:
         raise ValueError(f"environment variable {name}: the value has more than one line, which systemd cannot take")
-    if _PLAIN.fullmatch(value):
+    if literal or _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = re.sub(r'([\\"$`])', r"\\\1", value)
     return f'{name}="{escaped}"'

@@ -35,12 +35,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Layer:
-    """Arguments and variables from one place of a recipe; ``because`` is the recipe's own reason."""
+    """Arguments and variables from one place; ``because`` is its reason, ``by_recipe`` whether it is a recipe."""
 
     where: str
     words: Sequence[Any] | Mapping[str, Any] = ()
     env: Mapping[str, Any] = field(default_factory=dict)
     because: str | None = None
+    by_recipe: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class _Reader:
     def block(
         self, where: str, block: Mapping[str, Any], args: str = "extra_args", env: str = "extra_env"
     ) -> Iterator[Layer]:
-        yield Layer(where, block.get(args) or [], block.get(env) or {})
+        yield Layer(where, block.get(args) or [], block.get(env) or {}, by_recipe=True)
         yield from self.rules(where, block.get("rules"), args, env)
 
     def rules(
@@ -147,11 +148,11 @@ class _Reader:
     ) -> Iterator[Layer]:
         for rule in rules or []:
             if applies(rule, self.facts):
-                yield Layer(where, rule.get(args) or [], rule.get(env) or {}, rule.get("because"))
+                yield Layer(where, rule.get(args) or [], rule.get(env) or {}, rule.get("because"), by_recipe=True)
 
     def model(self) -> Iterator[Layer]:
         model = self.recipe["model"]
-        yield Layer("model", model.get("base_args") or [], model.get("base_env") or {})
+        yield Layer("model", model.get("base_args") or [], model.get("base_env") or {}, by_recipe=True)
         yield from self.rules("model", model.get("rules"))
 
     def of_variant(self) -> Iterator[Layer]:

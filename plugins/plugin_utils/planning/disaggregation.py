@@ -161,9 +161,8 @@ def layers(
     """
     own = _override(recipe, side)
     where = f"strategy_overrides.{STRATEGY}.{side}"
-    found = (
-        [Layer(where, own.get("vllm_args") or own.get("extra_args") or (), own.get("env") or {}, None)] if own else []
-    )
+    words = own.get("vllm_args") or own.get("extra_args") or ()
+    found = [Layer(where, words, own.get("env") or {}, by_recipe=True)] if own else []
     if accelerator.stack == "cann":
         return [*found, _mooncake(side, place)]
     config: dict[str, Any] = {"kv_connector": "NixlConnector", "kv_role": ROLES[side], POLICY: "fail"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
+from ..options.restricted import Restrictions
 from ..options.table import Foreign, OptionTable
 from .hardware import Accelerator
 
@@ -16,6 +17,14 @@ Manifest = Mapping[str, Any]
 
 class PlanError(ValueError):
     """The requested instances cannot be served; the message is the whole sentence for the user."""
+
+
+class PermissionNeededError(PlanError):
+    """A recipe sets what its instance has to allow; ``settings`` are the ``args`` and ``env`` that do so."""
+
+    def __init__(self, message: str, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        super().__init__(message)
+        self.settings = settings
 
 
 class UnknownNameError(PlanError):
@@ -70,7 +79,8 @@ class Library:
 
     ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
     returns the tables of the other releases, ``notes`` the warnings about a recipe's file, ``chips`` one of each chip
-    that the catalogue has. ``families`` holds the guards and known issues of families of models.
+    that the catalogue has. ``families`` holds the guards and known issues of families of models, ``restrictions`` what
+    a recipe cannot set alone.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -82,5 +92,6 @@ class Library:
     replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusive: Sequence[Mapping[str, Any]] = ()
     families: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    restrictions: Restrictions = field(default_factory=Restrictions)
     notes: Callable[[str], Sequence[str]] = lambda _name: ()
     chips: Callable[[], Sequence[Accelerator]] = lambda: ()

@@ -41,7 +41,7 @@ from .instances import check_instances, check_ports, exposure, replica_name
 from .kernels import ISSUES, Kernels, compiles, plan_kernels
 from .live_adapters import BECAUSE, live_env
 from .packages import check_packages
-from .remote_code import check_remote_code
+from .permission import check_permission, check_remote_code, check_secrets
 from .residents import (
     check_memory,
     check_resident,
@@ -191,7 +191,9 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     composed = compose(layers, entry.table, where)
     length = length_layer(entry, composed, accelerator, library)
     if length:
-        composed = compose([*layers, length], entry.table, where)
+        layers.append(length)
+        composed = compose(layers, entry.table, where)
+    unchanged = composed
     # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_local_paths(replace(composed, args=args), site, library)
@@ -199,6 +201,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         check_resident(entry, composed, accelerator, library.others(entry.table.version))
     _check_options(entry, composed, accelerator, site, library)
     check_sizes(composed.args, _config_of(entry, library), entry.where)
+    check_permission(entry, unchanged, layers, library.restrictions)
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
     elif entry.group is not None:
@@ -305,6 +308,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
+    check_secrets(entry, secrets, library.restrictions)
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     if group and role == DECODE:
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)

@@ -136,3 +136,13 @@ def test_another_file_than_the_pinned_one_is_refused(archive, tmp_path):
 def test_a_recipe_that_a_release_carries_is_offered(archive):
     with pytest.raises(AnsibleActionFail, match=f"vLLM {VERSION} carries it: set vllm_recipe_path: .DIR., then"):
         run_action("recipe_trial", {"recipes": ["org/tiny"]}, {})
+
+
+def test_what_an_instance_has_to_allow_is_said(archive, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, **_more: told.append(text))
+    fetch(tmp_path, archive)
+    site = tmp_path / "site"
+    (site / "org/tiny.yaml").write_text("model: {model_id: org/tiny, base_env: {LD_PRELOAD: /x.so}}\n")
+    found = fetch(tmp_path, archive)
+    assert any("org/tiny sets LD_PRELOAD, which an instance" in text for text in [*told, *found.get("warnings", [])])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+TOP = Path(__file__).resolve().parents[4]
 COMMAND = ["/bin/bash", "-c", '. /root/.bashrc; exec vllm serve "$@"', "vllm"]
 SETTINGS = {"engine": "docker", "user": "vllm", "uid": 998, "gid": 997, "stop_timeout": 80, "quadlet": True}
 VARIABLES = {
@@ -72,7 +74,7 @@ print(json.dumps({item["path"]: templates.render(item["template"], item, variabl
 
 @functools.lru_cache(maxsize=None)
 def texts(given):
-    command = [sys.executable, "-c", RENDER, str(Path(__file__).resolve().parents[4] / ".collections")]
+    command = [sys.executable, "-c", RENDER, str(TOP / ".collections")]
     return json.loads(subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -114,7 +116,7 @@ def test_the_script_hands_every_word_to_the_engine_as_it_is(tmp_path):
 
 def test_docker_is_stopped_with_time_to_drain_and_nothing_is_left_behind():
     lines = rendered()[UNIT].splitlines()
-    assert "Requires=docker.service" in lines and "UnsetEnvironment=HOME" in lines
+    assert "Requires=docker.service" in lines
     assert "ExecStop=/bin/sh -c '/usr/bin/docker stop --time 80 vllm-chat >/dev/null 2>&1 || :'" in lines
     assert "ExecStopPost=/bin/sh -c '/usr/bin/docker rm --force vllm-chat >/dev/null 2>&1 || :'" in lines
     assert "TimeoutStopSec=113" in lines and "TimeoutStartSec=900" in lines
@@ -130,11 +132,98 @@ def test_a_quadlet_has_the_unit_of_the_other_runtimes_around_it():
     text = rendered({"engine": "podman"})[QUADLET]
     sections = [line for line in text.splitlines() if line.startswith("[")]
     assert sections == ["[Unit]", "[Container]", "[Service]", "[Install]"]
-    for line in ("EnvironmentFile=/etc/vllm/%i.env", "Restart=always", "StartLimitBurst=5",
+    for line in ("EnvironmentFile=-/etc/vllm/%i.secrets", "Restart=always", "StartLimitBurst=5",
                  "ExecStartPost=/usr/bin/python3 /usr/local/lib/vllm-wait-ready.py %i 20", "WantedBy=multi-user.target",
                  "Exec=--middleware availability.Availability --config /etc/vllm/chat.yaml",
                  "Image=mirror:5000/lab/vllm:1", "PodmanArgs=--env=HF_TOKEN"):  # fmt: skip
         assert line in text.splitlines()
+
+
+VENV = {"runtime": "venv", "venv": {}, "launch": ["/opt/vllm/x/bin/vllm", "serve"], "container": None}
+# What root's programs would obey, and what a shell or systemd would change.
+HOSTILE = {
+    "LD_PRELOAD": "/srv/x.so",
+    "PYTHONPATH": "/srv/evil",
+    "QUOTED": 'a "b" $HOME `id` \\n \' %i {"c": [1]}',
+    "EMPTY": "",
+    "LEADING": " a#b ",
+}
+
+
+def every_text():
+    """Yield kind, path and text of all files of instances, in every runtime and with every drop-in."""
+    group = {"role": "decode", "address": "10.0.0.1", "peers": {}, "prefill": ["10.0.0.2:8000"], "guarded": ["5600"],
+             "router": {"venv": {"path": "/opt/r"}}}  # fmt: skip
+    for kind, engine, more in (
+        ("venv", {}, VENV),
+        ("docker", {}, {}),
+        ("podman", {"engine": "podman", "quadlet": False}, {}),
+        ("quadlet", {"engine": "podman"}, {}),
+    ):
+        given = {**plan(), **more, "env": HOSTILE, "listen": {"port": 8000}, "residents": "gpu0", "group": group}
+        more_variables = {"vllm_group_firewall": "nftables", "vllm_group_ports": "20000-29999", "vllm_group_stall": 60}
+        variables = {**VARIABLES, **more_variables, "__vllm_container": {**SETTINGS, **engine}}
+        for path, text in texts(json.dumps([given, variables])).items():
+            yield kind, path, text
+
+
+def test_nothing_that_root_runs_has_the_environment_of_an_instance():
+    """A recipe can write that environment; a line with + runs as root, and so does a unit without User=."""
+    seen = set()
+    for kind, path, text in every_text():
+        if not path.startswith(("/etc/systemd", "/etc/containers")):
+            continue
+        lines = text.splitlines()
+        privileged = [line for line in lines if re.match(r"Exec\w+=[-@:]*[+!]", line)]
+        assert [line for line in lines if line.startswith(("EnvironmentFile=", "Environment=", "PassEnv"))] in (
+            [], ["EnvironmentFile=-/etc/vllm/%i.secrets"],
+        ), (kind, path)  # fmt: skip
+        assert "/srv/x.so" not in text and "/srv/evil" not in re.sub("PYTHONPATH=[^ ]+", "", text), (kind, path)
+        for line in privileged:
+            seen.add(line.partition("=")[2].split()[0])
+            assert not re.search(r"/var/lib/vllm|/run/vllm|\$|serve", line), line
+            if "python3" in line:
+                assert "python3 -I " in line, line
+    assert seen == {"-+/usr/bin/systemctl", "+/usr/sbin/nft", "+/usr/bin/python3", "+/usr/bin/install"}
+
+
+def test_no_unit_of_any_role_takes_the_environment_of_an_instance():
+    units = [path for path in (TOP / "roles").glob("*/templates/*.j2") if "[Service]" in path.read_text()]
+    assert len(units) > 10
+    for path in units:
+        lines = path.read_text().splitlines()
+        assert [line for line in lines if line.startswith(("EnvironmentFile=", "PassEnvironment="))] in (
+            [], ["EnvironmentFile=-/etc/vllm/%i.secrets"],
+        ), path  # fmt: skip
+
+
+def test_vllm_in_an_environment_gets_every_value_as_it_is(tmp_path):
+    """The unit's own line is run with the files at another place; the program prints its environment."""
+    found = {path: text for kind, path, text in every_text() if kind == "venv"}
+    (line,) = [
+        line for line in found["/etc/systemd/system/vllm@.service"].splitlines() if line.startswith("ExecStart=")
+    ]
+    (tmp_path / "env").write_text(found["/etc/vllm/chat.env"])
+    printer = tmp_path / "print"
+    code = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+    printer.write_text(f'#!/bin/sh\nexec env -u LD_PRELOAD {sys.executable} -I -c \'{code}\' "$LD_PRELOAD" "$@"\n')
+    printer.chmod(0o755)
+    words = shlex.split(line.partition("=")[2].replace("%i", "chat"))
+    words[-1] = words[-1].replace("/etc/vllm/chat.env", str(tmp_path / "env")).replace(SERVE, str(printer))
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    arguments, environment = json.loads(done.stdout)
+    assert arguments == ["/srv/x.so", "--config", "/etc/vllm/chat.yaml"]
+    assert {name: environment.get(name) for name in HOSTILE if name != "LD_PRELOAD"} == {
+        name: value for name, value in HOSTILE.items() if name != "LD_PRELOAD"
+    }
+
+
+def test_the_engine_reads_every_value_as_it_is():
+    for kind, path, text in every_text():
+        if kind != "venv" and path == "/etc/vllm/chat.env":
+            assert [line for line in text.splitlines() if not line.startswith("#")] == [
+                f"{name}={HOSTILE[name]}" for name in sorted(HOSTILE)
+            ]
 
 
 def test_the_cache_belongs_to_who_writes_to_it():
@@ -193,7 +282,7 @@ def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():
 def test_the_unit_of_environments_starts_and_stops_as_those_of_containers():
     def kept(template):
         names = ("ExecStop=-", "ExecStartPost=", "StartLimit", "Restart", "RuntimeDirectory=")
-        text = (Path(__file__).resolve().parents[4] / "roles/vllm/templates" / template).read_text()
+        text = (TOP / "roles/vllm/templates" / template).read_text()
         return sorted(line for line in text.splitlines() if line.startswith(names))
 
     assert kept("vllm@.service.j2") == kept("instance.service.j2") == kept("instance.container.j2")
@@ -201,7 +290,7 @@ def test_the_unit_of_environments_starts_and_stops_as_those_of_containers():
 
 def environment_unit():
     """Return the directives of the unit of environments: every value of each name."""
-    text = (Path(__file__).resolve().parents[4] / "roles/vllm/templates/vllm@.service.j2").read_text()
+    text = (TOP / "roles/vllm/templates/vllm@.service.j2").read_text()
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -285,8 +374,7 @@ def test_the_units_themselves_are_the_same_with_and_without_shared_chips():
     alone, shared = rendered_plan(), rendered_plan(residents="gpu0")
     assert set(shared) - set(alone) == {DROP_IN, SERVICE}
     assert all(shared[path] == text for path, text in alone.items())
-    venv = {"runtime": "venv", "venv": {}, "launch": ["/opt/vllm/x/bin/vllm", "serve"], "container": None}
-    alone, shared = rendered_plan(**venv), rendered_plan(residents="gpu0", **venv)
+    alone, shared = rendered_plan(**VENV), rendered_plan(residents="gpu0", **VENV)
     assert SHARED_UNIT in alone and all(shared[path] == text for path, text in alone.items())
 
 

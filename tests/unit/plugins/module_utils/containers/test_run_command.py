@@ -12,7 +12,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.run
     container_settings,
     quadlet_lines,
     run_words,
-    unset_names,
 )
 
 SETTINGS = {
@@ -81,15 +80,14 @@ def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
     assert "routed" not in str(run_words({**plan(), "group": {"role": "head", "prefill": []}}, SETTINGS))
 
 
-def test_no_secret_and_no_plain_value_is_among_the_words():
+def test_no_secret_and_no_value_of_the_plan_is_among_the_words():
+    # The engine's own command would obey some of them, so it reads the file instead of having them in its environment.
+    assert option(words(), "--env-file") == ["/etc/vllm/chat.env"]
     assert option(words(), "--env") == [
-        "HOME=/var/cache/vllm/chat", "LD_PRELOAD=libx.so", "VLLM_CACHE_ROOT", "http_proxy", "HF_TOKEN",
-        "PYTHONPATH=/usr/local/lib/vllm", "AVAILABILITY_DIRECTORY=/run/vllm/chat",
+        "HF_TOKEN", "PYTHONPATH=/usr/local/lib/vllm", "AVAILABILITY_DIRECTORY=/run/vllm/chat",
     ]  # fmt: skip
-
-
-def test_the_engines_own_command_does_not_see_what_it_would_obey():
-    assert unset_names(plan()) == ["HOME", "LD_PRELOAD"]
+    assert "PodmanArgs=--env-file=/etc/vllm/chat.env" in lines()
+    assert "libx.so" not in str(words()) + str(lines())
 
 
 def test_a_container_gets_no_privilege():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import (
@@ -14,7 +15,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial im
     trial_table,
 )
 
-BENCH = Bench(load_catalogue(), "")
+CATALOGUE = load_catalogue()
+BENCH = Bench(CATALOGUE, "")
 NAME = "openai/gpt-oss-120b"
 RECIPE = load_recipe(NAME)
 
@@ -103,3 +105,18 @@ def test_the_models_to_pin_are_those_that_some_plan_serves():
 def test_a_recipe_without_variants_has_one():
     plain = {"model": {"model_id": "org/plain"}}
     assert [trial.variant for trial in BENCH.try_recipe("org/plain", plain, BENCH.hosts(["h200"], []))] == ["default"]
+
+
+def test_what_an_instance_has_to_allow_is_said_and_the_plan_shown_all_the_same(tmp_path):
+    (tmp_path / "org").mkdir()
+    text = "model: {model_id: org/x, base_env: {LD_PRELOAD: /usr/lib/libjemalloc.so}, base_args: [--middleware, a.B]}\n"
+    (tmp_path / "org/x.yaml").write_text(text)
+    bench = Bench(CATALOGUE, paths={"recipe_path": [str(tmp_path)]})
+    (found,) = bench.try_recipe("org/x", yaml.safe_load(text), bench.hosts(["h200"], []))
+    assert found.plan and found.plan["env"]["LD_PRELOAD"] == "/usr/lib/libjemalloc.so"
+    assert found.as_dict()["allowed"] == {
+        "args": {"middleware": "a.B"},
+        "env": {"LD_PRELOAD": "/usr/lib/libjemalloc.so"},
+    }
+    words = " ".join(trial_table([found]).split())
+    assert "org/x, default, only with your permission on 8 x h200: the recipe sets LD_PRELOAD to" in words

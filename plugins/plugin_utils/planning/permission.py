@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a recipe cannot do alone: load code, open the server, send data away. The instance itself has to allow it.
+
+The permission is the same setting among the instance's own ``args`` and ``env``; None there removes it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator, Mapping, Sequence
+
+from ..options.restricted import Restricted, Restrictions
+from .choices import Chosen
+from .compose import Composed, Layer, compose
+from .inputs import Manifest, PermissionNeededError, PlanError
+
+FLAG = "trust-remote-code"
+_NAMED = 3
+_LONGEST = 200
+
+
+def check_permission(entry: Chosen, composed: Composed, layers: Sequence[Layer], restrictions: Restrictions) -> None:
+    """Raise PermissionNeededError where a recipe sets what only its instance may allow, and the instance does not.
+
+    ``layers`` are those that ``composed`` was made from.
+    """
+    own = compose([layer for layer in layers if not layer.by_recipe], entry.table, entry.where)
+    features = entry.requested.get("features") or ()
+    args = [
+        each
+        for each in _arguments(entry, composed.args, restrictions)
+        if _at(own.args, each) != each.value and each.feature not in features
+    ]
+    env = [
+        each
+        for each in restrictions.of_env(composed.env)
+        if own.env.get(each.name) != each.value and each.feature not in features
+    ]
+    if not args and not env:
+        return
+    named = [
+        *(f"{each.name} to {_format_value(each.value)}, which {each.because}" for each in env),
+        *(f"--{each.name} to {_format_value(each.value)}, which {each.because}" for each in args),
+    ]
+    settings = {"args": {each.name: each.value for each in args}, "env": {each.name: each.value for each in env}}
+    allowing = [
+        f"{entry.where}.{key}: {{{', '.join(f'{name}: {_format_value(value)}' for name, value in found.items())}}}"
+        for key, found in settings.items()
+        if found
+    ]
+    raise PermissionNeededError(
+        f"{entry.where}: the recipe sets {'; and '.join(named)}; a recipe alone cannot allow that: read what it is "
+        f"for, then allow it with {' and '.join(allowing)}, or remove it with the value null",
+        settings,
+    )
+
+
+def check_secrets(entry: Chosen, secrets: Sequence[str], restrictions: Restrictions) -> None:
+    """Raise PlanError for a secret that programs of root would obey, because systemd gives them the secrets too."""
+    for found in restrictions.of_env(dict.fromkeys(secrets, "secret")):
+        if found.root:
+            raise PlanError(
+                f"vllm_secrets.{entry.name}.{found.name}: cannot be a secret, because programs that root runs beside "
+                f"vLLM would obey it; set {entry.where}.env.{found.name}"
+            )
+
+
+def _arguments(entry: Chosen, args: Mapping[str, Any], restrictions: Restrictions) -> Iterator[Restricted]:
+    """Yield the restricted arguments; of a name that the release does not have also as the beginning of another one.
+
+    vLLM's parser accepts an unambiguous beginning of a flag, and a lenient site passes on what its table lacks.
+    """
+    for name, value in args.items():
+        known = entry.table.canonical(name) is not None
+        names = [name] if known else [name, *(flag for flag in entry.table.flags if flag.startswith(name))]
+        for each in names:
+            found = next(restrictions.of_args({each: value}), None)
+            if found:
+                yield found._replace(path=(name, *found.path[1:]))
+                break
+
+
+def _at(args: Mapping[str, Any], wanted: Restricted) -> Any:
+    """Return the value of other arguments at the place of a restricted one, None where they have none."""
+    value: Any = args
+    for key in wanted.path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _format_value(value: Any) -> str:
+    """Return a value as YAML and JSON write it, without control characters of a foreign file."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def code_of(manifest: Manifest | None) -> list[str]:
+    """Return the files of a manifest that vLLM may run."""
+    return sorted(name for name in (manifest or {}).get("files") or () if name.endswith(".py"))
+
+
+def check_remote_code(entry: Chosen, composed: Composed, manifests: Mapping[str, Manifest | None]) -> None:
+    """Raise PermissionNeededError where a recipe would run code of pinned weights that the instance does not allow.
+
+    Weights without code are not affected: hosts have no hub to get other code from.
+    """
+    if not composed.args.get(FLAG) or (entry.requested.get("args") or {}).get(FLAG):
+        return
+    for model, manifest in manifests.items():
+        names = code_of(manifest)
+        if names:
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            raise PermissionNeededError(
+                f"{entry.where}: the recipe sets --{FLAG}, and the weights of {model} bring code that vLLM would run: "
+                f"{', '.join(names[:_NAMED])}{more}; read these files, then allow them with {entry.where}.args: "
+                f"{{{FLAG}: true}}, or remove the flag with {{{FLAG}: null}}",
+                {"args": {FLAG: True}},
+            )

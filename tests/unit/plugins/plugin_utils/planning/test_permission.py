@@ -1,0 +1,151 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What loads code or opens the server needs the instance's permission, as code that comes with weights does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    PermissionNeededError,
+    PlanError,
+)
+
+from tests.fakes.plans import CPU, H200, RELEASE, plan, recipe
+
+TRUSTING = recipe(model={"base_args": ["--trust-remote-code"]})
+
+
+def manifests(*names):
+    files = {name: {"size": 1, "sha256": "0" * 64} for name in ("model.safetensors", *names)}
+    return {"org/model": {"repository": "org/model", "revision": "e" * 40, "files": files}}
+
+
+def test_a_recipe_alone_cannot_allow_it():
+    with pytest.raises(PlanError) as caught:
+        plan(a_recipe=TRUSTING, manifests=manifests("modeling_x.py", "b.py", "c.py", "a.py"))
+    assert str(caught.value) == (
+        "vllm_instances.chat: the recipe sets --trust-remote-code, and the weights of org/model bring code that vLLM "
+        "would run: a.py, b.py, c.py and 1 more; read these files, then allow them with vllm_instances.chat.args: "
+        "{trust-remote-code: true}, or remove the flag with {trust-remote-code: null}"
+    )
+
+
+def test_the_site_allows_or_removes_it():
+    code = manifests("modeling_x.py")
+    assert plan({"args": {"trust-remote-code": True}}, a_recipe=TRUSTING, manifests=code).args["trust-remote-code"]
+    removed = plan({"args": {"trust-remote-code": None}}, a_recipe=TRUSTING, manifests=code)
+    assert "trust-remote-code" not in removed.args
+
+
+def test_weights_without_code_are_not_affected():
+    assert plan(a_recipe=TRUSTING, manifests=manifests()).args["trust-remote-code"] is True
+    assert plan(a_recipe=TRUSTING, manifests={}).args["trust-remote-code"] is True
+    assert "trust-remote-code" not in plan(a_recipe=recipe(), manifests=manifests("modeling_x.py")).args
+
+
+RESTRICTIONS = load_restrictions()
+# As a lenient site plans: the small table of these tests lacks most names.
+LENIENT = {"strict": False}
+
+
+def strict_plan(requested=None, **more):
+    return plan(requested, restrictions=RESTRICTIONS, site=LENIENT, **more)
+
+
+def test_a_recipe_alone_cannot_load_code_into_vllm():
+    evil = recipe(model={"base_env": {"LD_PRELOAD": "/srv/models/org/model/x.so"}})
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=evil)
+    assert str(caught.value) == (
+        'vllm_instances.chat: the recipe sets LD_PRELOAD to "/srv/models/org/model/x.so", which the dynamic linker and '
+        "the C library obey in every process; a recipe alone cannot allow that: read what it is for, then allow it "
+        'with vllm_instances.chat.env: {LD_PRELOAD: "/srv/models/org/model/x.so"}, or remove it with the value null'
+    )
+
+
+BLOCKS = {
+    "model": {"model": {"base_args": ["--middleware", "evil.Code"]}},
+    "rule": {"model": {"rules": [{"when": {"stack": "cuda"}, "extra_args": ["--middleware", "evil.Code"]}]}},
+    "variant": {"variants": {"default": {"extra_args": ["--middleware=evil.Code"]}}},
+    "hardware": {"hardware_overrides": {"hopper": {"extra_args": ["--middleware", "evil.Code"]}}},
+    "feature": {"features": {"f": {"args": ["--middleware", "evil.Code"]}}},
+    "release": {"release_fixes": [{"when": {"stack": "cuda"}, "extra_args": ["--middleware", "evil.Code"]}]},
+    "strategy": {"strategy_overrides": {"single_node_tp": {"vllm_args": ["--middleware", "evil.Code"]}}},
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("runtime", ["container", "venv"])
+def test_no_block_of_a_recipe_can_in_either_runtime(block, runtime):
+    evil = recipe(**BLOCKS[block])
+    accelerator = H200 if runtime == "container" else CPU
+    if runtime == "venv" and block in ("rule", "release", "hardware"):
+        # These name the hardware.
+        evil = json.loads(json.dumps(evil).replace('"cuda"', '"cpu"').replace('"hopper"', '"cpu"'))
+    with pytest.raises(PermissionNeededError, match=r"--middleware to .*evil\.Code.*\.args: \{middleware: "):
+        strict_plan({"runtime": runtime}, a_recipe=evil, accelerator=accelerator)
+
+
+def test_the_instance_allows_the_same_value_only_or_removes_it():
+    evil = recipe(model={"base_env": {"PYTHONPATH": "/srv/a"}, "base_args": ["--middleware", "evil.Code"]})
+    allowed = {"env": {"PYTHONPATH": "/srv/a"}, "args": {"middleware": "evil.Code"}}
+    assert strict_plan(allowed, a_recipe=evil).env["PYTHONPATH"] == "/srv/a"
+    assert (
+        "PYTHONPATH" not in strict_plan({"env": {"PYTHONPATH": None}, "args": {"middleware": None}}, a_recipe=evil).env
+    )
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan({"env": {"PYTHONPATH": "/srv/a"}}, a_recipe=evil)
+    assert caught.value.settings == {"args": {"middleware": "evil.Code"}, "env": {}}
+    # Its own value replaces the recipe's.
+    own = {"env": {"PYTHONPATH": "/srv/b"}, "args": {"middleware": "mine.Code"}}
+    assert strict_plan(own, a_recipe=evil).env["PYTHONPATH"] == "/srv/b"
+
+
+def test_a_key_inside_json_needs_a_permission_of_its_own():
+    nested = '{"mode": 1, "inductor_passes": {"a": "evil.run"}}'
+    evil = recipe(model={"base_args": ["--compilation-config", nested]})
+    with pytest.raises(PermissionNeededError, match=r"--compilation-config\.inductor_passes to "):
+        strict_plan({"args": {"compilation-config.mode": 2}}, a_recipe=evil)
+    allowed = {"args": {"compilation-config.inductor_passes": {"a": "evil.run"}}}
+    assert strict_plan(allowed, a_recipe=evil).args["compilation-config"]["mode"] == 1
+
+
+def test_the_beginning_of_a_flag_is_no_way_around_it():
+    # vLLM's parser takes it for the flag, and a lenient site passes on what its table does not have.
+    evil = recipe(model={"base_args": ["--trust-remote", "--tokeniz=x", "--lora-mod", "a", "--speculative-conf", "{}"]})
+    assert strict_plan(a_recipe=evil)
+    table = Restrictions.from_data([{"arguments": ["lora-modules"], "because": "loads code"}])
+    with pytest.raises(PermissionNeededError, match="--lora-mod to "):
+        plan(a_recipe=evil, restrictions=table, site=LENIENT)
+
+
+def test_what_the_collection_itself_sets_needs_none():
+    found = strict_plan({"args": {"enable-lora": True}}, release={**RELEASE, "supports": ["runtime-lora"]})
+    assert found.env["OPERATOR_GUARD"] == "1" and found.env["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+
+
+def test_a_feature_that_the_instance_requests_is_allowed_with_it():
+    tools = recipe(features={"tool_server": {"args": ["--tool-server", "demo"]}}, opt_in_features=["tool_server"])
+    assert strict_plan({"features": ["tool_server"]}, a_recipe=tools).args["tool-server"] == "demo"
+    always = recipe(model={"base_args": ["--tool-server", "demo"]})
+    with pytest.raises(PermissionNeededError, match="lets the model run tools"):
+        strict_plan(a_recipe=always)
+
+
+def test_a_message_holds_no_control_characters():
+    evil = recipe(model={"base_env": {"LD_PRELOAD": "\x1b[2J\x07x"}})
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=evil)
+    assert str(caught.value).isprintable()
+
+
+def test_what_programs_of_root_obey_is_no_secret():
+    site = {**LENIENT, "secrets": {"chat": ["HF_TOKEN", "LD_PRELOAD"]}}
+    with pytest.raises(PlanError, match=r"vllm_secrets\.chat\.LD_PRELOAD: cannot be a secret, because programs that"):
+        plan(restrictions=RESTRICTIONS, site=site)
+    assert plan(restrictions=RESTRICTIONS, site={**LENIENT, "secrets": {"chat": ["HTTPS_PROXY"]}}).secrets
