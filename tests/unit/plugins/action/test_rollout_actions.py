@@ -11,8 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.action import rollout_journal
-from ansible_collections.baremetal.inference.plugins.action.rollout_journal import what_failed
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import returned_by, undone_by
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import append, read, state_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
@@ -204,36 +202,10 @@ def test_a_host_that_is_gone_in_the_middle_counts_as_failed_and_out_of_service(s
     assert state.details["fra-1"] == "the host cannot be reached since the step apply; it is out of service"
 
 
-TURN = {"servers": ["fra-1--chat", "fra-1--quick"], "gateways": ["gw-a", "gw-b"]}
-
-
-@pytest.mark.parametrize(("at", "up", "step", "label", "where"), [
-    # Whoever cannot be reached from the controller may serve all the same.
-    ("drain", ("gw-a", "gw-b"), "failed", "unreachable", "; it is in service at gw-a, gw-b"),
-    ("gate", ("gw-b",), "out", "unreachable", "; it is in service at gw-b"),
-    ("drain", (), "out", "OUT OF SERVICE", "; it is out of service"),
-])  # fmt: skip
-def test_the_gateways_say_whether_a_host_that_is_gone_serves(at, up, step, label, where):
-    other = {"up": True, "state": "ready"}
-    gateways = [
-        {"item": name, "servers": {"fra-1--chat": {"up": name in up, "state": "ready"}, "fra-2--chat": other}}
-        for name in TURN["gateways"]
-    ]
-    event = rollout_journal._unreachable("fra-1", at, TURN, [*gateways, {"item": "gw-c", "unreachable": True}])
-    assert (event["step"], event["detail"]) == (step, f"the host cannot be reached since the step {at}{where}")
-    assert rollout_journal._label(event["step"], event["detail"]) == label
-
-
 def test_the_message_of_a_loop_is_that_of_its_items(site, tmp_path):
     result = {"msg": "One or more items failed", "results": [{"failed": True, "msg": "no answer"}, {"msg": "fine"}]}
     site(BEGIN, on("fra-1", noted(step="failed", failed=result)))
     assert journal(tmp_path).details["fra-1"] == "no answer"
-
-
-def test_a_server_that_does_not_come_up_is_named_with_what_the_gateway_says():
-    server = {"up": False, "state": "ready", "why": "L4CON Connection refused"}
-    result = {"results": [{"failed": True, "item": "gw-a", "servers": {"fra-1--chat": server}}]}
-    assert what_failed(result) == "not in service at the gateway gw-a: fra-1--chat (L4CON Connection refused)"
 
 
 def test_what_was_interrupted_is_closed_by_the_next_run(site, tmp_path):
