@@ -18,7 +18,8 @@ description:
   - Before it, V(present) writes C(ROOT/bundle.cdx.json), the same content as a bill of materials in CycloneDX 1.6, and
     C(ROOT/SHA256SUMS), which people sign. It removes the signature C(ROOT/SHA256SUMS.asc) when these lines change.
   - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. With
-    O(keyring) the signature is checked first, and files that it does not cover are an error. It changes nothing.
+    O(keyring) the signature is checked first, and links and files that it does not cover are an error. It changes
+    nothing but O(record).
 requirements:
   - gpgv or sqv, with O(keyring)
 extends_documentation_fragment:
@@ -75,6 +76,12 @@ options:
     type: str
     default: ""
     version_added: 0.7.0
+  record:
+    description:
+      - The file that notes how new the accepted content is, for O(state=verified) with O(keyring). Older content than
+        it notes is refused. Empty for none.
+    type: path
+    default: ""
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -135,7 +142,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.files_host import text_of
+from ..module_utils.common.files_host import publish, text_of
 from ..module_utils.mirror import bill, checksums
 from ..module_utils.mirror.bill_host import read_knowledge
 from ..module_utils.mirror.bundle import (
@@ -153,16 +160,17 @@ from ..module_utils.mirror.bundle import (
 )
 from ..module_utils.mirror.bundle_host import (
     check_room,
+    find_foreign_entries,
     find_missing_files,
-    find_unlisted_files,
     list_controller_files,
     partial_bytes,
     read_bundle,
+    read_notes,
     sizes_of,
     verify_bundle,
     write_documents,
 )
-from ..module_utils.mirror.signature_host import check_signature, digests_of_documents
+from ..module_utils.mirror.signature_host import check_age, check_signature, digests_of_documents
 
 SHOWN = 20
 
@@ -178,6 +186,7 @@ def main() -> None:
             "required": {"type": "bool", "default": True},
             "collection_version": {"type": "str", "default": ""},
             "keyring": {"type": "str", "default": "", "no_log": False},
+            "record": {"type": "path", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -243,7 +252,9 @@ def documents(module: AnsibleModule, holds: Holds) -> dict[str, str]:
     version = module.params["collection_version"]
     last = {NAME: render_bundle(holds)}
     texts = {bill.NAME: bill.render_bill(holds, read_knowledge(root, holds), version, now, former)}
-    return {**texts, checksums.NAME: checksums.render_checksums(all_files(holds), {**texts, **last}), **last}
+    files = all_files(holds)
+    sums = checksums.render_checksums(files, {**texts, **last}, read_notes(root, files))
+    return {**texts, checksums.NAME: sums, **last}
 
 
 def lines(holds: Holds) -> str:
@@ -265,8 +276,9 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
     problems = verify_bundle(root, expected, module.params["read"] == "all")
     if signed is not None:
         # Also what bundle.json does not name: the signature covers nothing of it.
-        problems += checksums.compare_lists(signed, all_files(expected), digests_of_documents(root))
-        problems += [f"{path}: is not signed" for path in find_unlisted_files(root, all_files(expected))]
+        problems += checksums.compare_lists(signed, all_files(expected), digests_of_documents(root, signed))
+        problems += find_foreign_entries(root, signed)
+    problems = list(dict.fromkeys(problems))
     if problems:
         count = f"{len(all_files(expected))} files ({format_bytes(size_of(expected))})"
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
@@ -277,7 +289,20 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
             + (f"; sign {checksums.NAME} afterwards" if signed is not None else ""),
             problems=problems,
         )
-    return {"changed": False, "problems": [], **described(expected)}
+    changed = signed is not None and bool(module.params["record"]) and note_accepted(module, root)
+    return {"changed": changed, "problems": [], **described(expected)}
+
+
+def note_accepted(module: AnsibleModule, root: str) -> bool:
+    """Note how new the accepted content is; return whether that is new. Raises BundleError for older content."""
+    record = module.params["record"]
+    written = str(check_age(root, record))
+    if text_of(record).strip() == written:
+        return False
+    if not module.check_mode:
+        os.makedirs(os.path.dirname(record), exist_ok=True)
+        publish(record, f"{written}\n")
+    return True
 
 
 def decoded(keyring: str) -> bytes:

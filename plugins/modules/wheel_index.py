@@ -31,6 +31,12 @@ options:
       - An absent C(wheels/) counts as an empty one.
     type: path
     required: true
+  trust_stamps:
+    description:
+      - Whether a wheel is read only if its size, time or inode has changed since the last run. Whoever could write into
+        O(root) could write what the last run noted too.
+    type: bool
+    default: true
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -99,12 +105,18 @@ class Entry:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "trust_stamps": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
     simple, wheels = (os.path.join(module.params["root"], name) for name in ("simple", "wheels"))
     # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
     try:
-        entries = read_entries(wheels, read_stamps(simple))
+        entries = read_entries(wheels, read_stamps(simple) if module.params["trust_stamps"] else {})
         pages, present = render_pages(entry.wheel for entry in entries), read_pages(simple)
         changed, stale = changed_pages(pages, present), stale_pages(pages, present)
         lacking, orphans = compare_metadata(wheels, entries)

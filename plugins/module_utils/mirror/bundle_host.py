@@ -8,15 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Iterable, Iterator, Mapping, NamedTuple
+from typing import Collection, Iterable, Iterator, Mapping, NamedTuple
 
 from ..common.files_host import publish, sha256_of, text_of
+from ..weights.plan import STAMP_NAME
 from . import checksums
 from .bundle import (
     AGAIN,
     CONTROLLER,
     NAME,
-    SERVED,
     BundleError,
     Content,
     Files,
@@ -123,14 +123,45 @@ def list_controller_files(root: str) -> Files:
     return found
 
 
-def find_unlisted_files(root: str, files: Files) -> list[str]:
-    """Return the files that hosts or people could take and bundle.json does not name, sorted.
+def find_foreign_entries(root: str, signed: Mapping[str, str]) -> list[str]:
+    """Return a line for everything below a directory that the signature does not cover, sorted.
 
-    Hidden files of what is served are skipped: neither this collection nor nginx reads them.
+    A link counts wherever it is: it leads to content that nobody signed. The index of wheels may be there, because the
+    role mirror makes it, and makes it again from the signed wheels.
     """
-    served = (path for top in SERVED for path in _walk_files(root, top) if "/." not in path)
-    found = [*served, *_walk_files(root, CONTROLLER)]
-    return sorted(path for path in found if path not in files and not path.endswith((".partial", ".whl.metadata")))
+    return sorted(f"{path}: {problem}" for path, problem in _foreign(root, "", {*signed, *checksums.OWN}))
+
+
+def _foreign(root: str, directory: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    try:
+        entries = sorted(os.scandir(os.path.join(root, directory)), key=lambda entry: entry.name)
+    except PermissionError:
+        # File systems have this directory; only root may look into it.
+        if directory != "lost+found":
+            yield directory, "cannot be read, so nobody knows whether it is signed"
+        return
+    for entry in entries:
+        path = os.path.join(directory, entry.name)
+        if entry.is_symlink():
+            yield path, "is a link, and only files can be signed; remove it"
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _foreign(root, path, known)
+        elif not entry.is_file(follow_symlinks=False):
+            yield path, "is not a file; remove it"
+        elif path not in known and not checksums.is_generated(path, known):
+            yield path, "is not signed"
+
+
+def read_notes(root: str, files: Files) -> dict[str, str]:
+    """Return the sha256 of the hidden files in which a fill notes what it has verified, by path.
+
+    The next fill believes them, so they are signed too.
+    """
+    places = {os.path.join(os.path.dirname(path), STAMP_NAME) for path in files if path.startswith("weights/")}
+    wheels = os.path.join(root, "wheels")
+    names = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
+    places |= {f"wheels/{name}" for name in names if checksums.is_note(f"wheels/{name}")}
+    return {path: sha256_of(os.path.join(root, path)) for path in places if os.path.isfile(os.path.join(root, path))}
 
 
 def _walk_files(root: str, top: str) -> Iterator[str]:

@@ -7,19 +7,42 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Mapping
+from typing import Collection, Mapping
 
+from ..wheels.index import normalise_name
 from .bundle import BundleError, Files
 
 NAME = "SHA256SUMS"
 SIGNATURE = "SHA256SUMS.asc"
+# What no line names.
+OWN = (NAME, SIGNATURE)
 
+_NOTE = re.compile(r"wheels/\.[\w.+-]+\.fetched\.json|weights/.+/\.verified\.json", re.ASCII)
+_PAGE = re.compile(r"simple/(?:([a-z0-9-]+)/)?index\.html", re.ASCII)
+_STAMPS = "simple/.wheels.json"
+_METADATA = ".metadata"
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)", re.ASCII)
 
 
-def render_checksums(files: Files, texts: Mapping[str, str]) -> str:
-    """Return the lines of all files and of the documents at the top, whose texts are given by name."""
-    found = {path: content.sha256 for path, content in files.items()}
+def is_note(path: str) -> bool:
+    """Whether it is a hidden file in which a fill notes what it has verified."""
+    return bool(_NOTE.fullmatch(path))
+
+
+def is_generated(path: str, signed: Collection[str]) -> bool:
+    """Whether the role mirror makes this file for the signed wheels, and makes it again at its next run."""
+    if path.endswith(f".whl{_METADATA}"):
+        return path[: -len(_METADATA)] in signed
+    page = _PAGE.fullmatch(path)
+    if page and page[1]:
+        names = (name[len("wheels/") :] for name in signed if name.startswith("wheels/"))
+        return any(normalise_name(name.split("-")[0]) == page[1] for name in names)
+    return bool(page) or path == _STAMPS
+
+
+def render_checksums(files: Files, texts: Mapping[str, str], notes: Mapping[str, str]) -> str:
+    """Return the lines of all files, of the notes of fills, and of the documents at the top, whose texts are given."""
+    found = {**notes, **{path: content.sha256 for path, content in files.items()}}
     found.update({name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()})
     return "".join(f"{found[path]}  {path}\n" for path in sorted(found))
 
@@ -39,7 +62,7 @@ def parse_checksums(text: str, where: str) -> dict[str, str]:
 def compare_lists(signed: Mapping[str, str], files: Files, documents: Mapping[str, str]) -> list[str]:
     """Return a line for each path whose signed sha256 is not that of bundle.json, or of the documents as they are.
 
-    ``documents`` maps each file at the top to its sha256, empty where it is missing.
+    ``documents`` maps each file at the top, and each note of a fill, to its sha256, empty where it is missing.
     """
     listed = {**{path: content.sha256 for path, content in files.items()}, **documents}
     problems = []

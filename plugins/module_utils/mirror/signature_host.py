@@ -9,10 +9,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
+from typing import Iterable
 
-from ..common.files_host import bytes_of, sha256_of
+from ..common.files_host import bytes_of, sha256_of, text_of
 from . import bill, bundle, checksums
-from .bundle import BundleError
+from .bundle import AGAIN, BundleError
 from .signature import Verdict, judge_gpgv, judge_sqv, read_keyring
 
 _SECONDS = 60
@@ -63,10 +65,32 @@ def _verify(keys: bytes, signature: bytes, text: bytes) -> Verdict:
     return judge_sqv(output, done.returncode != 0, errors)
 
 
-def digests_of_documents(root: str) -> dict[str, str]:
-    """Return the sha256 of the documents at the top that are signed, empty for one that is missing."""
+def digests_of_documents(root: str, signed: Iterable[str]) -> dict[str, str]:
+    """Return the sha256 of the signed documents at the top and notes of fills, empty for one that is missing."""
     found = {}
-    for name in (bundle.NAME, bill.NAME):
+    for name in (bundle.NAME, bill.NAME, *filter(checksums.is_note, signed)):
         path = os.path.join(root, name)
         found[name] = sha256_of(path) if os.path.isfile(path) else ""
     return found
+
+
+def check_age(root: str, record: str) -> int:
+    """Return when the signed content was last changed. Raises BundleError if newer content was accepted here before.
+
+    An older disk with a good signature brings back what a newer one has replaced. ``record`` is the file that says what
+    was accepted.
+    """
+    written = bill.written_at(text_of(os.path.join(root, bill.NAME)))
+    if written is None:
+        raise BundleError(f"{os.path.join(root, bill.NAME)}: it does not say when the content was changed; {AGAIN}")
+    accepted = text_of(record).strip()
+    if accepted.isdecimal() and written < int(accepted[:12]):
+        raise BundleError(
+            f"{root}: its signed content is of {_shown(written)}, and this host has accepted content of "
+            f"{_shown(int(accepted[:12]))}; take the newer disk, or remove {record} to go back to the older one"
+        )
+    return written
+
+
+def _shown(seconds: int) -> str:
+    return time.strftime(bill.TIME, time.gmtime(seconds))

@@ -165,6 +165,7 @@ HOST = (
         "mirror",
         EVERYTHING,
     ),
+    Place("/var/lib/baremetal-inference/mirror-accepted", "how new the accepted disk is", "mirror", EVERYTHING),
     Place("/etc/docker/registry/config.yml", "the configuration of the registry", "mirror", EVERYTHING),
     Place(
         "/etc/systemd/system/docker-registry.service.d/50-mirror.conf",

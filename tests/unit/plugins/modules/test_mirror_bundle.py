@@ -7,12 +7,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import subprocess
 
 import pytest
 
 from tests.fakes.signer import signer
-from tests.fakes.wheelhouse import run_module
+from tests.fakes.wheelhouse import make_wheel, run_module
 
 
 @pytest.fixture
@@ -189,6 +190,9 @@ def signed(disk, keys):
     root, holds = disk
     (root / "controller").mkdir()
     (root / "controller/collection.bundle").write_text("code")
+    name = "wheels/whole-1.0-py3-none-any.whl"
+    sha256 = make_wheel(root / "wheels", "whole", "1.0")
+    holds["wheels"] = {"whole": {name: {"size": (root / name).stat().st_size, "sha256": sha256}}}
     run(root, holds=holds)
     keys.sign(root / "SHA256SUMS")
     keyring = base64.b64encode(keys.public()).decode()
@@ -200,19 +204,114 @@ def signed(disk, keys):
 
 
 def test_a_signed_disk_is_accepted(signed):
-    root, _holds, check = signed
+    _root, _holds, check = signed
     result = check()
-    assert not result["changed"] and result["files"] == 3 and "failed" not in result
-    # What the role and an interrupted fill leave beside the files.
-    (root / "wheels").mkdir()
-    for path in ("wheels/x.whl.metadata", "wheels/.x.fetched.json", "weights/a/b/.2.partial", "simple"):
-        (root / path).write_text("")
+    assert not result["changed"] and result["files"] == 4 and "failed" not in result
+
+
+def test_the_index_that_the_role_makes_needs_no_signature(signed):
+    root, _holds, check = signed
+    assert run_module("wheel_index", root=str(root))["changed"]
+    assert sorted(path.name for path in (root / "simple").rglob("*") if path.is_file()) == [
+        ".wheels.json", "index.html", "index.html",
+    ]  # fmt: skip
     assert "failed" not in check(read="sizes")
+    # What a stranger wrote into it is written again.
+    for name in ("index.html", "whole/index.html", ".wheels.json"):
+        (root / "simple" / name).write_text((root / "simple" / name).read_text().replace("sha256", "evil"))
+    assert "failed" not in check(read="sizes")
+    run_module("wheel_index", root=str(root), trust_stamps=False)
+    assert not [path for path in (root / "simple").rglob("*") if path.is_file() and "evil" in path.read_text()]
 
 
 def change(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+
+
+ADDED = (
+    "ansible.cfg", "install.sh", ".bashrc", "site.yml", "README.txt", "bundle.json.bak", "SHA256SUMS.old",
+    "Weights/a/b/1/x", "WEIGHTS/x", "Controller/collection.bundle", "encodings/Y", "encodings/.hidden", "encodings/z",
+    "weights/a/b/1/.hidden", "weights/a/b/1/x.partial", "weights/a/b/.1.partial/x", "weights/a/b/.1.old/x",
+    "weights/a/b/1/model.safetensors", "weights/a/b/2/x", "weights/a/b/2/.verified.json", "weights/x.whl.metadata",
+    "wheels/evil-1.0-py3-none-any.whl", "wheels/evil-1.0-py3-none-any.whl.metadata", "wheels/.evil.fetched.json",
+    "wheels/.fetch-1/x.whl", "wheels/pip.conf", "images/evil/index.json", "images/.hidden", "controller/.profile",
+    "controller/ansible.cfg", "controller/x.partial", "controller/x.whl.metadata", "simple/evil/index.html",
+    "simple/whole/index.htm", "simple/whole/.htaccess", "simple/evil.html", "simple/whole/x/index.html",
+    "lost+found/x", "new/x", "weights/a/b/1/x ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ADDED)
+def test_an_added_file_is_named_wherever_it_is(signed, path):
+    root, _holds, check = signed
+    change(root / path, "evil")
+    result = check()
+    assert result["failed"] and result["problems"] == [f"{path}: is not signed"]
+
+
+def to(target):
+    def make(path):
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("path", "make", "words"),
+    [
+        ("x", to("/"), "x: is a link"), (".x", to("/etc/passwd"), ".x: is a link"), ("weights/x", to("/"), "is a link"),
+        ("weights/a/b/1/x", to("/dev/null"), "weights/a/b/1/x: is a link"), ("y", to("encodings/y"), "y: is a link"),
+        ("simple", to("/"), "simple: is a link"), ("controller/x", to("collection.bundle"), "controller/x: is a link"),
+        ("SHA256SUMS.bak", to("SHA256SUMS"), "SHA256SUMS.bak: is a link"),
+        ("encodings/f", os.mkfifo, "encodings/f: is not a file"), ("pipe", os.mkfifo, "pipe: is not a file"),
+    ],
+)  # fmt: skip
+def test_a_link_and_anything_else_but_a_file_is_refused(signed, path, make, words):
+    root, _holds, check = signed
+    make(root / path)
+    result = check()
+    assert result["failed"] and words in "; ".join(result["problems"])
+
+
+def test_a_directory_that_was_replaced_by_a_link_to_the_same_content_is_refused(signed, tmp_path_factory):
+    root, _holds, check = signed
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "weights"
+    (root / "weights").rename(elsewhere)
+    (root / "weights").symlink_to(elsewhere)
+    assert check()["problems"] == ["weights: is a link, and only files can be signed; remove it"]
+
+
+def test_what_a_fill_notes_for_the_next_one_is_signed(disk, keys):
+    root, holds = disk
+    change(root / "weights/a/b/1/.verified.json", "{}")
+    change(root / "wheels/.cu130.fetched.json", "{}")
+    run(root, holds=holds)
+    keys.sign(root / "SHA256SUMS")
+    keyring = base64.b64encode(keys.public()).decode()
+    assert "failed" not in run(root, state="verified", keyring=keyring)
+    (root / "wheels/.cu130.fetched.json").write_text('{"evil": 1}')
+    (root / "weights/a/b/1/.verified.json").unlink()
+    problems = run(root, state="verified", keyring=keyring)["problems"]
+    assert [line.split(" ")[0] for line in problems] == ["weights/a/b/1/.verified.json:", "wheels/.cu130.fetched.json:"]
+
+
+def test_an_older_signed_state_is_named(signed, tmp_path_factory):
+    _root, _holds, check = signed
+    record = tmp_path_factory.mktemp("host") / "lib/accepted"
+    assert check(record=str(record), _ansible_check_mode=True)["changed"] and not record.exists()
+    assert check(record=str(record))["changed"]
+    assert not check(record=str(record))["changed"]
+    record.write_text(f"{int(record.read_text()) + 3600}\n")
+    result = check(record=str(record))
+    assert (
+        result["failed"]
+        and f"remove {record}" in result["msg"]
+        and "this host has accepted content of" in result["msg"]
+    )
+    record.write_text("damaged")
+    assert check(record=str(record))["changed"]
 
 
 @pytest.mark.parametrize(

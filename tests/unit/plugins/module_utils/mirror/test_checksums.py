@@ -21,13 +21,13 @@ SIGNED = {"wheels/a b.whl": ONE, "bundle.json": TWO}
 
 
 def test_what_is_written_is_what_is_read():
-    found = parse_checksums(render_checksums(FILES, {"bundle.json": "{}"}), "SHA256SUMS")
+    found = parse_checksums(render_checksums(FILES, {"bundle.json": "{}"}, {}), "SHA256SUMS")
     assert found["wheels/a b.whl"] == ONE and len(found["bundle.json"]) == 64
 
 
 def test_sha256sum_reads_it(tmp_path):
     (tmp_path / "bundle.json").write_text("{}")
-    (tmp_path / "SHA256SUMS").write_text(render_checksums({}, {"bundle.json": "{}"}))
+    (tmp_path / "SHA256SUMS").write_text(render_checksums({}, {"bundle.json": "{}"}, {}))
     check = ["sha256sum", "--check", "--strict", "SHA256SUMS"]
     assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
     (tmp_path / "bundle.json").write_text("{ }")

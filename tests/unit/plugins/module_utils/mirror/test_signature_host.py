@@ -112,4 +112,7 @@ def test_sqv_where_there_is_no_gpgv(disk, site, tmp_path, monkeypatch):
 def test_documents_that_are_there(tmp_path):
     (tmp_path / "bundle.json").write_text("")
     empty = subprocess.run(["sha256sum", "/dev/null"], check=True, capture_output=True, text=True).stdout.split()[0]
-    assert digests_of_documents(str(tmp_path)) == {"bundle.json": empty, "bundle.cdx.json": ""}
+    note = "wheels/.cu130.fetched.json"
+    assert digests_of_documents(str(tmp_path), ["bundle.json", "wheels/a.whl", note]) == {
+        "bundle.json": empty, "bundle.cdx.json": "", note: "",
+    }  # fmt: skip
