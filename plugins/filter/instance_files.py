@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Mapping
 
+from ..module_utils.instance.marks import CONFIG_DIR
 from ..module_utils.vllm import files as _files
 from ..module_utils.vllm.plan_document import PlanDocument
 
@@ -30,7 +31,7 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     """Return what M(host_files) writes: the files of all instances with their directories and links."""
     files = instance_files(plans, settings)
     units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
-    found = [_files.directory(path) for path in (_files.CONFIG_DIR, _files.LIBRARY, *units)]
+    found = [_files.directory(path) for path in (CONFIG_DIR, _files.LIBRARY, *units)]
     for name, plan in plans.items():
         found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
     grouped = any("group" in plan for plan in plans.values())

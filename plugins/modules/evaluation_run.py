@@ -141,10 +141,10 @@ from ..module_utils.evaluation.run_host import (
 )
 from ..module_utils.evaluation.tool import UNREADABLE, OutputError, Run, environment
 from ..module_utils.evaluation.tools import DEFAULT, TOOLS
+from ..module_utils.instance.config_file import API_KEY
 from ..module_utils.slots.host import Host, Slots
 from ..module_utils.slots.restore_host import Engine
 from ..module_utils.slots.state import SlotError
-from ..module_utils.vllm.config_file import API_KEY
 from ..module_utils.vllm.installed_host import InstalledError, endpoint_in, secrets_in, worth_masking
 from ..module_utils.vllm.unit import Unit, UnitError, mask, reasons, redact_lines
 

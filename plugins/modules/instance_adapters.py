@@ -97,14 +97,16 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.files_host import publish
+from ..module_utils.common.foreign_files_host import ForeignDirectory
 from ..module_utils.common.kinds import show_value
 from ..module_utils.endpoint.adapters_host import EngineAdapters, describe_paths
-from ..module_utils.endpoint.client import AddressError, TimedClient, unverified_tls
-from ..module_utils.vllm.adapters import APPLIED, AdapterError, Changes, adapters_in, adapters_of, changes_of
-from ..module_utils.vllm.config_file import API_KEY, InstanceError, endpoint_of
+from ..module_utils.endpoint.client import AddressError, TimedClient
+from ..module_utils.instance.api_host import unverified_tls
+from ..module_utils.instance.config_file import API_KEY, InstanceError, endpoint_of
+from ..module_utils.instance.marks import APPLIED, OPERATOR_HEADER
+from ..module_utils.instance.operator_host import OperatorError, operator_token
+from ..module_utils.vllm.adapters import AdapterError, Changes, adapters_in, adapters_of, changes_of
 from ..module_utils.vllm.installed_host import InstalledError, read_text, secrets_in, worth_masking
-from ..module_utils.vllm.operator_host import HEADER, OperatorError, operator_token
 from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 
@@ -144,7 +146,7 @@ class Instance:
     def engine(self, token: str = "") -> EngineAdapters:
         """Return the engine that listens where the configuration says."""
         url, _models = endpoint_of(self._text)
-        headers = {HEADER: token} if token else {}
+        headers = {OPERATOR_HEADER: token} if token else {}
         client = TimedClient(url, self._key, unverified_tls() if url.startswith("https:") else None, headers)
         return EngineAdapters(client, self.directory, self._timeout)
 
@@ -154,7 +156,7 @@ class Instance:
         with operator_token(self.directory, os.stat(self._env).st_gid) as token:
             changes = self.engine(token).apply(self.wanted)
         digest = hashlib.sha256(self._text.encode()).hexdigest()
-        publish(os.path.join(self.directory, APPLIED), f"{digest}\n", 0o644, durable=False)
+        ForeignDirectory(self.directory).replace(APPLIED, f"{digest}\n")
         return changes
 
     def describe_loaded(self) -> str:

@@ -236,7 +236,7 @@ from ..module_utils.endpoint.gates import GateError, Verdict, limits_of, load_of
 from ..module_utils.endpoint.model_host import model_files, options_in
 from ..module_utils.endpoint.model_kind import checks_for
 from ..module_utils.endpoint.run_gates import Asker, Gates
-from ..module_utils.vllm.config_file import API_KEY
+from ..module_utils.instance.config_file import API_KEY
 from ..module_utils.vllm.installed_host import InstalledError, NotInstalledError, endpoint_in, secrets_in, worth_masking
 from ..module_utils.vllm.unit import mask
 

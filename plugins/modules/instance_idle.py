@@ -89,9 +89,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.endpoint.client import AddressError, TimedClient, unverified_tls
+from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
-from ..module_utils.vllm.config_file import InstanceError, endpoint_of
+from ..module_utils.instance.api_host import unverified_tls
+from ..module_utils.instance.config_file import InstanceError, endpoint_of
 from ..module_utils.vllm.unit import Unit, UnitError
 
 # A healthy engine reads its sockets within seconds.

@@ -128,6 +128,7 @@ def test_plugins_import_each_other_by_relative_names():
 # Who renames or locks without files_host.publish and files_host.locked, and why.
 PUBLISHES_BY_HAND = {
     "plugins/module_utils/common/files_host.py": "the one place",
+    "plugins/module_utils/common/foreign_files_host.py": "a directory of another user",
     "plugins/module_utils/health/saved_state_host.py": "moves a damaged file aside",
     "plugins/module_utils/removal/remove_host.py": "hides a directory before it is removed",
     "plugins/module_utils/slots/host.py": "a slot is a directory",

@@ -9,8 +9,10 @@ import re
 from typing import Any, Mapping, Sequence
 
 from ..common.foreign_json import load_json
-from ..common.foreign_numbers import read_count, read_finite
+from ..common.foreign_numbers import read_count
 from ..common.kinds import name_kind
+from ..instance.metrics import SUCCESS, sums
+from ..instance.systemd import parse_properties
 from .measurement import BenchError, Measurement
 
 # Printed by the benchmark when its own preparations are over.
@@ -19,7 +21,6 @@ STARTED = "Starting main benchmark run"
 TEST_REQUESTS = 1
 FIGURES = ("duration", "output_throughput", "total_output_tokens", "median_ttft_ms", "median_tpot_ms", "p99_itl_ms")
 
-_SUCCESS = re.compile(r"vllm:request_success(?:_total)?\{.*\}\s+(?P<value>[\d.eE+]+)\Z", re.ASCII)
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)\b.*|.*\berror: .*")
 
 
@@ -65,10 +66,8 @@ def model_length(body: bytes, model: str) -> int | None:
 
 def finished_requests(metrics: str) -> int | None:
     """Return how many requests an engine has finished since its start, from /metrics; None where unknown."""
-    matches = [_SUCCESS.match(line.strip()) for line in metrics.splitlines()]
-    values = [read_finite(match["value"]) for match in matches if match]
-    known = [value for value in values if value is not None]
-    return int(sum(known)) if known and sum(known) < 1e18 else None
+    total = sums(metrics, (SUCCESS,)).get(SUCCESS)
+    return int(total) if total is not None and total < 1e18 else None
 
 
 def other_requests(before: int | None, after: int | None, result: Mapping[str, Any]) -> int | None:
@@ -80,7 +79,7 @@ def other_requests(before: int | None, after: int | None, result: Mapping[str, A
 
 def start_seconds(properties: str) -> float | None:
     """Return the seconds from systemd's "Starting" to "Started" of a unit, from ``systemctl show``."""
-    found = dict(line.split("=", 1) for line in properties.splitlines() if "=" in line)
+    found = parse_properties(properties)
     try:
         began, ended = int(found["InactiveExitTimestampMonotonic"]), int(found["ActiveEnterTimestampMonotonic"])
     except (KeyError, ValueError):

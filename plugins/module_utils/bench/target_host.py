@@ -9,11 +9,13 @@ import os
 from dataclasses import dataclass
 
 from ..containers.run_command import container_name
-from ..endpoint.client import AddressError, TimedClient, unverified_tls
+from ..endpoint.client import AddressError, TimedClient
+from ..instance.api_host import unverified_tls
+from ..instance.config_file import API_KEY, InstanceError, Value, endpoint_of, read_flat_yaml
+from ..instance.marks import CONFIG_DIR
 from ..slots.host import Host
 from ..slots.state import launch_of
-from ..vllm.config_file import API_KEY, InstanceError, Value, endpoint_of, read_flat_yaml
-from ..vllm.files import CONFIG_DIR, STATE_DIR
+from ..vllm.files import STATE_DIR
 from ..vllm.installed_host import InstalledError, read_text, secrets_in, worth_masking
 from .measurement import BY_MODULE, COMMAND, BenchError, Target
 

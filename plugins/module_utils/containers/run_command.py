@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ..vllm.files import LIBRARY, RUN_DIR, env_path, middleware_of
+from ..instance.marks import RUN_DIR
+from ..vllm.files import LIBRARY, env_path, middleware_of
 from ..vllm.plan_document import PlanDocument
 from .image_names import reference
 

@@ -10,18 +10,18 @@ former one then; meanwhile the engine keeps new requests waiting (roles/vllm/fil
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import Any, Iterator, Mapping
 
+from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..common.foreign_text import quote_foreign
+from ..instance.marks import HOLD
+from ..instance.operator_host import write_new
 from ..vllm.adapters import AdapterError, Changes, changes_of, describe, loaded_adapters
-from ..vllm.operator_host import remove, write_new
 from .client import Reply, TimedClient
 
 MODELS, LOAD, UNLOAD = "/v1/models", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
-HOLD = "hold"
 # Requests whose body had arrived before the file was there have been given their adapter by then.
 _SETTLE_SECONDS = 0.5
 
@@ -33,7 +33,7 @@ class EngineAdapters:
     """
 
     def __init__(self, client: TimedClient, directory: str, timeout: float, settle: float = _SETTLE_SECONDS) -> None:
-        self._client, self._hold, self._settle = client, os.path.join(directory, HOLD), settle
+        self._client, self._place, self._settle = client, ForeignDirectory(directory), settle
         self._timeout, self._deadline = timeout, time.monotonic() + timeout
 
     def loaded(self) -> dict[str, str]:
@@ -86,13 +86,12 @@ class EngineAdapters:
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
         """Have new requests wait during the context."""
-        remove(self._hold)
-        write_new(self._hold, "", 0o644)
+        write_new(self._place, HOLD, "", 0o644)
         try:
             time.sleep(self._settle)
             yield
         finally:
-            remove(self._hold)
+            self._place.remove(HOLD)
 
     def _load(self, name: str, path: str) -> None:
         self._change(LOAD, {"lora_name": name, "lora_path": path}, name, path)

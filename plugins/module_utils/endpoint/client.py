@@ -217,11 +217,3 @@ class _Recorder:
         seconds = self.elapsed()
         last = [(seconds, self.rest)] if self.rest else []
         return Reply(self.status, tuple(self.lines + last), seconds, self.failure, self.prefill)
-
-
-def unverified_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies nothing, for an instance on this host: no certificate has its address."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import Callable
 
 from ..common.foreign_numbers import read_finite
+from ..instance.metrics import RUNNING, WAITING, samples
 from .client import Reply
 
-RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
-_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>[^\s{}]+)(?:\s+-?\d+)?\Z", re.ASCII)
 _PAUSE = 0.2
 
 
@@ -51,13 +49,11 @@ def read_load(reply: Reply) -> EngineLoad:
     if reply.failure:
         return EngineLoad(problem=f"GET /metrics: {reply.failure}")
     found: dict[str, float] = {}
-    for line in reply.body.decode(errors="replace").splitlines():
-        match = _LINE.match(line.strip())
-        if match and match["name"] in (RUNNING, WAITING):
-            value = read_finite(match["value"])
-            if value is None or not 0 <= value < 1e9:
-                return EngineLoad(problem=f"{match['name']} is {match['value'][:60]!r}, expected a number of requests")
-            found[match["name"]] = found.get(match["name"], 0.0) + value
+    for name, text in samples(reply.body.decode(errors="replace"), (RUNNING, WAITING)):
+        value = read_finite(text)
+        if value is None or not 0 <= value < 1e9:
+            return EngineLoad(problem=f"{name} is {text[:60]!r}, expected a number of requests")
+        found[name] = found.get(name, 0.0) + value
     missing = [name for name in (RUNNING, WAITING) if name not in found]
     if missing:
         return EngineLoad(problem=f"its metrics lack {' and '.join(missing)}; expected those of vLLM")

@@ -9,7 +9,7 @@ import os
 from typing import Any, Mapping
 
 from ..common.foreign_json import load_json
-from ..vllm.config_file import InstanceError, read_flat_yaml
+from ..instance.config_file import InstanceError, read_flat_yaml
 from ..vllm.installed_host import InstalledError, read_text
 from .model_kind import ModelFiles
 

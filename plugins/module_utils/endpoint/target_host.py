@@ -10,7 +10,7 @@ import ssl
 from typing import Any, Callable
 
 from ..common.kinds import show_value
-from ..vllm.config_file import API_KEY, read_secrets
+from ..instance.config_file import API_KEY, read_secrets
 from ..vllm.installed_host import endpoint_in, is_worker_in, read_text, router_in, secrets_in, worth_masking
 from ..vllm.unit import Unit
 from .client import AddressError, TimedClient

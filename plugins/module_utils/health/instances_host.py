@@ -5,34 +5,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
-import re
-import ssl
 import subprocess
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ..common.files_host import listed, publish, text_of
+from ..common.files_host import listed, text_of
+from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_json import load_json
+from ..instance.api_host import Answer, ask
+from ..instance.config_file import InstanceError, Listening, listening_of
+from ..instance.marks import PROBE, READY, UNHEALTHY, unit_of
+from ..instance.systemd_host import show_instances
 from .ledger import Run
 
-# With this header, availability.py passes on vLLM's own answer.
-PROBE = {"Availability-Probe": "1"}
-# The file in an instance's directory that availability.py reads, and what it may be as a header.
-UNHEALTHY = "unhealthy"
+# What a reason may be as a header.
 LONGEST_REASON = 200
-MAX_METRICS_BYTES = 8 * 1024 * 1024
 ANSWER_TIMEOUT, TOKEN_TIMEOUT = 5.0, 60.0
-# Where an instance that listens on all addresses is asked.
-LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
-_KEY = re.compile(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", re.MULTILINE)
-_FAULTS = (OSError, ValueError, KeyError, IndexError, http.client.HTTPException)
 _PROPERTIES = (
-    "Id", "ActiveState", "InvocationID", "NRestarts", "InactiveExitTimestampMonotonic",
-    "ActiveEnterTimestampMonotonic",
+    "ActiveState", "InvocationID", "NRestarts", "InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic",
 )  # fmt: skip
+_NO_ANSWER = Answer(0, {}, b"")
 
 
 @dataclass(frozen=True)
@@ -51,23 +46,6 @@ class Unit:
         return self.active_since - self.began if self.active and self.active_since >= self.began else None
 
 
-@dataclass(frozen=True)
-class Api:
-    """Where an instance answers; no port for a host that only works for another one."""
-
-    host: str = ""
-    port: int = 0
-    tls: bool = False
-
-    def connect(self, timeout: float) -> http.client.HTTPConnection:
-        """Return a connection to it."""
-        if not self.tls:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-        # The request stays on the host and uses an address that is not in the certificate.
-        context = ssl._create_unverified_context()  # noqa: S323
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
-
-
 class Instances:
     """The instances of the host: files below ``config_dir`` (/etc/vllm) and ``run_dir`` (/run/vllm)."""
 
@@ -80,30 +58,24 @@ class Instances:
 
     def units(self, names: Sequence[str]) -> dict[str, Unit]:
         """Return the units of instances; of one that systemd does not know, an inactive one."""
-        if not names:
-            return {}
-        words = [
-            "systemctl",
-            "show",
-            f"--property={','.join(_PROPERTIES)}",
-            *(f"vllm@{name}.service" for name in names),
-        ]
-        text = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30).stdout
-        found = {}
-        for block in text.split("\n\n"):
-            unit = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-            found[unit.get("Id", "")] = Unit(
+        return {
+            name: Unit(
                 unit.get("ActiveState") == "active",
                 unit.get("InvocationID", ""),
                 int(unit.get("NRestarts") or 0),
                 int(unit.get("InactiveExitTimestampMonotonic") or 0) / 1e6,
                 int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6,
             )
-        return {name: found.get(f"vllm@{name}.service", Unit()) for name in names}
+            for name, unit in show_instances(names, _PROPERTIES).items()
+        }
+
+    def marks(self, name: str) -> ForeignDirectory:
+        """Return the directory of the instance's marks, which vLLM's user owns."""
+        return ForeignDirectory(os.path.join(self.run_dir, name))
 
     def ready(self, name: str) -> bool:
         """Return whether the instance has told gateways that it takes requests."""
-        return os.path.exists(os.path.join(self.run_dir, name, "ready"))
+        return self.marks(name).has(READY)
 
     def runs(self, units: Mapping[str, Unit]) -> dict[str, Run]:
         """Return the runs of units as the ledger needs them."""
@@ -114,76 +86,72 @@ class Instances:
     def warmup_seconds(self, name: str) -> float | None:
         """Return how long the warm-up took, as vllm-wait-ready.py has noted it."""
         try:
-            return float(text_of(os.path.join(self.run_dir, name, "ready")))
+            return float(self.marks(name).text(READY, 100))
         except ValueError:
             return None
 
-    def api(self, name: str) -> Api:
-        """Return where the instance answers."""
-        found: dict[str, str] = dict(_KEY.findall(text_of(os.path.join(self.config_dir, f"{name}.yaml"))))
-        if not found.get("port", "").isdecimal() or "host" not in found or "headless" in found:
-            return Api()
-        return Api(LOOPBACK.get(found["host"], found["host"]), int(found["port"]), "ssl-certfile" in found)
+    def listening(self, name: str) -> Listening | None:
+        """Return where the instance answers, None for a worker and where its configuration cannot be read."""
+        try:
+            return listening_of(text_of(os.path.join(self.config_dir, f"{name}.yaml")))
+        except InstanceError:
+            return None
 
     def read_signs(self, name: str) -> tuple[int, str]:
         """Return the status of GET /health (0 for no answer), and the text of /metrics (empty for none)."""
-        api = self.api(name)
-        if not api.port:
+        listening = self.listening(name)
+        if listening is None:
             return 0, ""
-        health, _text = self._ask(api, "GET", "/health")
-        status, text = self._ask(api, "GET", "/metrics")
-        return health, text if status == http.client.OK else ""
+        health, metrics = _ask(listening, "GET", "/health"), _ask(listening, "GET", "/metrics")
+        return health.status, metrics.text if metrics.status == http.client.OK else ""
 
     def token_problem(self, name: str) -> str:
         """Ask for one token; return why there was none, empty for success. A host without the API proves nothing."""
-        api = self.api(name)
-        if not api.port:
+        listening = self.listening(name)
+        if listening is None:
+            return ""
+        models = _ask(listening, "GET", "/v1/models")
+        if models.status == http.client.UNAUTHORIZED:
+            # The instance has its own key, which this service does not know. It answers, and that must do.
             return ""
         try:
-            status, text = self._ask(api, "GET", "/v1/models")
-            if status == http.client.UNAUTHORIZED:
-                # The instance has its own key, which this service does not know. It answers, and that must do.
-                return ""
-            model = json.loads(text)["data"][0]["id"]
-            body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1})
-            status, _text = self._ask(api, "POST", "/v1/completions", body, TOKEN_TIMEOUT)
-        except _FAULTS as exc:
+            model = load_json(models.body)["data"][0]["id"]
+        except (ValueError, LookupError, TypeError) as exc:
             return f"no token: {type(exc).__name__}"
+        body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1})
+        status = _ask(listening, "POST", "/v1/completions", body, TOKEN_TIMEOUT).status
         return "" if status == http.client.OK else f"the request for a token was answered with HTTP {status}"
 
-    def _ask(
-        self, api: Api, method: str, path: str, body: str | None = None, timeout: float = ANSWER_TIMEOUT
-    ) -> tuple[int, str]:
-        connection = api.connect(timeout)
+    def tell(self, name: str, reason: str) -> str:
+        """Tell gateways why the instance is sick, empty if it is well; return why that failed, empty for success."""
+        marks, text = self.marks(name), header_text(reason)
+        # A text that is longer than its bound is not the one that was written.
+        if marks.text(UNHEALTHY, LONGEST_REASON + 1) == text and (text or not marks.exists()):
+            return ""
         try:
-            headers = {**PROBE, **({"Content-Type": "application/json"} if body else {})}
-            connection.request(method, path, body, headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException):
-            return 0, ""
-        finally:
-            connection.close()
-
-    def tell(self, name: str, reason: str) -> None:
-        """Tell gateways, through availability.py, why the instance is sick; an empty reason means that it is well."""
-        directory = os.path.join(self.run_dir, name)
-        path = os.path.join(directory, UNHEALTHY)
-        text = header_text(reason)
-        if text_of(path) == text:
-            return
-        with contextlib.suppress(FileNotFoundError):
-            if text:
-                if os.path.isdir(directory):
-                    publish(path, text, durable=False)
-            else:
-                os.unlink(path)
+            if not text:
+                marks.remove(UNHEALTHY)
+            elif marks.exists():
+                marks.replace(UNHEALTHY, text)
+        except OSError as exc:
+            return f"{marks.path}/{UNHEALTHY}: cannot be written: {exc.strerror}"
+        return ""
 
     def restart(self, name: str) -> str:
         """Start an instance again, without waiting for it; return why systemd refused, empty for success."""
-        words: list[Any] = ["systemctl", "restart", "--no-block", f"vllm@{name}.service"]
+        words: list[Any] = ["systemctl", "restart", "--no-block", unit_of(name)]
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
         return done.stderr.strip() if done.returncode else ""
+
+
+def _ask(
+    listening: Listening, method: str, path: str, body: str | None = None, timeout: float = ANSWER_TIMEOUT
+) -> Answer:
+    """Return an answer; the status is 0 for none."""
+    try:
+        return ask(listening, method, path, timeout, body, PROBE)
+    except OSError:
+        return _NO_ANSWER
 
 
 def header_text(text: str) -> str:

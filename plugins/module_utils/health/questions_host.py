@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping
 
 from ..chip_counters.read_host import read_counters
 from ..chip_counters.records_host import RecordsAnswer, read_records
+from ..common.repeated import Repeated
 from ..vendor_stack.counters import CountersAnswer
 from .instances_host import Instances, Unit
 from .signs import read_metrics
@@ -38,14 +39,14 @@ class Answer:
 class Background:
     """Repeats a look at something that may hang, so that the service never does."""
 
-    def __init__(self, look: Callable[[], Any], every: float) -> None:
-        self.look, self.every = look, every
+    def __init__(self, look: Callable[[], Any], every: float, step: Repeated) -> None:
+        self.look, self.every, self.step = look, every, step
         self.results: queue.Queue[Any] = queue.Queue(maxsize=4)
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
         while True:
-            self.results.put(self.look())
+            self.step.attempt(lambda: self.results.put(self.look()))
             time.sleep(self.every)
 
     def take(self) -> Any:

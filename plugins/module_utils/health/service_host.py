@@ -10,6 +10,7 @@ from typing import Callable, Mapping, Sequence
 
 from ..chip_counters.records_host import RecordsAnswer
 from ..common.files_host import publish, text_of
+from ..common.repeated import Repeated
 from ..rocm.error_records import SeenRecords
 from ..vendor_stack.counters import CountersAnswer
 from ..vendor_stack.faults import CHIP, Event, FaultBook
@@ -38,6 +39,12 @@ from .signs import MISSING, InstanceSigns, states_of
 WRITE_EVERY = 15.0
 # A disk with less than this free is nearly full.
 LEAST_FREE = 0.05
+# What is repeated for ever, and what it is called where it fails.
+LOOPS = {
+    "service": "The round",
+    "tool": "The question to the vendor's tool",
+    "instances": "The question to the instances",
+}
 # Faults of an engine that no longer works on anything, so nothing is lost by a new start.
 LOST = ("vllm engine_dead", "vllm no_tokens")
 
@@ -66,6 +73,7 @@ class Service:
         self.wrote_at = 0.0
         self.proofs = Proofs(settings, self.book, self.instances)
         self.full: set[str] = set()
+        self.loops = {name: Repeated(text, self.journal.say, clock) for name, text in LOOPS.items()}
 
     # The state on disk.
 
@@ -226,7 +234,9 @@ class Service:
         """Tell gateways which instances are sick."""
         for name in self.units:
             marks = self.ledger.of_instance(name)
-            self.instances.tell(name, f"{marks[0].action} {marks[0].reason}" if marks else "")
+            problem = self.instances.tell(name, f"{marks[0].action} {marks[0].reason}" if marks else "")
+            if problem:
+                self.journal.say_at_times(("mark", name), problem)
 
     def samples(self) -> list[Sample]:
         """Return all figures."""
@@ -244,6 +254,11 @@ class Service:
         found.append(Sample("health_state_damaged", host, float(bool(self.state.damage))))
         found += disk_figures(host, settings.disks)
         found += weights_figures(host, settings.scrub_report)
+        loops = self.loops if settings.addresses else self.loops.keys() - {"tool"}
+        found += [
+            Sample("health_worked_seconds", {**host, "loop": name}, self.loops[name].worked_at)
+            for name in sorted(loops)
+        ]
         found.append(Sample("health_written_seconds", host, self.clock()))
         return found
 
@@ -280,11 +295,10 @@ class Service:
         self.journal.say(
             f"Watching {self.settings.kernel_log} and {', '.join(self.instances.names()) or 'no instance yet'}"
         )
-        self.units = self.instances.units(self.instances.names())
         self.log.start()
-        stack, every = self.settings.stack, self.settings.poll
-        tool = Background(lambda: ask_tool(stack), every) if self.settings.addresses else None
-        looks = Background(lambda: look_at(self.instances, self.units), self.settings.look)
+        stack, every, loops = self.settings.stack, self.settings.poll, self.loops
+        tool = Background(lambda: ask_tool(stack), every, loops["tool"]) if self.settings.addresses else None
+        looks = Background(lambda: look_at(self.instances, self.units), self.settings.look, loops["instances"])
         while True:
-            self.tick(tool.take() if tool else None, looks.take())
+            loops["service"].attempt(lambda: self.tick(tool.take() if tool else None, looks.take()))
             time.sleep(self.settings.tick)

@@ -6,44 +6,23 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
+from ..instance.metrics import RUNNING, WAITING, WORK, sums
 from ..vendor_stack.counters import ChipCounters
 from ..vendor_stack.faults import Event, FaultBook, chip_address
 
-# All work of an engine changes one of these.
-WORK = (
-    "vllm:generation_tokens_total",
-    "vllm:prompt_tokens_total",
-    "vllm:request_success_total",
-    "vllm:iteration_tokens_total_count",
-    "vllm:kv_cache_usage_perc",
-)
-RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 CORRUPTED = "vllm:corrupted_requests_total"
 # GET /health fails so many times in a row before the engine counts as dead.
 DEAD_AFTER = 2
 UNAVAILABLE = (500, 503)
 MISSING = "the tool does not list the chip"
 
-_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>\S+)", re.ASCII)
-
 
 def read_metrics(text: str) -> dict[str, float]:
     """Return the metrics that are looked at, summed over engines and models; no values that are no numbers."""
-    found: dict[str, float] = {}
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match and match["name"] in (*WORK, RUNNING, WAITING, CORRUPTED):
-            try:
-                value = float(match["value"])
-            except ValueError:
-                continue
-            if math.isfinite(value):
-                found[match["name"]] = found.get(match["name"], 0.0) + value
-    return found
+    return sums(text, (*WORK, RUNNING, WAITING, CORRUPTED))
 
 
 @dataclass

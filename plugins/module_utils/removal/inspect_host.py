@@ -14,9 +14,10 @@ from typing import Callable, Iterable
 
 from ..common.files_host import listed
 from ..encodings.files import ENCODINGS
+from ..instance.marks import CONFIG_DIR
 from ..slots.host import Host, Slots, readlink, turn_of
 from ..slots.state import NAME
-from ..vllm.files import CONFIG_DIR, QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
+from ..vllm.files import QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
 from ..weights.plan import STAMP_NAME
 from ..weights.retention_host import is_shared
 from . import places

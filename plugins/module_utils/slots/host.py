@@ -24,13 +24,11 @@ from ..common.files_host import (
     publish_link,
     sync_directory,
     sync_tree,
-    text_of,
 )
-from ..vllm.adapters import APPLIED
+from ..common.foreign_files_host import ForeignDirectory
+from ..instance.marks import APPLIED, CONFIG_DIR, RUN_DIR
 from ..vllm.files import (
-    CONFIG_DIR,
     QUADLET,
-    RUN_DIR,
     STATE_DIR,
     TEMPLATE,
     UNIT,
@@ -135,7 +133,8 @@ class Host:
         A configuration that the running engine has taken over does not count: the module instance_adapters notes that.
         """
         newest = (0.0, "")
-        config, applied = f"{CONFIG_DIR}/{name}.yaml", text_of(self.at(f"{RUN_DIR}/{name}/{APPLIED}")).strip()
+        marks = ForeignDirectory(self.at(f"{RUN_DIR}/{name}"))
+        config, applied = f"{CONFIG_DIR}/{name}.yaml", marks.text(APPLIED).strip()
         files = [entry.path for entry in state.files if (entry.path, entry.sha256) != (config, applied)]
         for path in [*files, link_of(name)]:
             with contextlib.suppress(OSError):

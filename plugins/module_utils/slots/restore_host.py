@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
 from ..common.files_host import create, publish_link, sync_directory
+from ..instance.systemd import parse_properties
 from ..vllm.files import QUADLET, firewall_path, firewall_table
 from ..weights.plan import STAMP_NAME, parse_stamp
 from .host import Host, Slots, is_full, readlink
@@ -85,7 +86,7 @@ class Service:
             rc, out, err = 0, "", ""
         if rc:
             raise SlotError(f"systemctl show {self.unit}: {(err or out).strip()}")
-        self._seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+        self._seen = parse_properties(out)
 
     @property
     def is_up(self) -> bool:

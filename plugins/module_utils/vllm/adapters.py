@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
 from ..common.kinds import show_value
-from .config_file import read_flat_yaml
+from ..instance.config_file import read_flat_yaml
 
 # The key of a ``--config`` file.
 KEY = "lora-modules"
 # vLLM has its endpoints for adapters with the first variable. With the second one our middleware keeps clients from
 # them (roles/vllm/files/vllm_operator.py).
 UPDATING, GUARDED = "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "OPERATOR_GUARD"
-# In the instance's directory below /run/vllm: the SHA-256 of the configuration that the engine has taken over.
-APPLIED = "adapters"
 
 
 class AdapterError(Exception):

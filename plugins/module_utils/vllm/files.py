@@ -11,15 +11,13 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
+from ..instance.marks import CONFIG_DIR, RUN_DIR
 from .adapters import KEY, AdapterError, adapters_of, has_guard
 from .plan_document import DECODE, PREFILL, PlanOutline
 
-CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
-# Has a directory for each instance whose unit runs: vllm-drain.py writes to it, the middleware reads it.
-RUN_DIR = "/run/vllm"
 # The directory of the module that vLLM imports.
 LIBRARY = "/usr/local/lib/vllm"
 MIDDLEWARE = ("--middleware", "availability.Availability")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 
-from .config_file import API_KEY, InstanceError, endpoint_of, is_worker, read_secrets, url_of
+from ..instance.config_file import API_KEY, InstanceError, endpoint_of, is_worker, read_secrets, url_of
 
 
 class InstalledError(Exception):

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Callable, List, Mapping, Sequence, Tuple
 
+from ..instance.systemd import parse_properties
+
 # Runs a command given as words and returns its exit status, output and error output.
 Runner = Callable[[List[str]], Tuple[int, str, str]]
 
@@ -86,7 +88,7 @@ class Unit:
 
 def parse_show(text: str) -> UnitState:
     """Return the state in the output of ``systemctl show --property=...``; raises UnitError without an ActiveState."""
-    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    found = parse_properties(text)
     if "ActiveState" not in found:
         raise UnitError(f"systemctl show: expected a line ActiveState=, found {text.strip()[:200]!r}")
 

@@ -1,19 +1,23 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the endpoint of a vLLM instance from its installed files, with a small YAML reader: hosts have no library."""
+"""Read where an instance listens from its installed files, with a small YAML reader: hosts have no library."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
+from dataclasses import dataclass
 from typing import List, Union
 
 from ..common.kinds import show_value
 
 Value = Union[str, List[str]]
 
-_KEY = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:\s+(?P<value>.*))?\Z")
+_KEY = re.compile(r"(?P<quote>['\"]?)(?P<key>[A-Za-z][\w.-]*)(?P=quote):(?:\s+(?P<value>.*))?\Z")
+# Integers of YAML 1.1 that Python writes in another way.
+_INTEGER = re.compile(r"0b[01_]+|0x[0-9A-Fa-f_]+|0[0-7_]+|[1-9][0-9_]*", re.ASCII)
 _ITEM = re.compile(r"\s*-\s+(?P<value>.*)\Z")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)\Z", re.DOTALL)
 
@@ -24,38 +28,89 @@ class InstanceError(Exception):
     """A file of an instance cannot be used; the message names the line and what was expected."""
 
 
+@dataclass(frozen=True)
+class Listening:
+    """Where an instance answers: ``address`` is that by which this host reaches it.
+
+    ``only_here``: it listens on this address, not on all.
+    """
+
+    address: str
+    port: int
+    tls: bool = False
+    only_here: bool = True
+
+    @property
+    def url(self) -> str:
+        """The URL of its API."""
+        return url_of(self.address, str(self.port), "https" if self.tls else "http")
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether other hosts cannot reach it."""
+        try:
+            return self.only_here and ipaddress.ip_address(self.address).is_loopback
+        except ValueError:
+            return self.only_here and self.address == "localhost"
+
+
+def listening_of(text: str) -> Listening | None:
+    """Return where an instance with this ``--config`` file answers, None for a worker, which accepts no requests.
+
+    Keys left out have vLLM's defaults: port 8000, every interface. Raises InstanceError.
+    """
+    config = read_flat_yaml(text)
+    if _flag(config, "headless"):
+        return None
+    if _word(config, "uds", ""):
+        raise InstanceError(
+            "uds: found a Unix socket, expected none: gateways and checks reach an instance by its port"
+        )
+    host, port = _word(config, "host", ""), _word(config, "port", "8000")
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise InstanceError(f"port: found {show_value(port)}, expected a number from 1 to 65535")
+    tls = any(_word(config, key, "").lower() not in ("", *_FALSE) for key in ("ssl-certfile", "ssl-keyfile"))
+    return Listening(_EVERYWHERE.get(host, host), int(port), tls, host not in _EVERYWHERE)
+
+
 def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the URL on this host and the served model names of a vLLM ``--config`` file.
 
-    Keys left out have vLLM's defaults: port 8000, every interface, the model as its own name. Raises InstanceError.
+    Without a name the model is its own. Raises InstanceError, for a worker too.
     """
-    config = read_flat_yaml(text)
-    host = _word(config, "host", "0.0.0.0")  # noqa: S104  what vLLM listens on without a host; it is only compared
-    port = _word(config, "port", "8000")
-    if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise InstanceError(f"port: found {show_value(port)}, expected a number from 1 to 65535")
+    config, listening = read_flat_yaml(text), listening_of(text)
+    if listening is None:
+        raise InstanceError("headless: found true, expected an instance that accepts requests")
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names
     if not names:
         raise InstanceError("found neither served-model-name nor model; expected the name of the model")
-    scheme = "https" if "ssl-certfile" in config else "http"
-    return url_of(host, port, scheme), tuple(names)
+    return listening.url, tuple(names)
 
 
 def url_of(host: str, port: str, scheme: str = "http") -> str:
     """Return the URL on this host of a program that listens there."""
-    # An address that means every interface cannot be connected to.
-    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    host = _EVERYWHERE.get(host, host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def is_worker(text: str) -> bool:
     """Return whether a ``--config`` file is that of a worker: a host of an instance that accepts no requests itself."""
-    return re.search(r"^headless: *true *$", text, re.MULTILINE) is not None
+    return _flag(read_flat_yaml(text), "headless")
+
+
+# An address that means every interface cannot be connected to.
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104
+# How YAML 1.1 writes booleans.
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+
+
+def _flag(config: dict[str, Value], key: str) -> bool:
+    return str(config.get(key, "")).lower() in _TRUE
 
 
 # The keys that are read from the file.
-_READ = ("host", "port", "model", "served-model-name", "ssl-certfile")
+_READ = ("host", "port", "uds", "headless", "model", "served-model-name", "ssl-certfile", "ssl-keyfile")
 
 
 def _word(config: dict[str, Value], key: str, default: str) -> str:
@@ -116,8 +171,17 @@ def _scalar(value: str, number: int) -> str:
         if isinstance(text, str) and (not value[end:].strip() or value[end:].lstrip().startswith("#")):
             return text
     else:
-        return re.sub(r"\s+#.*\Z", "", value)
+        return _integer(re.sub(r"\s+#.*\Z", "", value))
     raise InstanceError(f"line {number}: found {show_value(value)}, expected the quotes to end on the line")
+
+
+def _integer(value: str) -> str:
+    """Return an integer as Python writes it, because vLLM makes text of what YAML reads; another value as it is."""
+    if not _INTEGER.fullmatch(value):
+        return value
+    digits = value.replace("_", "")
+    octal = digits.startswith("0") and digits[1:2].isdigit()
+    return str(int(digits, 8 if octal else 0))
 
 
 def read_secrets(text: str) -> dict[str, str]:

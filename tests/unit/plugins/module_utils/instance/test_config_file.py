@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import argparse
+import re
+
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import (
     InstanceError,
+    Listening,
     endpoint_of,
     is_worker,
+    listening_of,
     read_flat_yaml,
     read_secrets,
 )
@@ -102,3 +107,79 @@ def test_a_file_that_is_the_key(key):
 )
 def test_the_config_of_a_worker(text, worker):
     assert is_worker(text) is worker
+
+
+# What vLLM's own parser makes of a file: FlexibleArgumentParser.load_config_file flattens what YAML reads into words,
+# argparse takes the last of equal options, create_server_socket and uvicorn take the rest.
+def judged(text):
+    words = []
+    for key, value in (yaml.safe_load(text) or {}).items():
+        name = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            words += [name] if value else []
+        elif isinstance(value, list):
+            words += [name, *map(str, value)] if value else []
+        elif not isinstance(value, dict):
+            words += [name, str(value)]
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--headless", action="store_true")
+    for name in ("--host", "--ssl-certfile", "--ssl-keyfile"):
+        parser.add_argument(name)
+    parser.add_argument("--port", type=int, default=8000)
+    found, _rest = parser.parse_known_args(words)
+    if found.headless:
+        return None
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(found.host or "", found.host)
+    only_here = (found.host or "") not in ("", "0.0.0.0", "::")
+    return Listening(host, found.port, bool(found.ssl_certfile or found.ssl_keyfile), only_here)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: m\n",
+        "port: 8001\n",
+        "host: ''\nport: '8001'\n",
+        'host: "::"\n"port": 8_001 # the second instance\n',
+        "host: 10.0.0.7\nport: 0x1F41\n",
+        "port: 017501\n",
+        "headless: yes\nport: 8001\n",
+        "headless: True\n",
+        "headless: false\nhost: localhost\n",
+        "headless: off\n",
+        "host: 127.0.0.1\nssl_certfile: /x.pem\n",
+        "ssl-certfile: ''\n",
+        "ssl-certfile: false\n",
+        "ssl-keyfile: /x.key\nssl-certfile: /x.pem\n",
+        "port: 8001\nport: 8002\n",
+        "ssl-certfile: /x.pem\nssl_certfile: ''\n",
+        "compilation-config:\n    host: 1.2.3.4\n    port: 9\nport: 8001\n",
+        "chat-template: |\n  port: 9\nport: 8001\n",
+        "host: '0.0.0.0'\n",
+        "---\nhost: ::1\n...\n",
+    ],
+)
+def test_an_odd_file_is_read_as_vllm_reads_it(text):
+    assert listening_of(text) == judged(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("uds: /run/x\n", "uds: found a Unix socket, expected none"),
+        ("port: 70000\n", "port: found '70000', expected a number"),
+        ("port: 08.5\n", "port: found"),
+        ("host: [a, b]\n", "host: found a list"),
+    ],
+)
+def test_an_instance_that_nobody_can_reach_is_named(text, said):
+    with pytest.raises(InstanceError, match=re.escape(said)):
+        listening_of(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("''", False), ("0.0.0.0", False), ("10.0.0.7", False)],
+)
+def test_whether_other_hosts_can_reach_it(host, loopback):
+    assert listening_of(f"host: {host}\n").on_loopback is loopback

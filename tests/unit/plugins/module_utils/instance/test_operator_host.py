@@ -10,9 +10,11 @@ import stat
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.operator_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_files_host import ForeignDirectory
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.operator_host import (
     OperatorError,
     operator_token,
+    shared_token,
     write_new,
 )
 
@@ -51,8 +53,29 @@ def test_two_programs_do_not_take_the_token_of_each_other(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(OperatorError, match="/new cannot be written: No such file"):
-        write_new(str(tmp_path / "missing/new"), "", 0o644)
-    (tmp_path / "new").touch()
-    with pytest.raises(OperatorError, match="File exists"):
-        write_new(str(tmp_path / "new"), "", 0o644)
+    with pytest.raises(OperatorError, match="/missing/new cannot be written: No such file"):
+        write_new(ForeignDirectory(str(tmp_path / "missing")), "new", "", 0o644)
+    (tmp_path / "new").mkdir()
+    with pytest.raises(OperatorError, match="Is a directory"):
+        write_new(ForeignDirectory(str(tmp_path)), "new", "", 0o644)
+
+
+def test_a_shared_token_stays_and_another_programs_token_is_used(tmp_path):
+    token = shared_token(str(tmp_path))
+    assert shared_token(str(tmp_path)) == token
+    assert stat.S_IMODE((tmp_path / "operator").stat().st_mode) == 0o640
+    with operator_token(str(tmp_path), os.getgid()) as other:
+        assert shared_token(str(tmp_path)) == other != token
+
+
+@pytest.mark.parametrize(
+    "odd", [lambda path: path.symlink_to("/etc/passwd"), os.mkfifo, lambda path: path.write_text("x")]
+)
+def test_what_is_no_token_is_replaced(tmp_path, odd):
+    odd(tmp_path / "operator")
+    assert len(shared_token(str(tmp_path))) == 64
+
+
+def test_no_shared_token_is_written_while_another_program_holds_the_lock(tmp_path):
+    with locked(str(tmp_path)), pytest.raises(OSError, match="has written no token"):
+        shared_token(str(tmp_path), wait=0.1)

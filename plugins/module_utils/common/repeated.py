@@ -1,0 +1,40 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Steps of a daemon that are repeated for ever: one that fails is reported, and the next one follows."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from typing import Callable
+
+# The same failure is reported again after so many seconds.
+REPEAT = 60.0
+
+
+class Repeated:
+    """A step called ``name``; ``worked_at`` is when it last worked, or began, in seconds since the epoch."""
+
+    def __init__(self, name: str, say: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
+        self.name, self._say, self._clock = name, say, clock
+        self.worked_at = clock()
+        self._told, self._told_at = "", 0.0
+
+    def attempt(self, step: Callable[[], object]) -> bool:
+        """Do the step; return whether it worked. Whatever it raises is reported, once a minute at most."""
+        try:
+            step()
+        except Exception as exc:
+            self._report(exc)
+            return False
+        self.worked_at = self._clock()
+        return True
+
+    def _report(self, exc: Exception) -> None:
+        place = traceback.extract_tb(exc.__traceback__)[-1]
+        text = f"{self.name} failed, and is tried again: {type(exc).__name__}: {exc} ({place.name}:{place.lineno})"
+        now = self._clock()
+        if text != self._told or now - self._told_at >= REPEAT:
+            self._told, self._told_at = text, now
+            self._say(text)

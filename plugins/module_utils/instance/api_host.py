@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask an instance on this host: the one client of programs that stay there."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from typing import Iterator, Mapping
+
+from .config_file import Listening
+
+MAX_BYTES = 8 * 1024 * 1024
+
+
+class NoAnswerError(OSError):
+    """The instance did not answer as a server of HTTP does; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers and body of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
+
+
+def ask(
+    listening: Listening,
+    method: str,
+    path: str,
+    timeout: float,
+    body: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """Return an answer that is complete within ``timeout`` seconds. Raises OSError.
+
+    ConnectionRefusedError means that nothing listens. Of a larger body than MAX_BYTES the rest is not read.
+    """
+    given = {"Connection": "close", **({"Content-Type": "application/json"} if body else {}), **(headers or {})}
+    with contextlib.closing(_connection(listening, timeout)) as connection:
+        try:
+            with _deadline(connection, timeout):
+                connection.request(method, path, body, given)
+                reply = connection.getresponse()
+                found = reply.read(MAX_BYTES)
+                if reply.length and len(found) < MAX_BYTES:
+                    raise http.client.IncompleteRead(found, reply.length)
+                # A message in place of a mapping: names of headers do not depend on case.
+                return Answer(reply.status, reply.headers, found)  # type: ignore[arg-type]
+        except (ValueError, http.client.HTTPException) as exc:
+            raise NoAnswerError(f"{method} {path}: {exc or type(exc).__name__}") from exc
+
+
+def unverified_tls() -> ssl.SSLContext:
+    """Return a TLS context that verifies nothing, for an instance on this host: no certificate has its address."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _connection(listening: Listening, timeout: float) -> http.client.HTTPConnection:
+    if listening.tls:
+        return http.client.HTTPSConnection(listening.address, listening.port, timeout=timeout, context=unverified_tls())
+    return http.client.HTTPConnection(listening.address, listening.port, timeout=timeout)
+
+
+@contextlib.contextmanager
+def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """Connect, and break the connection off after ``seconds``: a timeout of a socket begins again with each byte."""
+    connection.connect()
+    opened, late = connection.sock, threading.Event()
+
+    def break_off() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, break_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():
+            raise NoAnswerError(f"no complete answer within {seconds:g} s")

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words that programs, vLLM's middleware and gateways say to each other about an instance.
+
+Marks are files in the instance's directory below /run/vllm, which systemd makes and removes with the unit.
+"""
+
+from __future__ import annotations
+
+CONFIG_DIR, RUN_DIR = "/etc/vllm", "/run/vllm"
+
+# vLLM answers at full speed; the file holds the seconds of the warm-up. WITHDRAWN is its name while a host of the
+# instance is missing.
+READY, WITHDRAWN = "ready", "withdrawn"
+# systemd stops the instance: first gateways send nothing more, then new requests are refused.
+STOPPING, CLOSED = "stopping", "closed"
+# Holds why the instance is sick, for gateways.
+UNHEALTHY = "unhealthy"
+# A watchdog asks for the number of requests without an answer.
+WATCHED = "watched"
+# New requests wait while an adapter is replaced.
+HOLD = "hold"
+# Holds the token that opens vLLM's endpoints for operators.
+OPERATOR = "operator"
+# Holds the SHA-256 of the configuration that the running engine has taken over.
+APPLIED = "adapters"
+
+# With this header, GET /health returns vLLM's own answer.
+PROBE = {"Availability-Probe": "1"}
+OPERATOR_HEADER = "operator-token"
+# In answers of the middleware: requests without a complete answer, and without the first byte of one.
+OPEN_HEADER, UNANSWERED_HEADER = "open-requests", "unanswered"
+
+
+def unit_of(name: str) -> str:
+    """Return the unit of an instance."""
+    return f"vllm@{name}.service"

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read vLLM's metrics, in Prometheus' text format."""
+
+from __future__ import annotations
+
+import re
+from typing import Collection, Iterator
+
+from ..common.foreign_numbers import read_finite
+
+RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
+PROMPT_TOKENS, GENERATION_TOKENS = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
+SUCCESS = "vllm:request_success_total"
+# All work of an engine changes one of these; no client can change one without it.
+WORK = (
+    GENERATION_TOKENS,
+    PROMPT_TOKENS,
+    SUCCESS,
+    "vllm:iteration_tokens_total_count",
+    "vllm:kv_cache_usage_perc",
+)
+_LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s{}]+)(?:\s+-?\d+)?\s*\Z", re.ASCII)
+
+
+def samples(text: str, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each sample of some metrics, the value as it stands there."""
+    for line in text.splitlines():
+        # Most lines are comments or other metrics.
+        if line.startswith("vllm:"):
+            match = _LINE.match(line)
+            if match and match["name"] in names:
+                yield match["name"], match["value"]
+
+
+def sums(text: str, names: Collection[str]) -> dict[str, float]:
+    """Return metrics summed over engines and models, without those that are missing or no finite numbers."""
+    found: dict[str, float] = {}
+    for name, value in samples(text, names):
+        number = read_finite(value)
+        if number is not None:
+            found[name] = found.get(name, 0.0) + number
+    return found

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Give this program access to the endpoints for operators of an instance."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from typing import Iterator
+
+from ..common.files_host import LockedError, locked
+from ..common.foreign_files_host import ForeignDirectory
+from .marks import OPERATOR
+
+# Another program may have the token for as long as it takes to load adapters.
+_WAIT_SECONDS = 60.0
+_TOKEN = re.compile(r"[A-Za-z0-9_=-]{17,190}\Z", re.ASCII)
+
+
+class OperatorError(Exception):
+    """The engine cannot be given a token; the message is the whole sentence."""
+
+
+@contextlib.contextmanager
+def operator_token(directory: str, gid: int, wait: float = _WAIT_SECONDS) -> Iterator[str]:
+    """Yield a token that the engine accepts until the end of the context.
+
+    ``directory`` is that of the instance below /run/vllm, ``gid`` the group of the engine. Raises OperatorError.
+    """
+    place, token = ForeignDirectory(directory), secrets.token_hex(32)
+    try:
+        with locked(directory, wait=wait):
+            try:
+                # A program that was killed may have left one; the lock says that none is at work.
+                write_new(place, OPERATOR, f"{token}\n", 0o640, gid)
+                yield token
+            finally:
+                place.remove(OPERATOR)
+    except LockedError as exc:
+        raise OperatorError(f"{directory}: another program has been calling this instance for {wait:g} s") from exc
+
+
+def shared_token(directory: str, wait: float = 2.5) -> str:
+    """Return the token that the engine accepts now; write one for the own group where there is none. Raises OSError.
+
+    It stays for the next call. Another program's token is used as it is, because that program is calling now.
+    """
+    place = ForeignDirectory(directory)
+    found = _token_in(place)
+    if found:
+        return found
+    try:
+        with locked(directory, wait=wait):
+            found = _token_in(place)
+            if not found:
+                found = secrets.token_hex(32)
+                place.remove(OPERATOR)
+                place.create(OPERATOR, f"{found}\n", 0o640)
+    except LockedError as exc:
+        found = _token_in(place)
+        if not found:
+            raise OSError(f"{directory}: another program calls the instance, and has written no token") from exc
+    return found
+
+
+def write_new(place: ForeignDirectory, name: str, text: str, mode: int, gid: int = -1) -> None:
+    """Write a file in the place of what is there. Raises OperatorError."""
+    try:
+        place.remove(name)
+        place.create(name, text, mode, gid)
+    except OSError as exc:
+        raise OperatorError(f"{place.path}/{name} cannot be written: {exc.strerror}") from exc
+
+
+def _token_in(place: ForeignDirectory) -> str:
+    text = place.text(OPERATOR, 200).strip()
+    return text if _TOKEN.match(text) else ""

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the health service reads of instances and tells them: vLLM's user owns the directory of the marks."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import (
+    LONGEST_REASON,
+    Instances,
+    header_text,
+)
+
+
+@pytest.fixture
+def instances(tmp_path):
+    for name in ("etc", "run/chat"):
+        (tmp_path / name).mkdir(parents=True)
+    return Instances(str(tmp_path / "etc"), str(tmp_path / "run"))
+
+
+def huge(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+ODD = {
+    "link": lambda path: path.symlink_to("/dev/zero"),
+    "link to nothing": lambda path: path.symlink_to(path.parent.parent / "nologin"),
+    "FIFO": os.mkfifo,
+    "directory": os.mkdir,
+    "huge": huge,
+}
+
+
+@pytest.mark.parametrize("mark", ["ready", "unhealthy"])
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_nothing_in_the_place_of_a_mark_stops_the_service(instances, tmp_path, odd, mark):
+    odd(tmp_path / "run/chat" / mark)
+    began = time.monotonic()
+    instances.ready("chat")
+    assert instances.warmup_seconds("chat") is None
+    for reason in ("isolate_host the chip is gone", ""):
+        problem = instances.tell("chat", reason)
+        assert not problem or problem.startswith(f"{tmp_path}/run/chat/unhealthy: cannot be written: ")
+    assert time.monotonic() - began < 2
+    assert not (tmp_path / "run/nologin").exists()
+
+
+def test_gateways_hear_why_an_instance_is_sick_until_it_is_well(instances, tmp_path):
+    mark = tmp_path / "run/chat/unhealthy"
+    assert instances.tell("chat", "reset_chip memory\n") == ""
+    assert mark.read_text() == "reset_chip memory?"
+    before = mark.stat().st_ino
+    instances.tell("chat", "reset_chip memory\n")
+    assert mark.stat().st_ino == before, "not written again"
+    instances.tell("chat", "")
+    assert not mark.exists()
+    assert instances.tell("gone", "reset_chip") == ""
+
+
+def test_a_reason_fits_into_a_header():
+    assert header_text("a\r\nb" + "x" * 300) == "a??b" + "x" * (LONGEST_REASON - 4)
+
+
+@pytest.mark.parametrize("text", ["headless: true\nport: 8000\n", "{", "port: x\n", ""])
+def test_an_instance_without_an_api_proves_nothing(instances, tmp_path, text):
+    (tmp_path / "etc/chat.yaml").write_text(text or "headless: on\n")
+    assert instances.read_signs("chat") == (0, "")
+    assert instances.token_problem("chat") == ""
+
+
+def test_the_warm_up_is_in_the_mark(instances, tmp_path):
+    (tmp_path / "run/chat/ready").write_text("12.345\n")
+    assert instances.ready("chat") and instances.warmup_seconds("chat") == 12.345

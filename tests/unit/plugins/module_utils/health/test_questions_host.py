@@ -1,0 +1,28 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import time
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.repeated import Repeated
+from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Background
+
+
+def test_a_question_that_fails_once_is_asked_again():
+    said, answers = [], iter([KeyError("process"), TypeError("[]"), "well"])
+
+    def ask():
+        answer = next(answers, "well")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    background = Background(ask, 0.01, Repeated("The question", said.append))
+    deadline = time.monotonic() + 10
+    while (found := background.take()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert found == "well"
+    assert [text.split(":")[1].strip() for text in said] == ["KeyError", "TypeError"]

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd_host import show_instances
+
+
+@pytest.fixture
+def systemctl(tmp_path, monkeypatch):
+    """A stand-in that does what the test says."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def write(script):
+        (tmp_path / "systemctl").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "systemctl").chmod(0o755)
+
+    return write
+
+
+def test_the_properties_of_several_units(systemctl):
+    systemctl(r"printf 'Id=vllm@b.service\nActiveState=inactive\n\nId=vllm@a.service\nActiveState=active\n'")
+    found = show_instances(["a", "b"], ["ActiveState"])
+    assert {name: unit["ActiveState"] for name, unit in found.items()} == {"a": "active", "b": "inactive"}
+
+
+@pytest.mark.parametrize("script", ["exit 1", "exit 0", "echo Id=vllm@b.service"])
+def test_no_answer_is_no_inactive_unit(systemctl, script):
+    systemctl(script)
+    with pytest.raises(OSError, match="systemd does not"):
+        show_instances(["a"], ["ActiveState"])
+
+
+def test_nothing_is_asked_for_no_instance(systemctl):
+    systemctl("exit 1")
+    assert show_instances([], ["ActiveState"]) == {}
