@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.fakes.counted_engine import OWN, CountedEngine, dumped
+from tests.fakes.counted_engine import OWN, CountedEngine, dumped, params
 from tests.fakes.stopping_engine import answer
 
 DONE = "The fleet is ready."
@@ -46,7 +46,9 @@ class AgentEngine(CountedEngine):
         head = {"id": "x", "model": request.get("model", "m"), "created": 1}
         form = {"/v1/messages": messages, "/v1/responses": responses}.get(path, chunks)
         whole, events = form(request, head, tool)
-        self.prompt, self.generated = self.prompt + 10, self.generated + 5
+        stream = bool(request.get("stream"))
+        async for _output in self.state.engine_client.generate({"prompt_token_ids": [1] * 10}, params(5, stream), "a"):
+            pass
         OWN.get()["done"] = True
         if not request.get("stream"):
             return await answer(send, dumped(whole))

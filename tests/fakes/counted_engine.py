@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that answers as vLLM 0.32.0 does, and counts tokens as vLLM's own counters do, behind the role's middleware.
 
-The prompt has as many tokens as the body has of the word "word"; ``max_tokens`` are generated, one for each chunk.
+The prompt has as many tokens as the body has of the word "word"; ``max_tokens`` are generated, one for each chunk. As
+in vLLM, endpoints have a client of the engine generate.
 
 As a program (RUN PORT) it is an instance of its own that a test may kill, and writes a line of JSON for each request.
 """
@@ -19,6 +20,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import uvicorn
 
@@ -29,11 +31,65 @@ FALSE = (None, False, 0, "false")
 OWN = contextvars.ContextVar("own")
 
 
+class EngineClient:
+    """The calls of vLLM's AsyncLLM that its endpoints make."""
+
+    def __init__(self, counts):
+        self.counts, self.output_processor = counts, SimpleNamespace(request_states={})
+
+    async def generate(self, prompt, sampling_params, request_id, *, lora_request=None):
+        count, tokens, cached = self.counts, prompt["prompt_token_ids"], prompt.get("cached", 0)
+        count.prompt += len(tokens)
+        choices, made = range(sampling_params.n), []
+        is_stream = sampling_params.output_kind.name == "DELTA"
+        for number in choices:
+            state = SimpleNamespace(
+                prompt_token_ids=tokens, num_cached_tokens=cached, is_prefilling=True, request_index=number,
+                external_req_id=request_id, detokenizer=SimpleNamespace(output_token_ids=[]),
+            )  # fmt: skip
+            self.output_processor.request_states[f"{request_id}-{number}"] = state
+            made.append(state)
+        try:
+            for last in range(sampling_params.max_tokens):
+                for number, state in enumerate(made):
+                    await count.token()
+                    state.is_prefilling = False
+                    state.detokenizer.output_token_ids.append(1)
+                    if is_stream:
+                        finished = last + 1 == sampling_params.max_tokens and number + 1 == len(made)
+                        yield output(tokens if not last else None, cached, {number: [1]}, finished)
+            if not is_stream:
+                yield output(tokens, cached, {n: each.detokenizer.output_token_ids for n, each in enumerate(made)})
+        finally:
+            for number in choices:
+                del self.output_processor.request_states[f"{request_id}-{number}"]
+
+    async def encode(self, prompt, pooling_params, request_id, lora_request=None):
+        self.counts.prompt += len(prompt["prompt_token_ids"])
+        yield SimpleNamespace(
+            prompt_token_ids=prompt["prompt_token_ids"], num_cached_tokens=0, outputs=object(), finished=True
+        )
+
+
+def output(prompt, cached, choices, finished=True):
+    """Return an output of the engine; those of a stream have the prompt only once."""
+    outputs = [SimpleNamespace(index=number, token_ids=tokens) for number, tokens in choices.items()]
+    return SimpleNamespace(prompt_token_ids=prompt, num_cached_tokens=cached, outputs=outputs, finished=finished)
+
+
+def params(tokens, stream, n=1):
+    return SimpleNamespace(
+        max_tokens=tokens, n=n, output_kind=SimpleNamespace(name="DELTA" if stream else "FINAL_ONLY")
+    )
+
+
 class CountedEngine:
     """``prompt`` and ``generated`` are what vLLM's counters would say; ``pause`` is the time for a token in seconds."""
 
     def __init__(self):
         self.prompt, self.generated, self.requests, self.pause = 0, 0, [], 0.0
+        models = SimpleNamespace(base_model_paths=[SimpleNamespace(name="m")])
+        self.state = SimpleNamespace(engine_client=EngineClient(self), openai_serving_models=models)
         self.server, self.port, self.thread = None, 0, None
         # Gets what each request was, in place of ``requests``.
         self.ledger = None
@@ -80,26 +136,43 @@ class CountedEngine:
         cached, wanted = prompt // 2, request.get("max_tokens", request.get("max_output_tokens", 3))
         if request.get("model") == "unknown":
             return await answer(send, b'{"error":{"message":"unknown"}}', 404)
-        self.prompt += prompt
         head = {"id": "x", "object": "o", "created": 1, "model": request.get("model", "m")}
-        if path == "/v1/embeddings":
+        client, engine_prompt = self.state.engine_client, {"prompt_token_ids": [1] * prompt, "cached": cached}
+        if path in ("/v1/embeddings", "/pooling", "/score"):
+            async for _output in client.encode(engine_prompt, None, "embd-1"):
+                pass
             usage = {"prompt_tokens": prompt, "total_tokens": prompt, "completion_tokens": 0}
-            data = [{"embedding": [0.5] * 100_000}]
-            return await answer(send, dumped({**head, "data": data, "usage": usage}))
+            # Without a usage, as in the form of only bytes.
+            found = b"\0\0" if "encoding_format" in request else dumped({**head, "data": [[0.5] * 9], "usage": usage})
+            return await answer(send, found)
+        stream = request.get("stream") not in FALSE
+        outputs = client.generate(engine_prompt, params(wanted, stream, request.get("n", 1)), "cmpl-1")
+        try:
+            return await self.generate(path, request, send, gone, outputs, head, (prompt, cached, wanted))
+        finally:
+            await outputs.aclose()
+
+    async def generate(self, path, request, send, gone, outputs, head, tokens):
         if request.get("stream") in FALSE:
-            for _token in range(wanted):
-                await self.token()
-                if gone.is_set():
-                    return None
-            usage = self.usage(path, prompt, cached, wanted)
-            await answer(send, dumped({**head, "choices": [], "usage": usage}))
+            ended = asyncio.ensure_future(outputs.__anext__())
+            left = asyncio.ensure_future(gone.wait())
+            await asyncio.wait([ended, left], return_when=asyncio.FIRST_COMPLETED)
+            if left.done():
+                ended.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await ended
+                return None
+            left.cancel()
+            async for _rest in outputs:
+                pass
+            await answer(send, dumped({**head, "choices": [], "usage": self.usage(path, *tokens)}))
             OWN.get()["done"] = True
             return None
         await send(
             {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; x")]}
         )
         events = {"/v1/responses": self.responses, "/v1/messages": self.messages}.get(path, self.chunks)
-        async for event in events(request, head, prompt, cached, wanted):
+        async for event in events(request, head, outputs, *tokens):
             if gone.is_set():
                 return None
             await send({"type": "http.response.body", "body": event, "more_body": True})
@@ -119,7 +192,7 @@ class CountedEngine:
         self.generated += 1
         own["made"] += 1
 
-    async def chunks(self, request, head, prompt, cached, wanted):
+    async def chunks(self, request, head, outputs, prompt, cached, wanted):
         options = request.get("stream_options") or {}
         last, choices = options.get("include_usage"), request.get("n", 1)
         each = last and options.get("continuous_usage_stats")
@@ -130,29 +203,28 @@ class CountedEngine:
             return b"data: " + dumped(body) + b"\n\n"
 
         yield chunk(0, 0, "")
-        for made in range(1, wanted + 1):
-            for number in range(choices):
-                await self.token()
-                yield chunk(number, made, f'made "usage":{{"x":{made}}}')
+        made = 0
+        async for each in outputs:
+            number = each.outputs[0].index
+            made += number == 0
+            yield chunk(number, made, f'made "usage":{{"x":{made}}}')
         if last:
             usage = self.usage("", prompt, cached, wanted * choices)
             yield b"data: " + dumped({**head, "choices": [], "usage": usage}) + b"\n\n"
             OWN.get()["done"] = True
         yield b"data: [DONE]\n\n"
 
-    async def responses(self, request, head, prompt, cached, wanted):
-        for _made in range(wanted):
-            await self.token()
+    async def responses(self, request, head, outputs, prompt, cached, wanted):
+        async for _output in outputs:
             yield b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n'
         response = {**head, "tools": request.get("tools"), "usage": self.usage("/v1/responses", prompt, cached, wanted)}
         yield b"event: response.completed\ndata: " + dumped({"type": "x", "response": response}) + b"\n\n"
         OWN.get()["done"] = True
 
-    async def messages(self, _request, head, prompt, cached, wanted):
+    async def messages(self, _request, head, outputs, prompt, cached, wanted):
         start = {**head, "usage": {"input_tokens": prompt, "output_tokens": 0}}
         yield b"event: message_start\ndata: " + dumped({"type": "message_start", "message": start}) + b"\n\n"
-        for _made in range(wanted):
-            await self.token()
+        async for _output in outputs:
             yield b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
         usage = self.usage("/v1/messages", prompt, cached, wanted)
         yield b"event: message_delta\ndata: " + dumped({"type": "message_delta", "usage": usage}) + b"\n\n"
@@ -176,8 +248,14 @@ def counted_engine(run, port=0, counts=True, ledger=None, engine=None):
     engine = engine or CountedEngine()
     engine.ledger = ledger
     run.mkdir(parents=True, exist_ok=True)
-    app = middleware(run)(engine) if counts else engine
+    role = middleware(run)(engine) if counts else engine
+
+    async def app(scope, receive, send):
+        # As Starlette does.
+        await role({**scope, "app": engine}, receive, send)
+
     (run / "ready").touch()
+    engine.role = role
     engine.server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -34,6 +34,8 @@ READY, STOPPING, CLOSED, WITHDRAWN, UNHEALTHY, GROUP = (
 RETRY_AFTER = b"5"
 # With this header, GET /health returns vLLM's own answer even before the instance is ready.
 PROBE = b"availability-probe"
+# A hanging engine answers these too.
+GENERATES_NOTHING = ("/v1/messages/count_tokens", "/tokenize", "/detokenize", "/v1/load_lora_adapter")
 # Monitoring and gateways request these paths. They do not count as requests of clients.
 WATCHED = ("/health", "/metrics", vllm_usage.RECORDS_PATH)
 
@@ -92,7 +94,7 @@ class Availability:
             request = None
             if self.hold.concerns(scope):
                 receive = self.hold.delayed(receive)
-            if scope.get("method") == "POST" and path not in vllm_usage.GENERATES_NOTHING and os.path.exists(GROUP):
+            if scope.get("method") == "POST" and path not in GENERATES_NOTHING and os.path.exists(GROUP):
                 request = Request(self.unanswered, receive, send)
                 receive, send = request.receive, request.send
             try:

@@ -13,10 +13,11 @@ import socket
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.fakes.counted_engine import counted_engine
+from tests.fakes.counted_engine import counted_engine, output, params
 from tests.fakes.gateways import until
 
 sys.path.append(str(Path(__file__).resolve().parents[4] / "roles/vllm/files"))
@@ -84,13 +85,15 @@ def test_a_record_has_the_time_of_the_gateway_and_what_passed_since(engine):
 
 
 def engine_records(engine):
-    return engine.server.config.app.app.app.records.directory
+    return engine.role.app.app.records.directory
 
 
-def test_embeddings_are_counted_without_parsing_them(engine):
-    ask(engine, "/v1/embeddings", {"model": "e", "input": "word " * 9})
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/pooling", "/score"])
+@pytest.mark.parametrize("form", [{}, {"encoding_format": "bytes"}, {"encoding_format": "bytes_only"}])
+def test_a_pooling_model_is_counted_in_every_form_of_its_answer(engine, path, form):
+    ask(engine, path, {"model": "m", "input": "word " * 9, **form})
     (found,), _after = records(engine)
-    assert (found["model"], found["prompt"], found["completion"]) == ("e", 9, 0)
+    assert (found["state"], found["model"], found["prompt"], found["completion"]) == ("complete", "m", 9, 0)
 
 
 @pytest.mark.parametrize(
@@ -107,36 +110,10 @@ def test_a_client_gets_the_usage_that_it_asked_for(engine, options, last, each):
     asked = request(3, stream=True, **({"stream_options": options} if options else {}))
     _status, counted = ask(engine, CHAT, asked)
     _status, plain = ask(engine, CHAT, asked, {})
-    assert counted == plain
+    assert counted == plain and engine.requests[0][:2] == engine.requests[1][:2]
     assert counted.count(b'"choices":[]') == last and (counted.count(b'"usage":{"prompt') == 4 + last) == each
     assert counted.endswith(b"data: [DONE]\n\n")
     assert len(records(engine)[0]) == 1
-
-
-@pytest.mark.parametrize("cut", [b"", b'"prompt_tokens":7,"comp', b'"prompt_tokens":7,"d":{"x":1'])
-def test_a_chunk_that_is_cut_off_is_passed_on_and_changes_no_count(tmp_path, cut):
-    sent, records = [], vllm_usage.Records(str(tmp_path))
-
-    async def send(message):
-        sent.append(message.get("body", b""))
-
-    answer = vllm_usage.Answer(CHAT, b"gw1 alice research", records, None, send)
-    answer.asked_last = answer.asked_each = False
-    head = b'data: {"model":"m","choices":[{"index":0,"delta":{"content":"x"}}]'
-    whole = head + b',"usage":{"prompt_tokens":7,"completion_tokens":3},"metrics":null}\n\n'
-    broken = head + b',"usage":{' + cut
-
-    async def run():
-        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]}
-        await answer.send(start)
-        for body, more in ((whole, True), (broken, False)):
-            await answer.send({"type": "http.response.body", "body": body, "more_body": more})
-        answer.end()
-
-    asyncio.run(run())
-    assert sent == [b"", head + b',"metrics":null}\n\n', broken]
-    (line,) = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
-    assert (line["state"], line["prompt"], line["completion"]) == ("aborted", 7, 3)
 
 
 def test_without_the_gateways_header_a_request_is_left_alone(engine):
@@ -158,13 +135,6 @@ def test_without_the_gateways_header_a_request_is_left_alone(engine):
 def test_no_way_to_write_a_stream_escapes_the_count(engine, body):
     ask(engine, CHAT, body)
     assert records(engine)[0][0]["completion"] == 2
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[1]", b'"stream"', b"\0", b'{"stream": {}', b"[" * 100_000 + b'"stream"']
-)
-def test_a_body_that_is_no_request_is_left_to_vllm(body):
-    assert vllm_usage.with_usage(body) == (body, True, True)
 
 
 def test_a_request_that_vllm_refuses_is_not_counted(engine):
@@ -196,7 +166,8 @@ def test_an_answer_that_is_no_stream_and_that_nobody_waits_for_is_named(engine):
         connection.sendall(head.encode() + body)
         until(lambda: engine.generated > 2)
     (found,) = until(lambda: records(engine)[0])
-    assert (found["state"], found["completion"]) == ("aborted", 0)
+    assert (found["state"], found["prompt"]) == ("aborted", 7)
+    assert 3 <= found["completion"] <= engine.generated <= found["completion"] + 2
 
 
 def test_a_gateway_reads_on_where_it_stopped_and_waits_for_the_next_record(engine):
@@ -272,24 +243,124 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path):
     assert b'"number":2' in found.read({})
 
 
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        ({"prompt_tokens": 5, "completion_tokens": None}, (5, 0, 0)),
-        ({"prompt_tokens": "5", "prompt_tokens_details": None}, (0, 0, 0)),
-        ({"input_tokens": 2, "cache_read_input_tokens": 3, "output_tokens": 4}, (5, 3, 4)),
-        ({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 3}, "output_tokens": 4}, (5, 3, 4)),
-        ({"seconds": 3, "type": "duration"}, None),
-        (None, None),
-    ],
-)
-def test_tokens_are_read_in_the_form_of_each_api(usage, tokens):
-    assert vllm_usage.tokens_of(usage) == tokens
+class Client:
+    """An engine's client with the outputs of a test; ``left`` is what it still computes when a client is gone."""
+
+    def __init__(self, *outputs, left=None):
+        self.outputs, self.output_processor = outputs, SimpleNamespace(request_states=left or {})
+
+    async def generate(self, prompt, sampling_params, request_id, *, lora_request=None):
+        for each in self.outputs:
+            await asyncio.sleep(0)
+            yield each
 
 
-def test_what_tools_of_a_client_are_called_is_not_the_usage(engine):
-    fake = {"usage": {"input_tokens": 0, "output_tokens": 0}}
-    tools = [{"type": "function", "parameters": fake}]
-    for stream in (False, True):
-        ask(engine, "/v1/responses", request(4, stream=stream, max_output_tokens=4, tools=tools))
-    assert [each["completion"] for each in records(engine)[0]] == [4, 4]
+def counted(tmp_path, client, endpoint, kind="http"):
+    """Return the records of a request to an endpoint, which gets the client, ``receive`` and ``send``."""
+    models = SimpleNamespace(base_model_paths=[SimpleNamespace(name="m")])
+    state = SimpleNamespace(engine_client=client, openai_serving_models=models)
+    messages = iter([{"type": "http.request", "body": b""}, {"type": f"{kind}.disconnect"}])
+
+    async def receive():
+        return next(messages)
+
+    async def send(_message):
+        await asyncio.sleep(0)
+
+    async def app(scope, receive, send):
+        await endpoint(scope["app"].state.engine_client, receive, send)
+
+    async def run():
+        scope = {"type": kind, "method": "POST", "path": "/v1/any", "app": SimpleNamespace(state=state)}
+        await usage(scope | {"headers": [(b"x-gateway-usage", b"gw1 alice research")]}, receive, send)
+        await asyncio.sleep(0.05)
+
+    usage = vllm_usage.Usage(app, str(tmp_path), str(tmp_path / "closed"))
+    asyncio.run(run())
+    lines = [json.loads(line) for path in sorted(tmp_path.iterdir()) for line in path.read_text().splitlines()]
+    return [(each["state"], each["prompt"], each["completion"]) for each in lines]
+
+
+ENDED = {"type": "http.response.start", "status": 200}, {"type": "http.response.body", "body": b"x"}
+
+
+def test_each_prompt_of_a_request_counts_and_choices_share_one(tmp_path):
+    async def endpoint(client, _receive, _send):
+        running = [client.generate([], params(9, True), f"cmpl-{n}") for n in range(200)]
+        for each in running:
+            await each.__anext__()
+            await each.__anext__()
+
+    client = Client(output([1] * 100, 0, {0: [1]}, False), output(None, 0, {1: [1, 1]}, False))
+    assert counted(tmp_path, client, endpoint) == [("aborted", 20_000, 600)]
+
+
+def test_all_steps_of_a_beam_search_have_one_prompt(tmp_path):
+    async def endpoint(client, _receive, send):
+        async def search():
+            for step in range(3):
+                for beam in range(2 if step else 1):
+                    async for _output in client.generate([], params(1, False), f"cmpl-{step}-beam-{beam}"):
+                        pass
+
+        await asyncio.gather(search(), search())
+        for message in ENDED:
+            await send(message)
+
+    client = Client(output([1] * 100, 50, {0: [1]}))
+    assert counted(tmp_path, client, endpoint) == [("complete", 200, 10)]
+
+
+def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_path):
+    def state(number, tokens, waits=False):
+        return SimpleNamespace(
+            prompt_token_ids=[1] * 30, num_cached_tokens=0, is_prefilling=waits, request_index=number,
+            external_req_id="cmpl-1", detokenizer=SimpleNamespace(output_token_ids=[1] * tokens),
+        )  # fmt: skip
+
+    async def endpoint(client, receive, _send):
+        running = client.generate([], params(9, False, 2), "cmpl-1")
+        client.generate([], params(9, False), "cmpl-2")
+        task = asyncio.ensure_future(running.__anext__())
+        await receive()
+        await receive()
+        task.cancel()
+
+    left = {"0_cmpl-1": state(0, 4), "1_cmpl-1": state(1, 5), "cmpl-2": state(0, 9, waits=True)}
+    assert counted(tmp_path, Client(left=left), endpoint) == [("aborted", 30, 9)]
+
+
+def test_a_response_in_the_background_is_counted_when_it_ends(tmp_path):
+    async def endpoint(client, _receive, send):
+        async def response():
+            async for _output in client.generate([], params(9, True), "resp-1"):
+                await asyncio.sleep(0.01)
+
+        task = asyncio.ensure_future(response())
+        for message in ENDED:
+            await send(message)
+        assert not task.done()
+
+    client = Client(output([1] * 30, 0, {0: [1]}, False), output(None, 0, {0: [1, 1]}))
+    found = counted(tmp_path, client, endpoint)
+    assert found[-1][0] == "complete" and [sum(each[n] for each in found) for n in (1, 2)] == [30, 3]
+
+
+def test_a_websocket_is_counted(tmp_path):
+    async def endpoint(client, receive, _send):
+        async for _output in client.generate([], params(9, True), "rt-1"):
+            pass
+        await receive()
+        await receive()
+
+    client = Client(output([1] * 30, 0, {0: [1]}, False), output(None, 0, {0: [1, 1]}))
+    assert counted(tmp_path, client, endpoint, "websocket") == [("complete", 30, 3)]
+
+
+def test_an_answer_without_an_engine_is_uncounted(tmp_path):
+    async def endpoint(_client, _receive, send):
+        for message in ENDED:
+            await send(message)
+
+    assert counted(tmp_path, None, endpoint) == [("uncounted", 0, 0)]
+    assert counted(tmp_path, Client(), endpoint) == [("uncounted", 0, 0)]

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real vLLM: whatever endpoint and form of a request, complete or broken off, the record has what vLLM counts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.request
+
+import pytest
+
+from tests.fakes.gateways import until
+from tests.integration.real_engines import real_engines
+from tests.parity.conftest import fetched
+from tools.tiny_models.build import write
+from tools.tiny_models.families import FAMILIES
+from tools.vllm.fetch_vllm_release import environment
+
+COUNTERS = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
+TEXT = "The fleet is ready. " * 20
+CHAT = {"messages": [{"role": "user", "content": TEXT}], "max_tokens": 8, "ignore_eos": True}
+PLAIN = {"prompt": TEXT, "max_tokens": 8, "ignore_eos": True}
+LONG = {"max_tokens": 1500, "ignore_eos": True}
+GENERATE = {
+    "chat": ("/v1/chat/completions", CHAT),
+    "chat as a stream": ("/v1/chat/completions", {**CHAT, "stream": True}),
+    "chats in a batch": ("/v1/chat/completions/batch", {**CHAT, "messages": [CHAT["messages"]] * 3}),
+    "completion": ("/v1/completions", PLAIN),
+    "completion as a stream": ("/v1/completions", {**PLAIN, "stream": True}),
+    "prompts": ("/v1/completions", {**PLAIN, "prompt": [TEXT, "The fleet.", TEXT * 2]}),
+    "prompts as a stream": ("/v1/completions", {**PLAIN, "prompt": [TEXT, "The fleet."] * 5, "stream": True}),
+    "tokens": ("/v1/completions", {**PLAIN, "prompt": [[1, 2, 3, 4], [5, 6, 7]]}),
+    "echo": ("/v1/completions", {**PLAIN, "echo": True, "max_tokens": 0}),
+    "prompt_logprobs": ("/v1/completions", {**PLAIN, "prompt_logprobs": 1}),
+    "response": ("/v1/responses", {"input": TEXT, "max_output_tokens": 8}),
+    "response as a stream": ("/v1/responses", {"input": TEXT, "max_output_tokens": 8, "stream": True}),
+    "message": ("/v1/messages", {**CHAT, "ignore_eos": None}),
+    "message as a stream": ("/v1/messages", {**CHAT, "ignore_eos": None, "stream": True}),
+    "SageMaker": ("/invocations", CHAT),
+}
+POOLED = {"input": [TEXT, "The fleet."]}
+RANKED = {"query": "What is ready?", "documents": [TEXT, "The fleet."]}
+POOL = {
+    **{
+        f"embedding as {form}": ("/v1/embeddings", {**POOLED, "encoding_format": form})
+        for form in ("float", "base64", "bytes", "bytes_only")
+    },
+    **{
+        f"pooling as {form}": ("/pooling", {**POOLED, "task": "embed", "encoding_format": form})
+        for form in ("float", "bytes_only")
+    },
+    "score": ("/v1/score", {"queries": "ready?", "documents": [TEXT, "The fleet."]}),
+    "rank": ("/v1/rerank", RANKED),
+    "rank of Cohere": ("/v2/rerank", RANKED),
+    "embedding of Cohere": ("/v2/embed", {"texts": [TEXT], "embedding_types": ["float"]}),
+}
+BROKEN_OFF = {
+    "chat": ("/v1/chat/completions", {**CHAT, **LONG, "stream": True}),
+    "prompts": ("/v1/completions", {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."] * 8, "stream": True}),
+    "chat that is no stream": ("/v1/chat/completions", {**CHAT, **LONG, "n": 2}),
+    "prompts that are no stream": ("/v1/completions", {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."] * 4}),
+}
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module", params=["llama", "bert"])
+def engine(request, tmp_path_factory):
+    python, directory = fetched(environment), tmp_path_factory.mktemp(request.param)
+    write(FAMILIES[request.param](), directory / "model")
+    arguments = {"llama": ("--max-num-seqs", "32", "--max-model-len", "4096"), "bert": ("--runner", "pooling")}
+    with real_engines(python, directory, directory / "model", 1, *arguments[request.param]) as (found,):
+        found.family = request.param
+        yield found
+
+
+def asked(engine, path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=300)
+    headers = {"X-Gateway-Usage": "gw1 alice research", "Content-Type": "application/json"}
+    connection.request("POST", path, json.dumps({"model": "m", **body}), headers)
+    return connection
+
+
+def records(engine, number):
+    url = f"http://127.0.0.1:{engine.port}/gateway/usage"
+    lines = [json.loads(line) for line in urllib.request.urlopen(url, timeout=30).read().splitlines()]
+    return [line for line in lines if line.get("number", 0) > number]
+
+
+def counted(engine):
+    until(lambda: engine.counter("vllm:num_requests_running") == 0, 60)
+    # The engine tells its counters with the next step.
+    time.sleep(0.5)
+    return [engine.counter(name) for name in COUNTERS]
+
+
+def test_each_form_of_each_endpoint_has_the_tokens_that_vllm_counts(engine):
+    wrong = {}
+    for name, (path, body) in (GENERATE if engine.family == "llama" else POOL).items():
+        before, number = counted(engine), len(records(engine, 0))
+        connection = asked(engine, path, body)
+        answer = connection.getresponse()
+        text = answer.read()
+        connection.close()
+        found = [now - then for now, then in zip(counted(engine), before)]
+        told = [(each["state"], each["model"], each["prompt"], each["completion"]) for each in records(engine, number)]
+        print(name, answer.status, found, told)
+        if answer.status != 200 or not found[0] or told != [("complete", "m", *found)]:
+            wrong[name] = (answer.status, text[-200:], found, told)
+    assert wrong == {}
+
+
+def test_what_is_broken_off_has_the_tokens_that_vllm_counts(engine):
+    wrong = {}
+    for name, (path, body) in (BROKEN_OFF if engine.family == "llama" else {}).items():
+        before, number = counted(engine), len(records(engine, 0))
+        connection = asked(engine, path, body)
+        if body.get("stream"):
+            connection.getresponse().read(4000)
+        else:
+            time.sleep(1.5)
+        connection.sock.close() if connection.sock else None
+        connection.close()
+        (told,) = until(lambda after=number: records(engine, after), 60)
+        found = [now - then for now, then in zip(counted(engine), before)]
+        # vLLM counts the prompt of each choice.
+        choices = body.get("n", 1)
+        near = 0 < found[1] - told["completion"] + 1 <= 4 * 16 and told["completion"] > 4
+        print(name, found, told)
+        if told["state"] != "aborted" or told["prompt"] * choices != found[0] or not near:
+            wrong[name] = (found, told)
+    assert wrong == {}
+
+
+def test_beams_count_their_prompt_once(engine):
+    if engine.family != "llama":
+        return
+    before = len(records(engine, 0))
+    body = {"prompt": [TEXT, TEXT], "max_tokens": 6, "use_beam_search": True, "n": 3, "temperature": 0.0}
+    connection = asked(engine, "/v1/completions", body)
+    usage = json.loads(connection.getresponse().read())["usage"]
+    connection.close()
+    (told,) = records(engine, before)
+    print(usage, told)
+    assert told["prompt"] == usage["prompt_tokens"] and told["completion"] >= usage["completion_tokens"]
