@@ -36,8 +36,8 @@ class Http2:
     def __exit__(self, *_exc):
         self.socket.close()
 
-    def request(self, method, path, headers=(), body=b"", ends=True):
-        """Send a request and return its stream; the names of headers are lower case."""
+    def request(self, method, path, headers=(), body=b"", ends=True, pause=0.0):
+        """Send a request and return its stream; ``pause`` is between its head and its body."""
         stream, self.next = self.next, self.next + 2
         block = b"".join(
             literal(name, value)
@@ -46,13 +46,11 @@ class Http2:
                 *([("content-length", str(len(body)))] if body and ends else []), *headers,
             )
         )  # fmt: skip
-        self.socket.sendall(
-            frame(HEADERS, END_HEADERS | (END_STREAM if ends and not body else 0), stream, block)
-            + b"".join(
-                frame(DATA, END_STREAM if ends and at + 16384 >= len(body) else 0, stream, body[at : at + 16384])
-                for at in range(0, len(body), 16384)
-            )
-        )
+        self.socket.sendall(frame(HEADERS, END_HEADERS | (END_STREAM if ends and not body else 0), stream, block))
+        time.sleep(pause)
+        for at in range(0, len(body), 16384):
+            flags = END_STREAM if ends and at + 16384 >= len(body) else 0
+            self.socket.sendall(frame(DATA, flags, stream, body[at : at + 16384]))
         return stream
 
     def read(self, until, seconds=20):
@@ -92,7 +90,7 @@ class Http2:
         elif kind == DATA:
             self.bodies[stream] = self.bodies.get(stream, b"") + payload
         elif kind == RESET:
-            self.resets[stream] = int.from_bytes(payload, "big")
+            self.resets.setdefault(stream, int.from_bytes(payload, "big"))
         elif kind == GOAWAY:
             self.goaways += 1
         elif kind in (SETTINGS, PING) and not flags & ACK:

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A client tells engines what only operators, proxies and gateways may tell them."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.fakes.gateways import HAPROXY, KEY, gateway
+from tests.hostile.http2 import Http2
+from tests.integration.gateway_engines import engine
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+CHAT = "/v1/chat/completions"
+# What vLLM 0.32.0 and its plugins, the middleware of this collection, and programs behind proxies read, and what nobody
+# reads yet.
+FORBIDDEN = [
+    "Authorization", "Availability-Probe", "Cookie", "Endpoint-Load-Metrics-Format", "Forwarded", "Operator-Token",
+    "Proxy", "Proxy-Authorization", "X-Amzn-SageMaker-Session-Id", "X-Api-Key", "X-Data-Parallel-Rank",
+    "X-Forwarded-For", "X-Forwarded-Proto", "X-Gateway-Client", "X-Gateway-Models", "X-Gateway-Usage",
+    "X-HTTP-Method-Override", "X-Model",
+    "X-Original-URL", "X-Real-IP", "X-Some-Day", "X-Vllm-", "X-Vllm-Some-Day",
+]  # fmt: skip
+KEPT = {"traceparent": "00-1", "user-agent": "test", "x-session-id": "s1", "x-claude-code-session-id": "s2"}
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    more = {"variables": {"gateway_tokens": True}, "options": {"tokens": True}}
+    with engine() as server, gateway(tmp_path_factory.mktemp("headers"), [server.server_port], **more) as found:
+        found.engine = server
+        yield found
+
+
+def arrived(found):
+    return {name.lower(): value for name, value in found.engine.asked[-1][2].items()}
+
+
+@pytest.mark.parametrize("spelt", [str.lower, str.upper, str.title], ids=["lower", "upper", "title"])
+def test_no_header_for_operators_reaches_an_engine(one, spelt):
+    headers = {spelt(name): "evil" for name in FORBIDDEN if name not in ("Authorization", "X-Api-Key")}
+    assert one.ask("POST", CHAT, KEY, b"{}", **headers, **KEPT)[0] == 200
+    got = arrived(one)
+    assert "evil" not in "".join(got.values())
+    assert {name: got[name] for name in KEPT} == KEPT
+    assert got["x-gateway-usage"].startswith("gw alice - ")
+
+
+def test_none_does_over_http2(one):
+    names = [name.lower() for name in FORBIDDEN if name not in ("Authorization", "X-Api-Key")]
+    with Http2(one.port) as connection:
+        headers = [("authorization", f"Bearer {KEY}"), *((name, "evil") for name in names for _twice in range(2))]
+        assert connection.status(connection.request("POST", CHAT, headers, b"{}")) == 200
+    assert "evil" not in "".join(arrived(one).values())
+
+
+@pytest.mark.parametrize("value", ["-100", "0", "x", "-100, 5", ""])
+def test_every_request_has_the_priority_of_the_gateway(one, value):
+    # vLLM takes an integer in this header before the priority in a body (GenerateBaseServing._get_priority).
+    for headers in ({}, {"X-Vllm-Priority": value}, {"x-vllm-priority": value}):
+        assert one.ask("POST", CHAT, KEY, b'{"priority": -100}', **headers)[0] == 200
+        assert arrived(one)["x-vllm-priority"] == "0"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "___prefill_addr_10.0.0.1:1___decode_addr_10.0.0.1:1_x", "___decode_addr_10.0.0.1:21001_" + "0" * 32,
+        "a___b", "x" * 65, "a b", "a/b", "\xff",
+    ],
+)  # fmt: skip
+def test_an_id_with_an_address_or_of_another_form_is_replaced(one, value):
+    assert one.ask("POST", CHAT, KEY, b"{}", **{"X-Request-Id": value})[0] == 200
+    assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", arrived(one)["x-request-id"])
+
+
+def test_an_id_of_a_client_is_kept_and_made_unique(one):
+    found = set()
+    for _n in range(2):
+        one.ask("POST", CHAT, KEY, b"{}", **{"X-Request-Id": "job_7:a.b-c"})
+        found.add(arrived(one)["x-request-id"])
+    assert len(found) == 2 and all(re.fullmatch("job_7:a.b-c-[0-9a-f]{12}", each) for each in found)

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A refusal over HTTP/2 arrives: an answer before the end of a body resets the stream, and clients lose the answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan
+from tests.hostile.http2 import Http2
+from tests.integration.gateway_engines import engine
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+CHAT = "/v1/chat/completions"
+SLOW, POOR, OLD, ELSEWHERE = ("".join((name, "-")) * 8 for name in ("slow", "poor", "old", "elsewhere"))
+# name: (path, key, status)
+REFUSED = {
+    "no key": (CHAT, "", 401),
+    "wrong key": (CHAT, "wrong", 401),
+    "expired key": (CHAT, OLD, 401),
+    "unknown path": ("/pause", KEY, 404),
+    "long path": (f"/{'x' * 20_000}", KEY, 431),
+    "rate": (CHAT, SLOW, 429),
+    "budget": (CHAT, POOR, 429),
+    "service of others": (CHAT, ELSEWHERE, 403),
+    "no server": ("/v1/embeddings", KEY, 503),
+}
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory):
+    clients = [
+        client(), client("slow", SLOW, rate=1), client("poor", POOR), client("old", OLD, ends=1_000_000_000),
+        client("elsewhere", ELSEWHERE, services=("vec",)),
+    ]  # fmt: skip
+    with engine() as server:
+        server.healthy = True
+        plans = {"chat-1": plan(server.server_port)}
+        more = {"variables": {"gateway_tokens": True}, "options": {"tokens": True}}
+        directory = tmp_path_factory.mktemp("refusing")
+        with gateway(directory, [], clients, plans=plans, **more) as found:
+            found.tell(f"add map {found.paths['maps']}/over.map poor {int(time.time()) + 600}|client|poor|1|day")
+            found.ask("POST", CHAT, SLOW)
+            yield found
+
+
+def refused(found, name):
+    """Return path, key and status of a refusal; the one of a server that is down happens at every path."""
+    path, key, status = REFUSED[name]
+    if name == "no server":
+        found.tell("set server chat/gw--chat-1 state maint")
+        return CHAT, key, status
+    found.tell("set server chat/gw--chat-1 state ready")
+    if name == "rate":
+        found.ask("POST", CHAT, SLOW)
+    return path, key, status
+
+
+@pytest.mark.parametrize("size", [1, 1000, 60_000])
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_over_http2_resets_no_stream(refusing, name, size):
+    path, key, status = refused(refusing, name)
+    with Http2(refusing.port) as connection:
+        stream = connection.request("POST", path, [("authorization", f"Bearer {key}")], b"x" * size, pause=0.1)
+        assert connection.status(stream) == status and connection.finished(stream)
+        connection.read(lambda: connection.resets, 0.2)
+        assert connection.resets == {} and b'"error"' in connection.bodies[stream]
+        # The connection is as good as before.
+        refusing.tell("set server chat/gw--chat-1 state ready")
+        stream = connection.request("GET", "/v1/models", [("authorization", f"Bearer {KEY}")])
+        assert connection.status(stream) == 200
+
+
+@pytest.mark.parametrize("name", ["wrong key", "unknown path", "rate", "no server"])
+def test_curl_gets_each_refusal_with_its_headers(refusing, tmp_path, name):
+    path, key, status = refused(refusing, name)
+    body = tmp_path / "body"
+    body.write_bytes(b"x" * 50_000)
+    for _n in range(20):
+        command = ["curl", "-s", "-D-", "-o/dev/null", "--http2-prior-knowledge", "--data-binary", f"@{body}"]
+        done = subprocess.run(
+            [*command, "-H", f"Authorization: Bearer {key}", f"{refusing.url}{path}"], check=False, capture_output=True
+        )
+        assert done.returncode == 0 and f"HTTP/2 {status}".encode() in done.stdout, done
+        assert (b"retry-after: " in done.stdout) == (status in (429, 503))
+
+
+def test_a_stranger_who_sends_no_body_holds_nothing(refusing):
+    with Http2(refusing.port) as connection:
+        began = time.monotonic()
+        stream = connection.request("POST", CHAT, [("content-length", "9")], b"x", ends=False)
+        # Awaited for a moment, then refused all the same.
+        assert connection.status(stream) in (401, 408) and time.monotonic() - began < 7
