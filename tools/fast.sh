@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
+# pytest compiles 400 files of tests, which takes longer than most of them run: keep the result.
+export PYTHONPYCACHEPREFIX="$PWD/.cache/pycache" PYTHONDONTWRITEBYTECODE=
 
 step() { echo "== $1"; }
 

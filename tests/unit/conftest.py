@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-# Each test here starts Ansible or another program, or makes thousands of hosts.
+# Each test here starts Ansible or another program, makes thousands of hosts, or tries thousands of inputs.
 SLOW = tuple((HERE / "slow.txt").read_text().split())
+FUZZ = "_fuzz.py/"
 
 # The thousands of tests that collecting makes stay to the end. To search them for garbage takes seconds, and a fork of
 # this process copies every page that such a search touches.
@@ -24,9 +25,20 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def is_slow(path: Path) -> bool:
+    """Return whether a file or folder is one of those that `make fast` leaves out."""
+    name = f"{path.relative_to(HERE).as_posix()}/" if path.is_relative_to(HERE) else ""
+    return name.startswith(SLOW) or name.endswith(FUZZ)
+
+
+def pytest_ignore_collect(collection_path, config):
+    # Every process of pytest-xdist would import what nobody asks for.
+    return True if "not slow" in config.option.markexpr and is_slow(collection_path) else None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).as_posix().startswith(SLOW):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
     # Slow files first, or one of them would be left to the end, and one processor idle (--no-loadscope-reorder).
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -30,6 +30,7 @@ from tests.fakes.kills import killed_at
 OLD, NEW = b"old" * 1000, b"new" * 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [OLD, None], ids=["replaced", "first"])
 def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, before):
     path, seen = tmp_path / "unit.conf", []

@@ -77,6 +77,7 @@ def killed_at(step, action):
     return status == 9
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_keeps_leaves_whole_slots_alone(there, slots):
     there.template()
     keep(slots)
@@ -94,6 +95,7 @@ def test_a_run_that_is_killed_while_it_keeps_leaves_whole_slots_alone(there, slo
     assert [name for name in os.listdir(slots.directory) if name.startswith(".")] == []
 
 
+@pytest.mark.slow
 def test_a_first_state_that_is_killed_is_no_slot(there, slots):
     there.template()
     step = 0
@@ -104,6 +106,7 @@ def test_a_first_state_that_is_killed_is_no_slot(there, slots):
     assert slots.whole(slots.good) and slots.previous == ""
 
 
+@pytest.mark.slow
 def test_a_way_back_that_is_killed_is_gone_to_its_end_by_the_next_run(there, slots, systemd, tmp_path):
     there.template()
     keep(slots)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend
 from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Exporter, Gateway, decide
 
@@ -71,6 +72,7 @@ def test_a_host_that_works_for_another_one_has_no_metrics_of_vllm():
     assert found.jobs["vllm"] == [] and found.warnings() == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_hosts_take_a_moment_and_give_valid_files():
     plans = {f"chat-{number}": plan(port=8000 + number) for number in range(8)}
     hosts = [Backend(f"gpu-{number:05}", f"10.1.{number // 250}.{number % 250}", plans) for number in range(10_000)]
