@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 
-from tests.fakes.counted_engine import OWN, CountedEngine, dumped, params
+from tests.fakes.counted_engine import NUMBERS, OWN, CountedEngine, dumped, params
 from tests.fakes.stopping_engine import answer
 
 DONE = "The fleet is ready."
@@ -47,7 +47,8 @@ class AgentEngine(CountedEngine):
         form = {"/v1/messages": messages, "/v1/responses": responses}.get(path, chunks)
         whole, events = form(request, head, tool)
         stream = bool(request.get("stream"))
-        async for _output in self.state.engine_client.generate({"prompt_token_ids": [1] * 10}, params(5, stream), "a"):
+        prompt, name = {"prompt_token_ids": [1] * 10}, f"cmpl-{next(NUMBERS)}"
+        async for _output in self.state.engine_client.generate(prompt, params(5, stream), name):
             pass
         OWN.get()["done"] = True
         if not request.get("stream"):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import itertools
 import json
 import socket
 import sys
@@ -29,6 +30,8 @@ from tests.fakes.stopping_engine import answer, middleware
 FALSE = (None, False, 0, "false")
 # Of the request that runs: what it generated, and whether all of it was sent.
 OWN = contextvars.ContextVar("own")
+# Ids of requests to the engine.
+NUMBERS = itertools.count()
 
 
 class EngineClient:
@@ -139,14 +142,14 @@ class CountedEngine:
         head = {"id": "x", "object": "o", "created": 1, "model": request.get("model", "m")}
         client, engine_prompt = self.state.engine_client, {"prompt_token_ids": [1] * prompt, "cached": cached}
         if path in ("/v1/embeddings", "/pooling", "/score"):
-            async for _output in client.encode(engine_prompt, None, "embd-1"):
+            async for _output in client.encode(engine_prompt, None, f"embd-{next(NUMBERS)}"):
                 pass
             usage = {"prompt_tokens": prompt, "total_tokens": prompt, "completion_tokens": 0}
             # Without a usage, as in the form of only bytes.
             found = b"\0\0" if "encoding_format" in request else dumped({**head, "data": [[0.5] * 9], "usage": usage})
             return await answer(send, found)
         stream = request.get("stream") not in FALSE
-        outputs = client.generate(engine_prompt, params(wanted, stream, request.get("n", 1)), "cmpl-1")
+        outputs = client.generate(engine_prompt, params(wanted, stream, request.get("n", 1)), f"cmpl-{next(NUMBERS)}")
         try:
             return await self.generate(path, request, send, gone, outputs, head, (prompt, cached, wanted))
         finally:

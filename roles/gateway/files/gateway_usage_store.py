@@ -14,8 +14,8 @@ import time
 from typing import Any, Mapping, NamedTuple
 
 HOUR, DAY = 3600, 86400
-# Seconds after which the place in a file is forgotten that no instance has had since.
-FORGET = 90 * DAY
+# Files and processes of a server whose places are known, those that were read last; an instance keeps fewer.
+KEPT = 256
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
 SCHEMA = """
@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS usage (
     requests INTEGER, aborted INTEGER, uncounted INTEGER, prompt INTEGER, cached INTEGER, completion INTEGER,
     PRIMARY KEY (hour, gateway, client, team, model)
 ) WITHOUT ROWID;
+-- A larger "seen" was read later. Clocks jump, so it is no time, though it was one in databases of earlier releases.
 CREATE TABLE IF NOT EXISTS files (
     server TEXT, file TEXT, offset INTEGER, seen INTEGER, PRIMARY KEY (server, file)
 ) WITHOUT ROWID;
@@ -123,9 +124,9 @@ class Store:
         return self.connection
 
     def offsets(self, server: str) -> dict[str, int]:
-        """Return how far the files of a server were read. Raises sqlite3.Error."""
+        """Return how far the files of a server were read, in the order of reading. Raises sqlite3.Error."""
         with self.lock, self._reporting():
-            query = "SELECT file, offset FROM files WHERE server = ?"
+            query = "SELECT file, offset FROM files WHERE server = ? ORDER BY seen"
             return dict(self._open().execute(query, (server,)).fetchall())
 
     def used(self, since: int) -> list[tuple[str, str, int]]:
@@ -153,31 +154,37 @@ class Store:
     ) -> tuple[list[dict[str, Any]], int]:
         rows, missing, oldest = [], 0, now - self.months * 31 * DAY
         for part in parts:
+            query = "SELECT IFNULL(MAX(seen), 0) + 1 FROM files WHERE server = ?"
+            seen = connection.execute(query, (server,)).fetchone()[0]
             query = "SELECT number FROM processes WHERE server = ? AND process = ?"
             before = (connection.execute(query, (server, part.process)).fetchone() or (None,))[0]
             for record in part.records:
                 with contextlib.suppress(KeyError, ValueError, TypeError, OverflowError):
                     row, number = row_of(record, now, oldest), int(record["number"])
+                    if before is not None and number <= before:
+                        continue
                     missing += max(0, number - before - 1) if before is not None else 0
                     before = number
                     rows.append(row)
             connection.execute(
-                "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", (server, part.process, before or 0, now)
+                "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", (server, part.process, before or 0, seen)
             )
-            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (server, part.file, part.end, now))
+            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (server, part.file, part.end, seen))
         connection.executemany(ADD, rows)
         if missing:
             connection.execute(ADD_GAP, (now // HOUR * HOUR, server, missing))
         if now - self.pruned_at >= DAY:
-            self._prune(connection, now, oldest)
+            self._prune(connection, oldest)
             self.pruned_at = now
         return rows, missing
 
-    def _prune(self, connection: sqlite3.Connection, now: int, oldest: int) -> None:
+    def _prune(self, connection: sqlite3.Connection, oldest: int) -> None:
         for table in ("usage", "gaps"):
             connection.execute(f"DELETE FROM {table} WHERE hour < ?", (oldest,))  # noqa: S608  (two fixed names)
         for table in ("files", "processes"):
-            connection.execute(f"DELETE FROM {table} WHERE seen < ?", (now - FORGET,))  # noqa: S608
+            # NULL, which removes nothing, for a server with fewer.
+            last = f"SELECT seen FROM {table} AS a WHERE a.server = {table}.server ORDER BY seen DESC LIMIT 1 OFFSET ?"  # noqa: S608
+            connection.execute(f"DELETE FROM {table} WHERE seen <= ({last})", (KEPT,))  # noqa: S608
 
     @contextlib.contextmanager
     def _reporting(self) -> Any:

@@ -65,7 +65,8 @@ class Records:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.process = f"{time.time_ns()}-{os.getpid()}"
+        # A clock that restarts with its host may name two processes alike.
+        self.process = f"{time.time_ns()}-{os.getpid()}-{os.urandom(4).hex()}"
         self.number = 0
         self.file: int | None = None
         self.torn = False
@@ -91,9 +92,13 @@ class Records:
             os.close(self.file)
             self.file = None
         os.makedirs(self.directory, mode=0o750, exist_ok=True)
-        for name in self.names()[: -(FILES - 1)]:
+        names = self.names()
+        for name in names[: -(FILES - 1)]:
             os.unlink(os.path.join(self.directory, name))
-        path = os.path.join(self.directory, f"{time.time_ns()}.{self.process}.jsonl")
+        # A clock may have been set back: the newest file has the largest number, and the oldest is removed first.
+        last = names[-1].partition(".")[0] if names else ""
+        number = max(time.time_ns(), int(last) + 1 if last.isdecimal() else 0)
+        path = os.path.join(self.directory, f"{number}.{self.process}.jsonl")
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         return self.file
 

@@ -171,6 +171,38 @@ def test_a_record_is_read_once_also_by_the_next_process(instance, follower, stor
     assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
 
 
+def test_a_record_is_read_once_whatever_the_clock_of_its_instance_said(instance, follower, store):
+    """Many files with names of the future, as of a clock that was set back, leave no room for the present one."""
+    for number in range(200):
+        store.add(follower.server, [part(record(1), file=f"{9000 + number}.{number}-2.jsonl", end=9)], NOW)
+    before = sum(row["requests"] for row in rows(store))
+    instance.text = answer(record(1, time.time()), record(2, time.time()))
+    for _time in range(3):
+        follower.step()
+    assert f"{FILE}:100" in instance.asked
+    # Nor is it counted again where an instance tells it once more.
+    again = [part(record(2), record(3), end=150)]
+    assert len(store.add(follower.server, again, NOW)[0]) == 1
+    assert sum(row["requests"] for row in rows(store)) == before + 3
+
+
+def test_a_clock_that_jumps_ahead_forgets_no_place(store):
+    store.add("a", [part(record(1))], NOW)
+    store.add("b", [part(record(1))], NOW + 1000 * 86400)
+    again = stored.Store(store.path, 13)
+    again.add("b", [part(record(2), end=200)], NOW)
+    assert again.offsets("a") == {FILE: 100} and again.add("a", [part(record(1))], NOW) == ([], 0)
+
+
+def test_places_of_files_that_were_read_long_ago_are_forgotten(store):
+    for number in range(300):
+        store.add("a", [part(record(1), file=f"{number}.{number}-1.jsonl")], NOW)
+    store.pruned_at = 0
+    store.add("b", [part(record(1))], NOW)
+    assert list(store.offsets("a")) == [f"{number}.{number}-1.jsonl" for number in range(44, 300)]
+    assert len(store.offsets("b")) == 1
+
+
 def test_while_the_database_is_locked_records_wait_at_the_instance(instance, follower, store, capsys):
     follower.step()
     instance.text = answer(record(1, time.time()))

@@ -215,6 +215,20 @@ def test_files_are_bounded_and_a_gap_shows_in_the_numbers(tmp_path, monkeypatch)
     assert numbers == list(range(numbers[0], 51)) and numbers[0] > 30
 
 
+def test_a_clock_that_is_set_back_removes_no_new_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(vllm_usage, "FILE_BYTES", 200)
+    monkeypatch.setattr(vllm_usage, "FILES", 3)
+    clock = iter(range(2000, 0, -1))
+    monkeypatch.setattr(vllm_usage.time, "time_ns", lambda: next(clock))
+    for _start in range(5):
+        found = vllm_usage.Records(str(tmp_path / "usage"))
+        for number in range(1, 8):
+            found.add({"at": number, "client": "c" * 40})
+        lines = [json.loads(line) for line in found.read({}).splitlines()]
+        numbers = [line["number"] for line in lines if "number" in line]
+        assert numbers[-3:] == [5, 6, 7] and len(found.names()) == 3
+
+
 def test_a_full_disk_fails_no_request_and_the_number_counts_on(tmp_path, monkeypatch, capsys):
     found = vllm_usage.Records(str(tmp_path / "usage"))
     found.add({"a": 1})
