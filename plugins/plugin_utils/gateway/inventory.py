@@ -51,8 +51,9 @@ def served_cluster(own: Mapping[str, Any]) -> str:
 def hosts_of(named: Sequence[str], cluster: str, groups: Groups, serving: Mapping[str, str]) -> list[str]:
     """Return the hosts to serve: those of the hosts and groups ``named``, else those of the cluster.
 
-    ``serving`` maps the hosts of the group inference to their clusters. Where none of them is in a cluster, all are
-    served. Raises GatewayError for an unknown name, and where the hosts of several clusters would be served.
+    ``serving`` maps the hosts of the group inference to their clusters. Where neither they nor the gateway are in a
+    cluster, all are served. Raises GatewayError for an unknown name, and where the hosts of several clusters would be
+    served.
     """
     if named:
         found = {host: None for name in named for host in _expanded(name, groups)}
@@ -63,10 +64,15 @@ def hosts_of(named: Sequence[str], cluster: str, groups: Groups, serving: Mappin
             f"gateway_cluster: found nothing, and the hosts of the group {INFERENCE} are in the clusters "
             f"{', '.join(clusters)}; set gateway_cluster, or cluster for this gateway"
         )
-    if not cluster or not clusters:
+    if not cluster:
         return list(serving)
+    if serving and not clusters:
+        raise GatewayError(
+            f"gateway_cluster: found {cluster!r}, and no host of the group {INFERENCE} is in a cluster; set cluster "
+            "for the hosts, or remove gateway_cluster, and cluster of the gateway"
+        )
     matching = {name for name in clusters if same_cluster(name, cluster)}
-    if not matching:
+    if serving and not matching:
         raise GatewayError(
             f"gateway_cluster: no host of the group {INFERENCE} is in the cluster {cluster!r}; "
             f"{nearest(cluster, clusters)}"

@@ -78,7 +78,16 @@ def test_a_variable_and_a_group_that_disagree_are_an_error():
 
 def test_hosts_without_clusters_are_behind_every_gateway():
     groups = {"inference": ["a1", "a2"], "gateways": ["gx"]}
-    assert gateways_of(["a1"], groups, Variables({"gx": {"cluster": "fra"}}, groups)) == {"a1": ["gx"]}
+    assert gateways_of(["a1"], groups, Variables({"gx": {}}, groups)) == {"a1": ["gx"]}
+
+
+@pytest.mark.parametrize("name", ["cluster", "gateway_cluster"])
+def test_a_gateway_of_a_cluster_serves_no_host_without_one(name):
+    groups = {"inference": ["a1", "a2"], "gateways": ["gx"]}
+    with pytest.raises(
+        GatewayError, match="gx: gateway_cluster: found 'fra9', and no host of the group inference is in a cl"
+    ):
+        gateways_of(["a1"], groups, Variables({"gx": {name: "fra9"}}, groups))
 
 
 def test_an_inventory_without_gateways():

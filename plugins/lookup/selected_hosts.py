@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: selected_hosts
+short_description: (internal) The hosts of a play, or an error where there are none
+version_added: 0.8.0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+description:
+  - Internal to the collection's playbooks.
+  - Returns the pattern of a play. Fails if no host of the inventory matches it, or none of those that C(-l) leaves.
+    Ansible itself skips the play and reports success.
+options:
+  _terms:
+    description: The default pattern, and before it the name of the variable with which a user sets another.
+    type: list
+    elements: str
+    required: true
+  also:
+    description: The pattern of other plays of the playbook; C(-l) may leave hosts of these only.
+    type: str
+    default: ""
+  limited:
+    description: Whether C(-l) applies. It does not where a task, and not a play, works on the hosts.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Serve the models
+  hosts: "{{ lookup('baremetal.inference.selected_hosts', 'site_hosts', 'inference') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The pattern.
+  type: list
+  elements: str
+  sample: [inference]
+"""
+
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ..plugin_utils.common.selection import Selection, SelectionError
+
+
+class LookupModule(LookupBase):
+    """The lookup of the pattern in C(hosts) of a play."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
+        """Return the pattern. Raises AnsibleLookupError where it selects no host."""
+        known = variables or {}
+        option, default = terms if len(terms) > 1 else ("", *terms)
+        given = self._templar.template(known[option]) if option in known else default
+        pattern = ",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)
+        # A check of the syntax has no inventory.
+        if not context.CLIARGS.get("syntax"):
+            try:
+                limit = str(known.get("ansible_limit") or "") if options.get("limited", True) else ""
+                selection = Selection(pattern, option, option not in known, limit, options.get("also", ""))
+                selection.check(known.get("groups") or {}, self._loader)
+            except SelectionError as exc:
+                raise AnsibleLookupError(str(exc)) from None
+        return [pattern]

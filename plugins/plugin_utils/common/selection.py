@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Refuse a selection of no host: Ansible itself skips its plays and reports success."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from ansible import constants
+from ansible.inventory.manager import InventoryManager, split_host_pattern
+
+Groups = Mapping[str, Sequence[str]]
+
+# Groups that an error lists where no name is near.
+SHOWN = 12
+_GLOB = re.compile(r"[*?\[~]")
+
+
+class SelectionError(ValueError):
+    """No host is selected; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The pattern of a play: the ``option`` that a user sets it with ("" where there is none), and the run's limit.
+
+    ``also`` is the pattern of other plays of the same playbook, to which the limit may lead.
+    """
+
+    pattern: str
+    option: str = ""
+    is_default: bool = True
+    limit: str = ""
+    also: str = ""
+
+    def check(self, groups: Groups, loader: Any) -> None:
+        """Raise SelectionError where no host of the inventory's ``groups`` is selected, or a name in it is unknown."""
+        if not self.limit and groups.get(self.pattern):
+            return
+        self._check_names(groups)
+        inventory = _inventory(groups, loader)
+        if not inventory.get_hosts(self.pattern):
+            raise SelectionError(self._without_hosts(groups))
+        inventory.subset(self.limit or None)
+        if not inventory.get_hosts(self.pattern) and not (self.also and inventory.get_hosts(self.also)):
+            raise SelectionError(self._outside_limit())
+
+    def _check_names(self, groups: Groups) -> None:
+        """Raise SelectionError for a name that is neither a group nor a host; Ansible ignores it with a warning."""
+        if self.is_default:
+            return
+        names = [part.lstrip("!&") for part in split_host_pattern(self.pattern)]
+        known = {*groups, *(groups.get("all") or ()), *constants.LOCALHOST}
+        unknown = [name for name in names if name not in known and not _GLOB.search(name)]
+        if unknown:
+            near = _near(unknown[0], groups)
+            raise SelectionError(f"{self.option}: no host or group of the inventory is called {unknown[0]!r}; {near}")
+
+    def _without_hosts(self, groups: Groups) -> str:
+        if not groups.get("all"):
+            return "the inventory has no host: name an inventory with -i, or add hosts to it"
+        if self.is_default:
+            other = f", or name others with -e {self.option}=PATTERN" if self.option else ""
+            return f"no host of the inventory is in the group {self.pattern!r}: put hosts into it{other}"
+        return f"{self.option}: no host of the inventory matches {self.pattern!r}; name other hosts or groups"
+
+    def _outside_limit(self) -> str:
+        if self.pattern in constants.LOCALHOST:
+            return f"-l {self.limit}: this playbook runs on the controller only; run it without -l"
+        other = f"-l or -e {self.option}=PATTERN" if self.option else "-l"
+        return (
+            f"-l {self.limit}: none of these hosts is in {self.pattern!r}, where this playbook runs; name others with "
+            f"{other}"
+        )
+
+
+def _near(name: str, groups: Groups) -> str:
+    """Return the nearest name, else some of the groups: a list of all hosts may have thousands."""
+    close = difflib.get_close_matches(name.lower(), {*groups, *(groups.get("all") or ())}, n=1)
+    if close:
+        return f"nearest: {close[0]!r}"
+    listed = sorted(set(groups) - {"ungrouped"})
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return f"the groups are {', '.join(listed[:SHOWN])}{more}"
+
+
+def _inventory(groups: Groups, loader: Any) -> InventoryManager:
+    """Return what Ansible's own reading of patterns needs: the hosts of each group."""
+    manager = InventoryManager(loader, parse=False)
+    for group, hosts in groups.items():
+        manager.add_group(group)
+        for host in hosts:
+            manager.add_host(host, group=group)
+    return manager

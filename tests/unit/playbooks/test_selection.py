@@ -1,0 +1,109 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every playbook with a selection that selects nothing: an error before any task, not a success."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import yaml
+
+from tests.fakes.inventory_plugin import TOP, command
+from tests.fakes.outputs import squeezed
+
+# rollout_waves.yml is a part of two others; its hosts are the result of the plan.
+NAMES = sorted(path.name for path in (TOP / "playbooks").glob("*.yml") if path.name != "rollout_waves.yml")
+TEXTS = {name: (TOP / "playbooks" / name).read_text() for name in NAMES}
+LOOKUP = "lookup('baremetal.inference.selected_hosts', "
+# Plays that may have no host, and why.
+UNCHECKED = {
+    ("rollout.yml", "Refuse a limit"): "it refuses -l; the next play checks the hosts",
+    ("rollback.yml", "Refuse a limit"): "it refuses -l; the next play checks the hosts",
+    ("rollout.yml", "Plan the waves"): "the controller, after the check of the hosts",
+    ("rollback.yml", "Plan the waves"): "the controller, after the check of the hosts",
+    ("rollout.yml", "Download everything to every host, while it serves"): "the result of the plan; often nothing",
+    ("site.yml", "Set up the mirrors"): "a site may have no mirror",
+    ("status.yml", "Read what the hosts have installed"): "only with status_versions; the next play checks the hosts",
+}
+# What a run needs before it selects hosts.
+NEEDED = {"mirror.yml": ("--check", "-e", "bundle_dir=/nowhere/disk")}
+INVENTORY = """
+all:
+  children:
+    inference: {hosts: {gpu-1: {accelerator: h200}}}
+    gateways: {hosts: {gw-1: {}}}
+    mirrors: {hosts: {mirror-1: {}}}
+    store: {hosts: {nas-1: {}}}
+    empty: {}
+"""
+
+
+def selections(text):
+    """Return the pairs of option and default pattern of a playbook; the option is "" where there is none."""
+    found = re.findall(rf"{re.escape(LOOKUP)}'(\w+)'(, '(\w*)')?", text)
+    return {(first, default) if both else ("", first) for first, both, default in found}
+
+
+def wrong(name):
+    """Yield the runs of a playbook that select nothing: what to add to its command line, and what the error says."""
+    pairs = selections(TEXTS[name])
+    for option in sorted({option for option, _default in pairs if option}):
+        told = f"{option}: no host or group of the inventory is called 'infrence'; nearest: 'inference'"
+        yield ("-e", f"{option}=infrence"), told
+    patterns = {default for _option, default in pairs}
+    if "localhost" in patterns:
+        yield ("-l", "nas-1"), "-l nas-1: this playbook runs on the controller only; run it without -l"
+    elif not {"all", ""} & patterns and not name.startswith("roll"):
+        yield ("-l", "nas-1"), f"-l nas-1: none of these hosts is in '{patterns.pop()}', where this playbook runs"
+
+
+RUNS = [(name, words, told) for name in NAMES for words, told in wrong(name)]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The results of all runs, two at a time."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "hosts.yml").write_text(INVENTORY)
+
+    def run(case):
+        name, words, _told = case
+        words = (f"playbooks/{name}", *words, *NEEDED.get(name, ()))
+        return command(home, "ansible-playbook", "-i", str(home / "hosts.yml"), *words)
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(RUNS, pool.map(run, RUNS)))
+
+
+@pytest.mark.parametrize("case", RUNS, ids=lambda case: f"{case[0]} {' '.join(case[1])}")
+def test_nothing_is_selected(done, case):
+    found = done[case]
+    told = squeezed(found.stdout + found.stderr)
+    assert found.returncode, told
+    assert squeezed(case[2]) in told
+    assert "changed=1" not in told
+
+
+def test_every_playbook_is_tried():
+    assert {name for name, _words, _told in RUNS} == set(NAMES)
+
+
+def test_every_play_checks_its_hosts():
+    plays = [
+        (name, play["name"], play["hosts"]) for name in NAMES for play in yaml.safe_load(TEXTS[name]) if "hosts" in play
+    ]
+    unchecked = {(name, play) for name, play, hosts in plays if not hosts.startswith(f"{{{{ {LOOKUP}")}
+    assert unchecked == set(UNCHECKED)
+
+
+def test_a_group_without_hosts(tmp_path):
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {nas-1: {}}}")
+    for name in ("health.yml", "gateway.yml"):
+        found = command(tmp_path, "ansible-playbook", "-i", str(tmp_path / "hosts.yml"), f"playbooks/{name}")
+        group = "gateways" if name == "gateway.yml" else "inference"
+        assert found.returncode
+        told = squeezed(f"no host of the inventory is in the group '{group}': put hosts into it")
+        assert told in squeezed(found.stdout + found.stderr)

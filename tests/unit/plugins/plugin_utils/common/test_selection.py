@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.selection import Selection, SelectionError
+
+GROUPS = {
+    "all": ["gpu-1", "gpu-2", "gw-1", "nas-1"],
+    "inference": ["gpu-1", "gpu-2"],
+    "gateways": ["gw-1"],
+    "mirrors": [],
+    "ungrouped": ["nas-1"],
+}
+
+
+def problem(pattern, groups=GROUPS, **how):
+    try:
+        Selection(pattern, **how).check(groups, DataLoader())
+    except SelectionError as exc:
+        return str(exc)
+    return ""
+
+
+@pytest.mark.parametrize("pattern", [
+    "all", "inference", "gpu-1", "gpu-*", "inference:!gpu-1", "inference,gateways", "~gpu-[0-9]", "inference[0]",
+    "localhost", "inference:&gpu-*", "*",
+])  # fmt: skip
+@pytest.mark.parametrize("is_default", [True, False])
+def test_what_selects_a_host(pattern, is_default):
+    assert problem(pattern, option="site_hosts", is_default=is_default) == ""
+
+
+@pytest.mark.parametrize("pattern, told", [
+    ("infrence", "o_hosts: no host or group of the inventory is called 'infrence'; nearest: 'inference'"),
+    ("Inference", "o_hosts: no host or group of the inventory is called 'Inference'; nearest: 'inference'"),
+    ("gpu-1,gpu-9", "o_hosts: no host or group of the inventory is called 'gpu-9'; nearest: 'gpu-"),
+    ("inference:!broken", "o_hosts: no host or group of the inventory is called 'broken'; the groups are all, "),
+    ("gpu-7*", "o_hosts: no host of the inventory matches 'gpu-7*'; name other hosts or groups"),
+    ("mirrors", "o_hosts: no host of the inventory matches 'mirrors'; name other hosts or groups"),
+    ("inference:!gpu-*", "o_hosts: no host of the inventory matches 'inference:!gpu-*'"),
+])  # fmt: skip
+def test_what_selects_none(pattern, told):
+    assert problem(pattern, option="o_hosts", is_default=False).startswith(told)
+
+
+def test_a_default_without_hosts():
+    assert problem("mirrors") == "no host of the inventory is in the group 'mirrors': put hosts into it"
+    assert problem("mirrors", option="o_hosts").endswith("put hosts into it, or name others with -e o_hosts=PATTERN")
+    assert problem("inference", {"all": [], "ungrouped": []}) == (
+        "the inventory has no host: name an inventory with -i, or add hosts to it"
+    )
+
+
+@pytest.mark.parametrize("limit, also, fits", [
+    ("gpu-1", "", True), ("!gpu-1", "", True), ("gw-1", "", False), ("gw-1", "gateways", True),
+    ("nas-1", "gateways", False), ("gpu-9", "", False),
+])  # fmt: skip
+def test_the_limit_of_the_run(limit, also, fits):
+    told = problem("inference", limit=limit, also=also)
+    assert told == (
+        ""
+        if fits
+        else f"-l {limit}: none of these hosts is in 'inference', where this playbook runs; name others with -l"
+    )
+
+
+def test_the_controller_is_not_in_a_limit():
+    assert (
+        problem("localhost", limit="gpu-1") == "-l gpu-1: this playbook runs on the controller only; run it without -l"
+    )
+    assert problem("localhost", limit="localhost") == ""
+
+
+def test_a_large_inventory_is_not_listed():
+    groups = {
+        "all": [f"host{number}" for number in range(5000)],
+        **{f"rack_{number}": ["host1"] for number in range(500)},
+    }
+    told = problem("zzz", groups, option="o_hosts", is_default=False)
+    assert "and 489 more" in told and len(told) < 400
