@@ -37,6 +37,7 @@ from typing import Any, Mapping, Sequence
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
+from tools.vllm.limits import Alias, Limits  # noqa: E402
 from tools.vllm.modules import Sources, registered  # noqa: E402
 
 # Where a release builds the command line of `vllm serve`: newest first.
@@ -299,7 +300,6 @@ HEAD = """\
 # How it was read: {how}
 ---
 version: {version}
-flags:
 """
 PLAIN = re.compile(r"-{0,2}[A-Za-z_][A-Za-z0-9_.+-]*$")
 WIDTH = 120
@@ -312,16 +312,28 @@ def flow(value: Any) -> str:
         return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, Alias):
+        return f"*{value}"
     if isinstance(value, str) and PLAIN.match(value) and value.lower() not in RESERVED:
         return value
     return json.dumps(value)
 
 
-def table(version: str, how: str, entries: Mapping[str, Mapping[str, Any]], env: Sequence[str]) -> str:
+def table(version: str, how: str, entries: Mapping[str, dict[str, Any]], env: Sequence[str], root: Path) -> str:
     """Return the file's text, sorted: one line for each flag and variable, a long flag with a line for each key."""
+    limits = Limits(root)
+    entries = limits.apply(with_parsers(entries, root))
     flags_ = [line for name in sorted(entries) for line in block(name, _sorted(entries[name]), "  ")]
-    lines = [*flags_, "env:", *(f"  - {name}" for name in sorted(env))]
+    used = [name for name in sorted(limits.types) if any(f"*{name}" in line for line in flags_)]
+    types_ = [line for name in used for line in _type(name, limits.types[name])]
+    lines = [*(["types:", *types_] if types_ else []), "flags:", *flags_]
+    lines += ["env:", *(f"  - {name}" for name in sorted(env))]
     return HEAD.format(version=version, how=how) + "".join(line + "\n" for line in lines)
+
+
+def _type(name: str, values: Sequence[str]) -> list[str]:
+    """Return the lines of a list of values, with the anchor that flags refer to."""
+    return [f"  {name}: &{name}", *(f"    - {flow(value)}" for value in values)]
 
 
 def block(key: str, value: Any, indent: str) -> list[str]:
@@ -378,7 +390,7 @@ def read(version: str, root: Path) -> str:
         raise ReadError(f"{root}: no vLLM there (vllm/envs.py is missing); name the directory that holds vllm/")
     check_version(root, version)
     how = "its own argument code, run on classes rebuilt from its sources (no import of vLLM)"
-    return table(version, how, with_parsers(flags(*source_parser(root)), root), variables(root))
+    return table(version, how, flags(*source_parser(root)), variables(root), root)
 
 
 def real() -> str:
@@ -386,9 +398,7 @@ def real() -> str:
     package = importlib.import_module("vllm")
     version, root = package.__version__.partition("+")[0], Path(str(package.__file__)).parents[1]
     env = importlib.import_module("vllm.envs").environment_variables
-    return table(
-        version, "the real parser, built by an imported vLLM", with_parsers(flags(*real_parser()), root), list(env)
-    )
+    return table(version, "the real parser, built by an imported vLLM", flags(*real_parser()), list(env), root)
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:

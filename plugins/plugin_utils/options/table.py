@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import sort_key
-from .values import Entry, decoded, described, expected, fits, key_problems, near_value
+from .values import Entry, decoded, described, expected, fits, is_unlisted, key_problems, near_value
 
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
@@ -45,10 +45,11 @@ class Flag(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Variables that libraries below vLLM read: exact names, and prefixes of names."""
+    """Variables that libraries below vLLM read, exact names and prefixes, and values that plugins register."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
+    values: frozenset[str] = frozenset()
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Sequence[str]]], stack: str | None = None) -> Foreign:
@@ -60,7 +61,8 @@ class Foreign(NamedTuple):
             raise OptionTableError(f"no foreign variables for the stack {stack!r}; {nearest(stack, data)}")
         parts = [part for name, part in data.items() if stack is None or name in ("all", stack)]
         names = frozenset(name for part in parts for name in part.get("names", ()))
-        return cls(names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})))
+        values = frozenset(value for part in parts for value in part.get("values", ()))
+        return cls(names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})), values)
 
     def covers(self, name: str) -> bool:
         """Return whether a library is known to read the variable ``name``."""
@@ -117,13 +119,17 @@ class OptionTable:
         return short._replace(keys=("level",)) if short else None
 
     def check_args(
-        self, args: Mapping[str, Any], others: Iterable[OptionTable] = (), replaced: Replaced | None = None
+        self,
+        args: Mapping[str, Any],
+        others: Iterable[OptionTable] = (),
+        replaced: Replaced | None = None,
+        added: Collection[str] = (),
     ) -> list[str]:
         """Return what this release would refuse or ignore of ``args`` (flag, dashes or not: value), in their order.
 
         ``others`` are the tables of other releases: the message on an unknown flag names those that have it.
-        ``replaced`` holds the replacements of removed names. The value None means that the flag is not passed. Problems
-        with unknown names are of the class Unknown.
+        ``replaced`` holds the replacements of removed names, ``added`` the values that plugins register. The value None
+        means that the flag is not passed. Problems with unknown names are of the class Unknown.
         """
         others = tuple(others)
         problems: list[str] = []
@@ -138,7 +144,7 @@ class OptionTable:
             first = seen.setdefault((flag.name, flag.keys), spelling)
             if first != spelling:
                 problems.append(f"{_dashed(spelling)} and {_dashed(first)} set the same flag of vLLM; keep one of them")
-            problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}))
+            problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}, added))
             problems.extend(self._check_registered(spelling, flag, value, args, others))
         return problems
 
@@ -203,9 +209,17 @@ class OptionTable:
         return f"{_dashed(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
 
     def _check_flag(
-        self, spelling: str, flag: Flag, value: Any, others: Sequence[OptionTable], replaced: Replaced
+        self,
+        spelling: str,
+        flag: Flag,
+        value: Any,
+        others: Sequence[OptionTable],
+        replaced: Replaced,
+        added: Collection[str],
     ) -> Iterator[str]:
         entry = self.flags[flag.name]
+        if "deprecated" in entry:
+            yield Doubt(f"{_dashed(spelling)}: deprecated in vLLM {self.version}, which says: {entry['deprecated']}")
         if "=" in spelling:
             value = decoded(spelling.partition("=")[2])
         if flag.keys and entry["kind"] != "json":
@@ -213,16 +227,20 @@ class OptionTable:
         elif flag.keys:
             for key in reversed(flag.keys):
                 value = {key: decoded(value)}
-            yield from self._check_json(flag.name, entry, value, others, replaced)
+            yield from self._check_json(flag.name, entry, value, others, replaced, added)
         elif entry["kind"] == "json":
-            yield from self._check_json(flag.name, entry, value, others, replaced)
+            yield from self._check_json(flag.name, entry, value, others, replaced, added)
         elif value is False and (flag.off or not entry.get("negatable")):
             way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
             yield f"{_dashed(spelling)}: vLLM {self.version} has no --no-{_dashed(spelling)[2:]}; {way_out}"
         elif not fits(entry, value):
             yield f"{_dashed(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
+        elif is_unlisted(entry, value, added):
+            hint = nearest(str(value), entry["known"])
+            yield Unknown(f"{_dashed(spelling)}: vLLM {self.version} has no {value!r}; {hint}")
         elif (
             "known" in entry
+            and not entry.get("closed")
             and "plugin" not in entry
             and str(value) not in entry["known"]
             and misspelt(str(value), entry["known"])
@@ -231,17 +249,23 @@ class OptionTable:
             yield Doubt(f"{_dashed(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
 
     def _check_json(
-        self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable], replaced: Replaced
+        self,
+        name: str,
+        entry: Entry,
+        value: Any,
+        others: Sequence[OptionTable],
+        replaced: Replaced,
+        added: Collection[str],
     ) -> Iterator[str]:
         value = decoded(value)
         if isinstance(value, Mapping):
-            for path, problem in key_problems(entry, value, ()):
+            for path, problem in key_problems(entry, value, (), added):
                 history = ""
                 if problem.startswith("no such key"):
                     history = _history(self.version, [table for table in others if table.has_key((name, *path))])
                     history += _clause(_instead(".".join((name, *path)), self.version, replaced))
                 text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
-                yield Unknown(text) if problem.startswith("no such key") else text
+                yield Unknown(text) if problem.startswith("no such") else text
         elif (isinstance(value, str) and not entry.get("text")) or "keys" in entry:
             yield f"--{name}: expected {expected(entry)}, found {described(value)}"
 

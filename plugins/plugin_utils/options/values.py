@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
-from typing import Any, Iterator, Mapping
+from typing import Any, Callable, Collection, Iterator, Mapping
 
 from ...module_utils.common.spelling import misspelt, nearest
 
@@ -16,6 +17,14 @@ NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 # 1k is 1000, 1K is 1024; the binary ones take no decimals.
 SUFFIXED = re.compile(r"([0-9]+(\.[0-9]+)?[kmgt]|[0-9]+[KMGT])\Z")
 BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
+
+# The limits of a number in an entry, by pydantic's names: how it compares, and in words.
+LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
+    "ge": (operator.ge, "of at least"),
+    "gt": (operator.gt, "above"),
+    "le": (operator.le, "of at most"),
+    "lt": (operator.lt, "below"),
+}
 
 # The entry of one flag or key in a table: its kind, and what the kind needs.
 Entry = Mapping[str, Any]
@@ -34,6 +43,7 @@ def decoded(value: Any) -> Any:
 
 
 def fits(entry: Entry, value: Any) -> bool:
+    """Return whether a flag of this entry can have the value."""
     kind = entry["kind"]
     if kind == "list":
         of = {**entry, "kind": entry.get("of", "text")}
@@ -55,13 +65,40 @@ def _scalar_fits(entry: Entry, text: str) -> bool:
     if kind == "choice":
         return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
     if kind == "integer":
-        return bool(INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))) or text in entry.get(
-            "words", ()
-        )
-    return bool(NUMBER.match(text)) if kind == "number" else True
+        number = INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))
+        return text in entry.get("words", ()) or bool(number and in_range(entry, text))
+    return bool(NUMBER.match(text) and in_range(entry, text)) if kind == "number" else True
 
 
-def key_problems(entry: Any, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def in_range(entry: Entry, text: str) -> bool:
+    """Return whether a number is within the limits of an entry; 1 is a block size beside the multiples of a step."""
+    number = read_number(text) or 0
+    if "step" in entry and number != 1 and number % entry["step"]:
+        return False
+    return all(compare(number, entry[name]) for name, (compare, _words) in LIMITS.items() if name in entry)
+
+
+def read_number(text: str) -> float | None:
+    """Return a number as vLLM reads it, with a suffix (1k is 1000, 1K is 1024); None for any other text."""
+    if NUMBER.match(text):
+        return float(text)
+    if not SUFFIXED.match(text):
+        return None
+    power = "kmgt".index(text[-1].lower()) + 1
+    return float(text[:-1]) * float((1024 if text[-1].isupper() else 1000) ** power)
+
+
+def is_unlisted(entry: Entry, value: Any, added: Collection[str] = ()) -> bool:
+    """Return whether vLLM refuses a value because neither the release nor a plugin (``added``) has its name."""
+    if not entry.get("closed") or value in (None, "") or isinstance(value, bool):
+        return False
+    return str(value).lower() not in {str(name).lower() for name in (*entry["known"], *added)}
+
+
+def key_problems(
+    entry: Any, value: Mapping[str, Any], path: tuple[str, ...], added: Collection[str] = ()
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path and the problem of each key that vLLM would refuse; ``added`` are values that plugins register."""
     keys = entry.get("keys") if isinstance(entry, Mapping) else None
     if keys is None:
         return
@@ -72,7 +109,9 @@ def key_problems(entry: Any, value: Mapping[str, Any], path: tuple[str, ...]) ->
             continue
         known = keys[key] if isinstance(keys[key], Mapping) else {"kind": keys[key]}
         if isinstance(item, Mapping):
-            yield from key_problems(known, item, here)
+            yield from key_problems(known, item, here, added)
+        elif is_unlisted(known, item, added):
+            yield here, "no such value in {version}: " + _braced(f"{item!r}; {nearest(str(item), known['known'])}")
         if not _key_fits(known, item):
             found = described(item) + near_value(known, item)
             yield here, _braced(f"expected {expected(known)}, found {found}")
@@ -108,13 +147,15 @@ def expected(entry: Entry) -> str:
         return "one of " + ", ".join(str(value) for value in entry["values"])
     if kind == "list" and "of" in entry:
         return "a list, each " + expected({**entry, "kind": entry["of"]})
+    limits = " and".join(f" {words} {entry[name]:g}" for name, (_compare, words) in LIMITS.items() if name in entry)
+    limits += f" (1, or a multiple of {entry['step']})" if "step" in entry else ""
     if kind == "integer" and entry.get("suffix"):
-        return " or ".join(["an integer (16k and 16K too)", *entry.get("words", ())])
+        return " or ".join([f"an integer{limits} (16k and 16K too)", *entry.get("words", ())])
     return {
         "switch": "true or false (a switch, it takes no value)",
         "boolean": "true or false",
-        "integer": "an integer",
-        "number": "a number",
+        "integer": f"an integer{limits}",
+        "number": f"a number{limits}",
         "text": "a text",
         "list": "a list",
         "json": "a mapping (JSON)",

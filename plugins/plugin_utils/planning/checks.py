@@ -287,7 +287,7 @@ def option_problems(
     """Return what the release would refuse or ignore among arguments and VLLM_* variables."""
     own = [name for name in env if name.startswith("VLLM_")]
     return [
-        *table.check_args(to_mapping(args, table), others, replaced),
+        *table.check_args(to_mapping(args, table), others, replaced, foreign.values),
         *table.check_env(own, foreign, others, replaced),
     ]
 

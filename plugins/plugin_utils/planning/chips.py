@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ..options.values import read_number
 from .hardware import Accelerator
 from .inputs import PlanError
 
@@ -16,13 +16,6 @@ GIB = 1024**3
 
 # vLLM's own default in older releases. 0.25.1 (log of a run on an H200) and 0.33.0 use 0.92; the lower share is safe.
 MEMORY_UTILIZATION = 0.9
-
-# A number of tokens with vLLM's suffixes: 1k is 1000, 1K is 1024.
-_LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmgtKMGT]?)\Z")
-_SUFFIXES = {
-    **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
-    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
-}
 
 
 @dataclass(frozen=True)
@@ -181,10 +174,7 @@ def required_gib(
 
 def read_tokens(length: Any) -> int:
     """Return a length in tokens as vLLM reads it, with 16k and 16K; 0 for auto, where vLLM takes what fits."""
-    found = _LENGTH.match(str(length))
-    if found is None:
-        return 0
-    return int(float(found.group(1)) * _SUFFIXES.get(found.group(2), 1))
+    return max(0, int(read_number(str(length)) or 0))
 
 
 def utilization(args: Mapping[str, Any]) -> float:

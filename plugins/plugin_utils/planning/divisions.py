@@ -106,13 +106,13 @@ class Division:
 
 
 def _size(args: Mapping[str, Any], name: str, default: int = 1) -> int:
-    """Return a size among the arguments; the table of the release judges what is no number."""
+    """Return a size among the arguments; the table of the release judges invalid numbers."""
     text = str(args.get(name, default))
     return int(text) if text.isascii() and text.isdigit() else default
 
 
 def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
-    """Raise PlanError where vLLM cannot start with the sizes among the arguments, whoever set them."""
+    """Raise PlanError where vLLM cannot start with the sizes among the arguments, of a recipe or of an instance."""
     tensor, data = _size(args, "tensor-parallel-size"), _size(args, "data-parallel-size")
     sizes = Parallelism(tensor, _size(args, "pipeline-parallel-size"), data, bool(args.get("enable-expert-parallel")))
     division = Division(config)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
+from ..options.table import Doubt
 from .checks import other_variants
-from .chips import GIB, check_fit, required_gib
+from .chips import GIB, check_fit, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
 from .hardware import Accelerator
@@ -22,6 +23,7 @@ from .memory import SHORTEST, Request, model_request, weights_size
 from .side_models import side_models
 
 LENGTH = "max-model-len"
+LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 TENSOR = "tensor-parallel-size"
 # So many other chips are named, those with the least memory first.
 _NAMED_CHIPS = 4
@@ -54,6 +56,24 @@ def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, li
     tokens = request.longest_context()
     because = f"the longest context that fits; the model's own of {request.context} tokens does not"
     return Layer("collection", {LENGTH: tokens}, {}, because) if tokens else None
+
+
+def length_problem(entry: Chosen, composed: Composed, config: Mapping[str, Any]) -> str | None:
+    """Return why vLLM refuses the context that is set: it is longer than the model's own, and nothing permits that.
+
+    Without ``config``, the model's in its manifest, the recipe's length is no more than an estimate: a Doubt.
+    """
+    own = int(config.get("max_position_embeddings") or 0)
+    limit = max(own, int(entry.recipe["model"].get("context_length") or 0))
+    tokens = read_tokens(composed.args.get(LENGTH))
+    allowed = str(composed.env.get(LONGER, "")).lower() in ("1", "true")
+    if not limit or tokens <= limit or allowed or "hf-overrides" in composed.args:
+        return None
+    text = (
+        f'{LENGTH} is {tokens}, expected at most {limit}, the length of the model; set env {LONGER} to "1" where the '
+        "model can be trusted beyond it, or extend it with hf-overrides"
+    )
+    return text if own else Doubt(text)
 
 
 def named_models(composed: Composed) -> list[str]:

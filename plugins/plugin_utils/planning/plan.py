@@ -33,7 +33,7 @@ from .disaggregation import layers as disaggregated
 from .divisions import check_sizes, size_doubts
 from .environment import base_env, environment_of, mounts_of, needs_vocabulary
 from .explanation import explain
-from .fit import length_layer, named_models, required_memory
+from .fit import length_layer, length_problem, named_models, required_memory
 from .groups import check_executor, check_group_ports, check_router_ports, environment
 from .hardware import Accelerator
 from .inputs import Library, Manifest, PlanError, SiteSettings, how_to_pin
@@ -250,12 +250,14 @@ def _check_options(
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
-    together = [
-        *placeholders(composed.args, composed.env),
-        *exclusions(composed.args, composed.env, library.exclusive, table),
-    ]
-    for problem in errors_of(together, site.strict):
+    for problem in errors_of([*placeholders(composed.args, composed.env), *_relations(entry, composed, library)], True):
         raise PlanError(f"{entry.where}: {problem}")
+
+
+def _relations(entry: Chosen, composed: Composed, library: Library) -> list[str]:
+    """Return the problems of settings that do not go together, or not with the model."""
+    length = length_problem(entry, composed, _config_of(entry, library))
+    return [*exclusions(composed.args, composed.env, library.exclusive, entry.table), *([length] if length else [])]
 
 
 def _warnings(
@@ -274,7 +276,7 @@ def _warnings(
     doubts = doubts_of(
         [
             *option_problems(composed.args, composed.env, table, foreign),
-            *exclusions(composed.args, composed.env, library.exclusive, table),
+            *_relations(entry, composed, library),
         ]
     )
     warnings += [f"{entry.where}: {problem}" for problem in doubts]

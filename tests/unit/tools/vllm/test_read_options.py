@@ -170,10 +170,10 @@ flags:
   dtype: {kind: choice, values: [auto, fp8]}
   enable-on: {kind: switch, negatable: true}
   inner-config: {kind: json, keys: {depth: integer, fuse: boolean, names: list}}
-  later: {kind: json, keys: {depth: integer, fuse: boolean, names: list}}
-  length: {kind: integer, suffix: true}
+  later: {kind: json, deprecated: "argument 'later' is deprecated", keys: {depth: integer, fuse: boolean, names: list}}
+  length: {kind: integer, ge: 0, suffix: true}
   name: {kind: text, aliases: [-n]}
-  old: {kind: switch}
+  old: {kind: switch, deprecated: "argument 'old' is deprecated"}
   port: {kind: list, of: integer}
   reasoning-parser: {kind: text, known: [deepseek_r1]}
   tool-call-parser: {kind: text, known: [hermes, openai], plugin: tool-parser-plugin}

@@ -81,6 +81,28 @@ def test_hosts_of_a_group_get_a_size_that_the_model_can_be_divided_by(strategy, 
     assert any("3 of 7 x h200 remain unused (number 4, 5, 6)" in warning for warning in found["warnings"])
 
 
+@pytest.mark.parametrize(
+    ("args", "env", "problem"),
+    [
+        ({"gpu-memory-utilization": 95}, {}, "expected a number above 0 and of at most 1, found 95"),
+        ({"max-num-seqs": 0}, {}, "expected an integer of at least 1, found 0"),
+        ({"max-model-len": 1000000}, {}, "max-model-len is 1000000, expected at most 131072, the length of the model"),
+        ({"max-model-len": "1M"}, {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "0"}, "max-model-len is 1048576, expected at most"),
+        ({"quantization": "awqq"}, {}, "vLLM 0.33.0 has no 'awqq'; nearest: 'awq'"),
+        ({"attention-backend": "FLASH_ATTN4"}, {}, "vLLM 0.33.0 has no 'FLASH_ATTN4'; nearest: 'FLASH_ATTN'"),
+        ({"block-size": 7}, {}, "expected an integer above 0 (1, or a multiple of 16), found 7"),
+        ({"kv-cache-dtype": "fp9"}, {}, "vLLM 0.33.0 has no 'fp9'; nearest: 'fp8'"),
+    ],
+)
+def test_a_value_that_vllm_refuses_at_its_start_is_refused(args, env, problem):
+    assert problem in refusal(args=args, env=env)
+
+
+def test_a_longer_context_than_the_model_s_own_needs_a_word_of_the_site():
+    assert plan(args={"max-model-len": 140000}, env={"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"})
+    assert plan(args={"max-model-len": 140000, "hf-overrides": {"max_position_embeddings": 140000}})
+
+
 @pytest.mark.parametrize("size", [3, 5, 6, 7])
 def test_a_size_that_the_model_cannot_be_divided_by_is_refused(size):
     assert refusal(args={"tensor-parallel-size": size}).startswith(

@@ -28,11 +28,18 @@ TABLE = OptionTable.from_data(
                     "name": "text",
                     "mode": {"kind": "choice", "values": ["fast", "slow"]},
                     "inner": {"kind": "json", "keys": {"fuse_rope": "boolean"}},
+                    "rank": {"kind": "integer", "gt": 0, "le": 256},
+                    "kernel": {"kind": "text", "known": ["FLASH", "TRITON"], "closed": True},
                 },
             },
+            "block-size": {"kind": "integer", "gt": 0, "step": 16},
+            "closed": {"kind": "text", "known": ["awq", "fp8"], "closed": True},
             "dtype": {"kind": "choice", "values": ["auto", "bfloat16"]},
             "headers": {"kind": "json"},
             "headless": {"kind": "switch"},
+            "leaving": {"kind": "switch", "deprecated": "--leaving is deprecated. Use --headless."},
+            "length": {"kind": "integer", "suffix": True, "ge": 1, "lt": 100000},
+            "share": {"kind": "number", "gt": 0, "le": 1},
             "hf-token": {"kind": "text", "bare": True},
             "level": {"kind": "choice", "none": True, "values": [0, 1]},
             "max-model-len": {"kind": "integer", "suffix": True, "words": ["auto"]},
@@ -100,6 +107,10 @@ def test_short_optimization_level_by_release():
         {"max-model-len": "auto"},
         {"max-model-len": -1},
         {"utilization": 0.9},
+        {"share": 1, "length": "16k", "block-size": 1},
+        {"share": "0.92", "length": 1, "block-size": 1056},
+        {"closed": "FP8", "config-x": {"rank": 256, "kernel": "flash"}},
+        {"closed": ""},
         {"utilization": "1"},
         {"dtype": "auto", "level": 1},
         {"level": "None"},
@@ -155,6 +166,25 @@ def test_good_arguments(args):
         ({"level": 7}, "--level: expected one of 0, 1, found 7"),
         ({"sizes": [1, "b"]}, '--sizes: expected a list, each an integer, found [1, "b"]'),
         ({"parser": "opennai"}, "--parser: the types of vLLM 2.0.0 do not name 'opennai'; nearest: 'openai'"),
+        ({"share": 95}, "--share: expected a number above 0 and of at most 1, found 95"),
+        ({"share": "0"}, '--share: expected a number above 0 and of at most 1, found "0"'),
+        (
+            {"length": "100k"},
+            '--length: expected an integer of at least 1 and below 100000 (16k and 16K too), found "100k"',
+        ),
+        ({"length": -5}, "--length: expected an integer of at least 1 and below 100000 (16k and 16K too), found -5"),
+        ({"block-size": 7}, "--block-size: expected an integer above 0 (1, or a multiple of 16), found 7"),
+        ({"block-size": 0}, "--block-size: expected an integer above 0 (1, or a multiple of 16), found 0"),
+        ({"closed": "awqq"}, "--closed: vLLM 2.0.0 has no 'awqq'; nearest: 'awq'"),
+        (
+            {"config-x": {"kernel": "FLASH4"}},
+            "--config-x.kernel: no such value in vLLM 2.0.0: 'FLASH4'; nearest: 'FLASH'",
+        ),
+        ({"config-x": {"rank": 0}}, "--config-x.rank: expected an integer above 0 and of at most 256, found 0"),
+        (
+            {"leaving": True},
+            "--leaving: deprecated in vLLM 2.0.0, which says: --leaving is deprecated. Use --headless.",
+        ),
         ({"headers": "*"}, '--headers: expected a mapping (JSON), found "*"'),
         ({"config-x": [1]}, "--config-x: expected a mapping (JSON), found [1]"),
         ({"config-x": {"dept": 1}}, "--config-x.dept: no such key in vLLM 2.0.0; nearest: 'depth'"),
@@ -214,8 +244,8 @@ def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
     assert found == [
         "--gone: vLLM 2.0.0 has no such flag; instead: --dtype",
         "--coming: vLLM 2.0.0 has no such flag; no flag has a similar name",
-        "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, mode, name, ratio, "
-        "sizes",
+        "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, kernel, mode, name, "
+        "rank, ratio, sizes",
         "--config-x.inner.old: no such key in vLLM 2.0.0; known: fuse_rope",
     ]
     assert TABLE.check_env(["VLLM_GONE"], FOREIGN, (), REPLACED) == [
@@ -230,6 +260,10 @@ def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
         ({"config-x": {"zzz": 1}}, Unknown),
         ({"config-x.zzz": 1}, Unknown),
         ({"parser": "opennai"}, Doubt),
+        ({"leaving": True}, Doubt),
+        ({"closed": "of_a_plugin"}, Unknown),
+        ({"config-x": {"kernel": "of_a_plugin"}}, Unknown),
+        ({"share": 2}, str),
         ({"dtype": "opennai"}, str),
         ({"config-x": {"depth": "x"}}, str),
         ({"headless": False}, str),
@@ -239,6 +273,13 @@ def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
 )
 def test_only_unknown_names_are_of_the_class_that_a_lenient_site_lets_pass(args, kind):
     assert [type(problem) for problem in TABLE.check_args(args)] == [kind]
+
+
+def test_values_that_a_plugin_of_the_stack_registers_are_listed_with_its_variables():
+    foreign = Foreign.from_data({"all": {}, "cann": {"values": ["ascend"]}}, "cann")
+    args = {"closed": "ascend", "config-x": {"kernel": "ascend"}}
+    assert TABLE.check_args(args, (), None, foreign.values) == []
+    assert len(TABLE.check_args(args)) == 2
 
 
 def test_only_variables_of_vllm_are_unknown_for_certain():

@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from tools.vllm.limits import Limits
+
+FILES = {
+    "config/cache.py": """
+        from pydantic import Field
+        CacheDType = Literal["auto", "fp8"]
+
+        class Base:
+            inherited: int = Field(default=1, ge=1, le=256)
+
+        class CacheConfig(Base):
+            block_size: int = Field(default=None, gt=0)
+            share: float = Field(default=0.92, gt=0, le=1)
+            count: PositiveInt | None = None
+            annotated: Annotated[int, Field(ge=-1)] = 3
+            cache_dtype: CacheDType | str = "auto"
+            plain: int = 1
+
+        class AttentionConfig:
+            backend: AttentionBackendEnum | None = None
+            cache: CacheConfig = None
+    """,
+    "engine/arg_utils.py": """
+        _DTYPE = (
+            "--cache-dtype is deprecated and will "
+            "be removed."
+        )
+
+        class EngineArgs:
+            count: int = 1
+
+            def add_cli_args(parser):
+                cache_kwargs = get_kwargs(CacheConfig)
+                attention_kwargs = get_kwargs(AttentionConfig)
+                group.add_argument("--block-size", **cache_kwargs["block_size"])
+                group.add_argument("--kv-dtype", "-kv", **{**cache_kwargs["cache_dtype"], "default": None})
+                group.add_argument("--old", deprecated=True)
+    """,
+    "v1/attention/backends/registry.py": """
+        class AttentionBackendEnum(Enum):
+            FLASH_ATTN = "a.b"
+            CUSTOM = None
+
+            def path(self):
+                LOCAL = 1
+    """,
+    "v1/attention/backends/flash.py": """
+        class Backend:
+            def get_supported_kernel_block_sizes():
+                if current_platform.is_device_capability_family(90):
+                    return [64 if current_platform.is_device_capability_family(90) else 128]
+                return [1, MultipleOf(16), 48]
+    """,
+}
+
+
+@pytest.fixture
+def limits(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / "vllm" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return Limits(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flag", "entry", "expected"),
+    [
+        ("block-size", {"kind": "integer"}, {"kind": "integer", "gt": 0, "step": 16}),
+        ("share", {"kind": "number"}, {"kind": "number", "gt": 0, "le": 1}),
+        ("count", {"kind": "integer"}, {"kind": "integer", "gt": 0}),
+        ("annotated", {"kind": "integer"}, {"kind": "integer", "ge": -1}),
+        ("inherited", {"kind": "integer"}, {"kind": "integer", "ge": 1, "le": 256}),
+        ("plain", {"kind": "integer"}, {"kind": "integer"}),
+        ("elsewhere", {"kind": "integer"}, {"kind": "integer"}),
+        # By the name of the field, where the flag has another one.
+        ("kv-dtype", {"kind": "text"}, {"kind": "text", "known": "CacheDType", "closed": True}),
+        # The parser's own choices stay.
+        ("kv-dtype", {"kind": "choice", "values": ["auto"]}, {"kind": "choice", "values": ["auto"]}),
+        ("backend", {"kind": "text"}, {"kind": "text", "known": "AttentionBackendEnum", "closed": True}),
+        ("old", {"kind": "text"}, {"kind": "text", "deprecated": "argument 'old' is deprecated"}),
+        ("cache-dtype", {"kind": "text"}, "--cache-dtype is deprecated and will be removed."),
+        (
+            "cache",
+            {"kind": "json", "keys": {"share": "number", "plain": "integer", "cache_dtype": "any"}},
+            {
+                "kind": "json",
+                "keys": {
+                    "share": {"kind": "number", "gt": 0, "le": 1},
+                    "plain": "integer",
+                    "cache_dtype": {"kind": "text", "known": "CacheDType", "closed": True},
+                },
+            },
+        ),
+    ],
+)
+def test_limits_of_a_flag(limits, flag, entry, expected):
+    found = limits.apply({flag: entry})[flag]
+    assert found["deprecated"] == expected if isinstance(expected, str) else found == expected
+
+
+def test_names_that_a_type_has(limits):
+    assert limits.types == {"AttentionBackendEnum": ["CUSTOM", "FLASH_ATTN"], "CacheDType": ["auto", "fp8"]}
