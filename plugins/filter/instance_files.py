@@ -10,6 +10,12 @@ from typing import Any, Callable, Mapping
 from ..module_utils.instance.marks import CONFIG_DIR
 from ..module_utils.vllm import files as _files
 from ..module_utils.vllm.plan_document import PlanDocument
+from ..plugin_utils.common.host_library import program_files
+
+# They wait in the unit until vLLM answers, and take an instance out of service before a stop.
+PROGRAMS = ("vllm-wait-ready", "vllm-drain")
+# Only where an instance spans hosts, and only where some share chips.
+GROUP_PROGRAMS, RESIDENT_PROGRAMS = ("vllm-group", "vllm-router"), ("vllm-residents",)
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -38,12 +44,9 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
     sharing = any("residents" in plan for plan in plans.values())
-    programs = [
-        *_files.PROGRAMS,
-        *(_files.GROUP_PROGRAMS if grouped else []),
-        *(_files.RESIDENT_PROGRAMS if sharing else []),
-    ]
-    return [*found, *programs, *files]
+    names = [*PROGRAMS, *(GROUP_PROGRAMS if grouped else []), *(RESIDENT_PROGRAMS if sharing else [])]
+    programs = [{**entry, "unit": False, "restarts": ()} for name in names for entry in program_files(name)]
+    return [*found, *programs, *_files.MIDDLEWARE_FILES, *files]
 
 
 class FilterModule:

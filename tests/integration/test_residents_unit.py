@@ -53,12 +53,15 @@ from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[1]])
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm import files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import program_files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RoleTemplates
 plans, variables = json.load(sys.stdin)
 templates = RoleTemplates(DataLoader())
 found = {}
-for program in (*files.PROGRAMS, *files.RESIDENT_PROGRAMS):
-    text = (Path(sys.argv[2]) / program["src"]).read_text()
+names = ("vllm-wait-ready", "vllm-drain", "vllm-residents")
+programs = [entry for name in names for entry in program_files(name) if entry.get("state") != "directory"]
+for program in (*programs, *files.MIDDLEWARE_FILES):
+    text = (Path(sys.argv[2]) / program["src"]).read_text() if "src" in program else program["content"]
     found[program["path"]] = {"owner": "root", "group": "root", "mode": program["mode"], "text": text}
 for plan in plans:
     for entry in files.instance_files(plan, {"user": "vllm"}):

@@ -17,16 +17,14 @@ import pytest
 from tests.fakes.gateways import HAPROXY, KEY, gateway, until
 from tests.fakes.stopping_engine import TOKENS, stopping_engine
 
-SCRIPT = Path(__file__).resolve().parents[2] / "roles/vllm/files/vllm-drain.py"
+COLLECTIONS = Path(__file__).resolve().parents[2] / ".collections"
 # Runs the program for an instance whose files are not in /etc/vllm, as if this host were a gateway too.
 STOP = """
-import importlib.util, pathlib, sys
-spec = importlib.util.spec_from_file_location("vllm_drain", sys.argv[1])
-drain = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = drain
-spec.loader.exec_module(drain)
-drain.GATEWAY = pathlib.Path("/")
-print(drain.stop(drain.Instance("127.0.0.1", int(sys.argv[2]), False, pathlib.Path(sys.argv[3])), 30.0, 3.0))
+import sys
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import config_file, drain_host
+drain_host.GATEWAY = "/"
+print(drain_host.Drain(config_file.Listening("127.0.0.1", int(sys.argv[2])), sys.argv[3]).run(30.0, 3.0))
 """
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -61,7 +59,7 @@ def test_no_request_fails_when_an_instance_stops_under_load(tmp_path):
         load = Load(found, 16)
         time.sleep(2)
         assert left.asked and kept.asked
-        command = [sys.executable, "-c", STOP, str(SCRIPT), str(left.port), str(tmp_path)]
+        command = [sys.executable, "-c", STOP, str(COLLECTIONS), str(left.port), str(tmp_path)]
         stop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         until(lambda: found.state("gw--chat-1").startswith("NOLB"), 20)
         said = stop.communicate(timeout=40)[0]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import socket
 import ssl
@@ -63,9 +64,10 @@ def ask(
             raise NoAnswerError(f"{method} {path}: {exc or type(exc).__name__}") from exc
 
 
+@functools.lru_cache(maxsize=None)
 def unverified_tls() -> ssl.SSLContext:
     """Return a TLS context that verifies nothing, for an instance on this host: no certificate has its address."""
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context

@@ -9,6 +9,8 @@ Marks are files in the instance's directory below /run/vllm, which systemd makes
 from __future__ import annotations
 
 CONFIG_DIR, RUN_DIR = "/etc/vllm", "/run/vllm"
+# Holds the state of the watchdog of an instance on several hosts.
+GROUP_RUN_DIR = "/run/vllm-group"
 
 # vLLM answers at full speed; the file holds the seconds of the warm-up. WITHDRAWN is its name while a host of the
 # instance is missing.

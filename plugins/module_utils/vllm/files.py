@@ -24,45 +24,20 @@ MIDDLEWARE = ("--middleware", "availability.Availability")
 # Of hosts that compute prompts or answers for others. vLLM calls the last one first.
 ROUTED = ("--middleware", "routed.Routed")
 
-# They wait in the unit until vLLM answers, and take an instance out of service before a stop. All instances share them,
-# and a change does not affect a running one.
-PROGRAMS = tuple(
-    {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
-    for path in (
-        "/usr/local/lib/vllm-wait-ready.py",
-        "/usr/local/lib/vllm-drain.py",
+# What vLLM imports. A change does not affect a running instance.
+MIDDLEWARE_FILES = tuple(
+    {"path": f"{LIBRARY}/{name}", "src": name, "mode": "0644", "unit": False, "restarts": ()}
+    for name in (
         # Before the module that imports them, because an instance may start at any time.
-        f"{LIBRARY}/vllm_usage.py",
-        f"{LIBRARY}/vllm_models.py",
-        f"{LIBRARY}/vllm_operator.py",
-        f"{LIBRARY}/vllm_hold.py",
-        f"{LIBRARY}/vllm_residents.py",
-        f"{LIBRARY}/availability.py",
+        "vllm_usage.py", "vllm_models.py", "vllm_operator.py", "vllm_hold.py", "vllm_residents.py", "availability.py",
+        # Used where an instance has hosts that compute prompts.
+        "routed.py",
     )
-)
+)  # fmt: skip
 
 # The kinds of units of an instance: the unit that all venv instances share, a separate unit that runs the engine's
 # command, or a quadlet, from which podman generates the unit.
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
-
-
-# Beside the programs of every instance; only where one spans hosts.
-GROUP_PROGRAMS = tuple(
-    {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
-    for path in ("/usr/local/lib/vllm-group.py", "/usr/local/lib/vllm-router.py", f"{LIBRARY}/routed.py")
-)
-
-
-# Beside the programs of every instance; only where some share chips.
-RESIDENT_PROGRAMS = (
-    {
-        "path": "/usr/local/lib/vllm-residents.py",
-        "src": "vllm-residents.py",
-        "mode": "0644",
-        "unit": False,
-        "restarts": (),
-    },
-)
 
 
 def middleware_of(plan: PlanOutline) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -6,22 +6,21 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
+import os
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import drain_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Listening, listening_of
 
 from tests.fakes.stopping_engine import stopping_engine
 
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-drain.py"
-SPEC = importlib.util.spec_from_file_location("vllm_drain", SCRIPT)
-drain = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = drain
-SPEC.loader.exec_module(drain)
+
+def drain_of(engine, run, host="127.0.0.1", tls=False):
+    tls = "ssl-certfile: /x\n" if tls else ""
+    return drain_host.Drain(listening_of(f"host: '{host}'\nport: {engine.port}\n{tls}"), str(run))
 
 
 class Stop(threading.Thread):
@@ -29,13 +28,13 @@ class Stop(threading.Thread):
 
     def __init__(self, engine, run, seconds=10.0, notice=1.0, host="127.0.0.1", tls=False):
         super().__init__(daemon=True)
-        self.instance = drain.Instance(host, engine.port, tls, run)
+        self.drain = drain_of(engine, run, host, tls)
         self.seconds, self.notice, self.said = seconds, notice, ""
         self.began = time.monotonic()
         self.start()
 
     def run(self):
-        self.said = drain.stop(self.instance, self.seconds, self.notice)
+        self.said = self.drain.run(self.seconds, self.notice)
         self.took = time.monotonic() - self.began
 
     def end(self):
@@ -62,7 +61,7 @@ def until(true, seconds=10.0):
 @pytest.fixture(autouse=True)
 def behind_gateway(monkeypatch):
     """This host is a gateway too, so that instances on loopback are behind it."""
-    monkeypatch.setattr(drain, "GATEWAY", Path("/"))
+    monkeypatch.setattr(drain_host, "GATEWAY", "/")
 
 
 @pytest.mark.parametrize(("host", "at"), [
@@ -137,12 +136,12 @@ def test_a_request_without_an_end_is_left_after_the_time(tmp_path):
     ("::1", "/nothing/here", False), ("a-name", "/nothing/here", True),
 ])  # fmt: skip
 def test_who_is_behind_a_gateway(monkeypatch, tmp_path, host, gateway, expected):
-    monkeypatch.setattr(drain, "GATEWAY", Path(gateway))
-    assert drain.Instance(host, 1, False, tmp_path).behind_gateway() is expected
+    monkeypatch.setattr(drain_host, "GATEWAY", gateway)
+    assert drain_host.Drain(listening_of(f"host: '{host}'\n"), str(tmp_path)).behind_gateway() is expected
 
 
 def test_without_a_gateway_an_idle_instance_stops_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(drain, "GATEWAY", Path("/nothing/here"))
+    monkeypatch.setattr(drain_host, "GATEWAY", "/nothing/here")
     with stopping_engine(tmp_path) as engine:
         stop = Stop(engine, tmp_path, notice=20)
         assert stop.end() == "Stopping: no request runs" and stop.took < 5
@@ -176,7 +175,7 @@ def test_an_engine_without_figures_gets_its_time(tmp_path):
 def test_an_engine_that_has_gone_is_waited_for_by_nobody(tmp_path):
     with stopping_engine() as engine:
         port = engine.port
-    said = drain.stop(drain.Instance("127.0.0.1", port, False, tmp_path), 20, 20)
+    said = drain_host.Drain(Listening("127.0.0.1", port), str(tmp_path)).run(20, 20)
     assert said == "Stopping: no request runs; gateways were not told: Connection refused"
 
 
@@ -188,19 +187,37 @@ def test_an_instance_with_tls_tells_gateways_too(tmp_path):
         assert Stop(engine, tmp_path, notice=0.1, tls=True).end() == "Stopping: no request runs"
 
 
-@pytest.mark.parametrize(("config", "expected"), [
-    ("host: 10.0.0.1\nport: 8000\n", ("10.0.0.1", 8000, False)),
-    ("host: '::'\nport: 8000\nssl-certfile: /x\n", ("::", 8000, True)),
-    ("headless: true\nhost: 10.0.0.1\nport: 8000\n", None),
-    ("model: x\n", None),
-])  # fmt: skip
-def test_where_an_instance_listens(monkeypatch, tmp_path, config, expected):
-    monkeypatch.setattr(drain, "CONFIG", tmp_path)
-    (tmp_path / "chat.yaml").write_text(config)
-    assert drain.read_instance("chat") == (drain.Instance(*expected, drain.RUN / "chat") if expected else None)
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("headless: true\nport: 8000\n", ""),
+        ("port: x\n", "Stopping: requests are not waited for: {}/chat.yaml: port: found 'x'"),
+        (None, "Stopping: requests are not waited for: {}/chat.yaml: cannot be read: No such file"),
+    ],
+)
+def test_an_instance_that_cannot_be_asked_is_not_waited_for(monkeypatch, tmp_path, config, expected):
+    monkeypatch.setattr(drain_host, "CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("MAINPID", "1")
+    if config:
+        (tmp_path / "chat.yaml").write_text(config)
+    found = drain_host.drain("chat", 60, 3)
+    assert found.startswith(expected.format(tmp_path)) and bool(found) == bool(expected)
+
+
+@pytest.mark.parametrize("odd", ["link", "FIFO", "directory"])
+def test_no_mark_of_somebody_else_is_followed_or_waited_for(tmp_path, odd):
+    """The directory belongs to vLLM's user, and root stops containers."""
+    run, target = tmp_path / "run", tmp_path / "nologin"
+    run.mkdir()
+    make = {"link": lambda path: path.symlink_to(target), "FIFO": os.mkfifo, "directory": os.mkdir}[odd]
+    make(run / "stopping")
+    make(run / "closed")
+    with stopping_engine() as engine:
+        said = Stop(engine, run, seconds=0.5, notice=0.1).end()
+    assert said.startswith("Stopping: no request runs; gateways were not told: ")
+    assert not target.exists()
 
 
 def test_nothing_is_done_once_vllm_has_ended(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["vllm-drain.py", "absent", "60", "3"])
     monkeypatch.delenv("MAINPID", raising=False)
-    drain.main()
+    assert drain_host.drain("absent", 60, 3) == ""

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wait until an instance serves at full speed, or its process ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from ..common.foreign_files_host import ForeignDirectory
+from .api_host import ask
+from .config_file import InstanceError, Listening, read_flat_yaml
+from .config_host import listening_in
+from .marks import CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR
+from .warm_up import Limits
+from .warm_up_host import WarmUp, WarmUpError
+
+STATE_DIR = "/var/lib/vllm"
+# Used if the model's vocabulary is unknown: small enough for any.
+VOCABULARY = 1000
+
+
+class EndedError(Exception):
+    """vLLM ended before it answered."""
+
+
+def wait_ready(name: str, main_pid: str, seconds: float) -> str:
+    """Wait until an instance is ready, warm it up for about ``seconds``, and tell gateways; return what was done.
+
+    Raises EndedError, and InstanceError where nobody could ask the instance.
+    """
+    group = group_of(name)
+    worker = group.get("role") == "worker"
+    listening = None if worker else listening_in(CONFIG_DIR, name)
+    # A worker is ready when it has joined; a head when it answers and all hosts are connected.
+    while not ((listening is None or healthy(listening)) and (not group or connected(name))):
+        if not os.path.exists(f"/proc/{main_pid}"):
+            raise EndedError("vLLM ended before it answered")
+        time.sleep(0.5)
+    if listening is None:
+        return "Joined the head"
+    began = time.monotonic()
+    told = warm_up(name, listening, seconds) if seconds else ""
+    marks = ForeignDirectory(f"{RUN_DIR}/{name}")
+    # The unit of an instance that an older release installed has no such directory.
+    if marks.exists():
+        # The service of the role health reads how long the warm-up took.
+        marks.replace(READY, f"{time.monotonic() - began:.3f}\n")
+    return told
+
+
+def healthy(listening: Listening) -> bool:
+    """Return whether vLLM itself answers with 200."""
+    try:
+        return ask(listening, "GET", "/health", 5.0, headers=PROBE).status == 200
+    except OSError:
+        return False
+
+
+def warm_up(name: str, listening: Listening, seconds: float) -> str:
+    """Warm an instance up; return a line for the journal."""
+    try:
+        return WarmUp(listening, limits_of(name), vocabulary_of(name), seconds).run()
+    except WarmUpError as exc:
+        # Not an error: models that cannot complete text cannot be warmed up in this way.
+        return f"Warm-up ended: {exc}"
+
+
+def limits_of(name: str) -> Limits:
+    """Return the limits of an instance's batches that its configuration sets."""
+    try:
+        found = read_flat_yaml(_text(f"{CONFIG_DIR}/{name}.yaml"))
+    except (OSError, InstanceError):
+        return Limits()
+    texts = (str(found.get(key, "")) for key in ("max-num-seqs", "max-model-len", "max-num-batched-tokens"))
+    return Limits(*(int(text) if text.isdecimal() else 0 for text in texts))
+
+
+def group_of(name: str) -> dict[str, Any]:
+    """Return the group of an instance that spans hosts, empty for one on this host alone."""
+    try:
+        found: dict[str, Any] = json.loads(_text(f"{CONFIG_DIR}/{name}.group.json"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def connected(name: str) -> bool:
+    """Return whether the watchdog has seen all hosts of the group connected in this run of the unit."""
+    try:
+        found = json.loads(_text(f"{GROUP_RUN_DIR}/{name}/state"))
+        return bool(found["complete"]) and found["invocation"] == os.environ.get("INVOCATION_ID")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def vocabulary_of(name: str) -> int:
+    """Return the size of the model's vocabulary."""
+    try:
+        config = json.loads(_text(f"{STATE_DIR}/{name}/model/config.json"))
+        return int(config.get("vocab_size") or config["text_config"]["vocab_size"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return VOCABULARY
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
