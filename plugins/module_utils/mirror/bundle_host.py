@@ -148,7 +148,7 @@ def _foreign(root: str, directory: str, known: Collection[str]) -> Iterator[tupl
             yield from _foreign(root, path, known)
         elif not entry.is_file(follow_symlinks=False):
             yield path, "is not a file; remove it"
-        elif path not in known and not checksums.is_generated(path, known):
+        elif path not in known and not checksums.is_generated(path, known, entry.stat(follow_symlinks=False).st_size):
             yield path, "is not signed"
 
 

@@ -21,6 +21,7 @@ _NOTE = re.compile(r"wheels/\.[\w.+-]+\.fetched\.json|weights/.+/\.verified\.jso
 _PAGE = re.compile(r"simple/(?:([a-z0-9-]+)/)?index\.html", re.ASCII)
 _STAMPS = "simple/.wheels.json"
 _METADATA = ".metadata"
+_LONGEST_LOCK = 1024
 _LINE = re.compile(r"([0-9a-f]{64})  (\S.*)", re.ASCII)
 
 
@@ -29,8 +30,15 @@ def is_note(path: str) -> bool:
     return bool(_NOTE.fullmatch(path))
 
 
-def is_generated(path: str, signed: Collection[str]) -> bool:
-    """Whether the role mirror makes this file for the signed wheels, and makes it again at its next run."""
+def is_generated(path: str, signed: Collection[str], size: int) -> bool:
+    """Whether it is a part of the index, which the role mirror makes of the signed wheels again at its next run.
+
+    Or the lock of a signed model, in which a fill writes who holds it.
+    """
+    if path.endswith("/.lock"):
+        model = path[: -len(".lock")]
+        is_model = model.startswith("weights/") and model.count("/") == 3
+        return is_model and size <= _LONGEST_LOCK and any(name.startswith(model) for name in signed)
     if path.endswith(f".whl{_METADATA}"):
         return path[: -len(_METADATA)] in signed
     page = _PAGE.fullmatch(path)

@@ -13,6 +13,7 @@ from ..common.kinds import show_value
 from ..weights import hubs as _hubs
 from ..weights.hubs import Listed
 from ..weights.manifest import WeightsError
+from .completeness import CompletenessCheck, content_problem
 from .contents import blob_id
 from .web import Response, RetryingClient
 
@@ -65,6 +66,7 @@ class Hub:
                 f"{self._model}: {file.name} does not match the hub's listing "
                 f"({len(content)} bytes, {file.size} expected); try again, and check the proxies on the way"
             )
+        _check_content(self._model, file, content_problem(file.name, content))
         return content
 
     def _list(self) -> list[Listed]:
@@ -118,9 +120,12 @@ class ModelScope:
         """Return a file with its sha256, which the listing has of nearly all."""
         if file.sha256:
             return file
-        size, sha256 = self._web.hash(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name))
+        check = CompletenessCheck(file.name)
+        url = _hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)
+        size, sha256 = self._web.hash(url, check.feed)
         if size != file.size:
             raise WeightsError(f"{self._model}: {file.name} has {size} bytes, ModelScope lists {file.size}; try again")
+        _check_content(self._model, file, check.problem())
         return Listed(file.name, size, sha256)
 
     def read(self, file: Listed) -> bytes:
@@ -131,6 +136,7 @@ class ModelScope:
                 f"{self._model}: {file.name} does not match ModelScope's listing; try "
                 "again, and check the proxies on the way"
             )
+        _check_content(self._model, file, content_problem(file.name, content))
         return content
 
     def _get(self, url: str) -> Response:
@@ -140,6 +146,12 @@ class ModelScope:
         if reply.status != 200:
             raise WeightsError(_hubs.modelscope_refusal(self._model, reply.status, self._token))
         return reply
+
+
+def _check_content(model: str, file: Listed, problem: str) -> None:
+    """Raise WeightsError for a file that was damaged before it came to the hub."""
+    if problem:
+        raise WeightsError(f"{model}: {file.name} {problem}")
 
 
 def _is_right(content: bytes, file: Listed) -> bool:

@@ -10,12 +10,13 @@ import html.parser
 import json
 import os
 import urllib.parse
-from typing import NamedTuple, Protocol
+from typing import Callable, NamedTuple, Protocol
 
 from ..common.kinds import show_value
 from ..transfer.connections import redact_url
 from ..weights.hubs import MAX_NAME, Listed, is_commit, is_sha256
 from ..weights.manifest import WeightsError
+from .completeness import CompletenessCheck, content_problem
 from .contents import blob_id
 from .web import CHUNK, MAX_RESPONSE_BYTES, RetryingClient
 
@@ -41,8 +42,8 @@ class Tree(Protocol):
     def entries(self, path: str) -> Entries:
         """Return what is in a directory."""
 
-    def hash(self, path: str) -> tuple[int, str]:
-        """Return bytes and sha256 of a file."""
+    def hash(self, path: str, feed: Callable[[memoryview], None]) -> tuple[int, str]:
+        """Return bytes and sha256 of a file, and pass its bytes to ``feed``."""
 
     def read(self, path: str) -> bytes:
         """Return the content of a small file."""
@@ -72,14 +73,15 @@ class DiskTree:
             ) from exc
         return Entries([name for name, is_dir in entries if not is_dir], [name for name, is_dir in entries if is_dir])
 
-    def hash(self, path: str) -> tuple[int, str]:
-        """Return bytes and sha256 of a file."""
+    def hash(self, path: str, feed: Callable[[memoryview], None]) -> tuple[int, str]:
+        """Return bytes and sha256 of a file, and pass its bytes to ``feed``."""
         digest, length, buffer = hashlib.sha256(), 0, bytearray(CHUNK)
         view = memoryview(buffer)
         try:
             with open(os.path.join(self._root, path), "rb", buffering=0) as file:
                 for got in iter(lambda: file.readinto(buffer), 0):
                     digest.update(view[:got])
+                    feed(view[:got])
                     length += got or 0
         except OSError as exc:
             raise WeightsError(f"{os.path.join(self._root, path)}: cannot be read: {exc.strerror}") from exc
@@ -149,9 +151,9 @@ class MirrorTree:
             sorted(name[:-1] for name in names if name.endswith("/")),
         )
 
-    def hash(self, path: str) -> tuple[int, str]:
-        """Return bytes and sha256 of a file."""
-        return self._web.hash(self._address(path))
+    def hash(self, path: str, feed: Callable[[memoryview], None]) -> tuple[int, str]:
+        """Return bytes and sha256 of a file, and pass its bytes to ``feed``."""
+        return self._web.hash(self._address(path), feed)
 
     def read(self, path: str) -> bytes:
         """Return the content of a small file."""
@@ -219,9 +221,14 @@ class Directory:
         self.revision = self._revision(revision)
 
     def complete(self, file: Listed) -> Listed:
-        """Return a file with its bytes and sha256, which are what the hub's client noted of it."""
-        path = self._base + file.name
-        size, sha256 = self._tree.hash(path)
+        """Return a file with its bytes and sha256, which are what the hub's client noted of it.
+
+        Raises WeightsError for what a broken download left.
+        """
+        path, check = self._base + file.name, CompletenessCheck(file.name)
+        size, sha256 = self._tree.hash(path, check.feed)
+        if check.problem():
+            raise WeightsError(f"{self._tree.label}: {path} {check.problem()}")
         promised = self._tree.promised(path)[1]
         if is_sha256(promised):
             right = promised == sha256
@@ -235,8 +242,12 @@ class Directory:
         return Listed(file.name, size, sha256)
 
     def read(self, file: Listed) -> bytes:
-        """Return the content of a small file."""
-        return self._tree.read(self._base + file.name)
+        """Return the content of a small file. Raises WeightsError for what a broken download left."""
+        content = self._tree.read(self._base + file.name)
+        problem = content_problem(file.name, content)
+        if problem:
+            raise WeightsError(f"{self._tree.label}: {self._base}{file.name} {problem}")
+        return content
 
     def _revision(self, asked: str) -> str:
         """Return the commit: that of the directory's name, else the one of the client's notes, else the asked one."""

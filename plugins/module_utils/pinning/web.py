@@ -88,9 +88,12 @@ class RetryingClient:
 
         return self._often(url, once, lambda: 0)
 
-    def hash(self, url: str) -> tuple[int, str]:
-        """Return size and sha256 of a file of any size; a broken connection is resumed. Raises WeightsError."""
-        digest = _Digest(url)
+    def hash(self, url: str, feed: Callable[[memoryview], None]) -> tuple[int, str]:
+        """Return size and sha256 of a file of any size, whose bytes go to ``feed``; a broken connection is resumed.
+
+        Raises WeightsError.
+        """
+        digest = _Digest(url, feed)
 
         def once(connections: RangeConnections, _last: bool) -> tuple[int, str]:
             last = digest.size - 1 if digest.length and digest.size else None
@@ -123,8 +126,8 @@ class RetryingClient:
 class _Digest:
     """The hash of a file that arrives in one or several answers."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._hash, self._version = url, hashlib.sha256(), ""
+    def __init__(self, url: str, feed: Callable[[memoryview], None]) -> None:
+        self._url, self._hash, self._version, self._feed = url, hashlib.sha256(), "", feed
         self._buffer = memoryview(bytearray(CHUNK))
         self.length = 0
         self.size: int | None = None
@@ -139,6 +142,7 @@ class _Digest:
         self.size, self._version = answer.size, answer.version
         for count in iter(lambda: answer.read_into(self._buffer), 0):
             self._hash.update(self._buffer[:count])
+            self._feed(self._buffer[:count])
             self.length += count
         if self.size is not None and self.length != self.size:
             raise TransferError("the connection breaks again and again")

@@ -16,6 +16,7 @@ from ..common.kinds import show_value
 from ..weights import hubs as _hubs
 from ..weights.hubs import Listed
 from ..weights.manifest import Manifest, WeightsError
+from .completeness import check_numbers, check_unfinished
 from .contents import (
     check_chosen,
     check_model,
@@ -104,7 +105,8 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
     source = _open_source(request, environment)
     chosen = choose_files(source.files, request.include, request.exclude, request.load_format)
     check_chosen(request.model, source.files, chosen, request.include, request.load_format)
-    _check_shards(request.model, source, chosen)
+    check_unfinished(request.model, [file.name for file in source.files], {file.name for file in chosen})
+    _check_shards(request, source, chosen)
     files = _complete_files(source, chosen)
     revision = source.revision or derived_revision(files)
     names = {file.name for file in files}
@@ -207,11 +209,13 @@ def _token(request: Request, kind: str, environment: Mapping[str, str]) -> str:
     return token
 
 
-def _check_shards(model: str, source: Source, chosen: Sequence[Listed]) -> None:
-    """Raise WeightsError for an incomplete model, before tens of gigabytes are read."""
+def _check_shards(request: Request, source: Source, chosen: Sequence[Listed]) -> None:
+    """Raise WeightsError for an incomplete model, before tens of gigabytes are read. With ``include``, users decide."""
     by_name = {file.name: file for file in chosen}
     for name in index_names(chosen):
-        check_shards(model, name, source.read(by_name[name]), chosen)
+        check_shards(request.model, name, source.read(by_name[name]), chosen)
+    if not index_names(chosen) and not request.include:
+        check_numbers(request.model, set(by_name))
 
 
 def _config(source: Source, chosen: Sequence[Listed]) -> bytes:

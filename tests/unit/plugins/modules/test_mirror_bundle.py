@@ -204,9 +204,14 @@ def signed(disk, keys):
 
 
 def test_a_signed_disk_is_accepted(signed):
-    _root, _holds, check = signed
+    root, _holds, check = signed
     result = check()
     assert not result["changed"] and result["files"] == 4 and "failed" not in result
+    # A fill leaves the lock of a model.
+    (root / "weights/a/b/.lock").write_text("pid 812 on fill-01")
+    assert "failed" not in check()
+    (root / "weights/a/b/.lock").write_text("evil" * 1000)
+    assert check()["problems"] == ["weights/a/b/.lock: is not signed"]
 
 
 def test_the_index_that_the_role_makes_needs_no_signature(signed):
@@ -238,7 +243,7 @@ ADDED = (
     "wheels/.fetch-1/x.whl", "wheels/pip.conf", "images/evil/index.json", "images/.hidden", "controller/.profile",
     "controller/ansible.cfg", "controller/x.partial", "controller/x.whl.metadata", "simple/evil/index.html",
     "simple/whole/index.htm", "simple/whole/.htaccess", "simple/evil.html", "simple/whole/x/index.html",
-    "lost+found/x", "new/x", "weights/a/b/1/x ",
+    "lost+found/x", "new/x", "weights/a/b/1/x ", "weights/a/c/.lock", "encodings/.lock", "weights/a/b/1/.lock",
 )  # fmt: skip
 
 

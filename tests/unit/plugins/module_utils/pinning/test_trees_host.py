@@ -18,13 +18,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 from tests.fakes.hub_server import sha256
+from tests.fakes.tensors import safetensors
 from tests.fakes.wheelhouse import served
 
 COMMIT, OTHER = "c" * 40, "d" * 40
 INDEX = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()
 FILES = {
-    "model-1.safetensors": b"1" * 100_000,
-    "model-2.safetensors": b"2" * 3000,
+    "model-1.safetensors": safetensors(b"1" * 100_000),
+    "model-2.safetensors": safetensors(b"2" * 3000),
     "config.json": b"{}",
     "model.safetensors.index.json": INDEX,
     "sub/a+b.txt": b"words",
@@ -123,7 +124,7 @@ def test_the_cache_of_the_hubs_client(cache, above, revision, expected):
 def test_a_damaged_cache(cache, name):
     path = cache / "snapshots" / COMMIT / name
     content = bytearray(path.read_bytes())
-    content[1] ^= 1
+    content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(WeightsError, match=r"is not what the hub's client downloaded .* download it again"):
         look(cache)
@@ -144,7 +145,7 @@ def test_a_local_directory_of_the_hubs_client(tmp_path):
         look(tmp_path, "main")
     note(tmp_path, "model-1.safetensors", OTHER, sha256(FILES["model-1.safetensors"]))
     assert look(tmp_path).derived
-    (tmp_path / "config.json").write_text("edited")
+    (tmp_path / "config.json").write_text('{"edited": 1}')
     with pytest.raises(WeightsError, match=r"config\.json is not what the hub's client downloaded"):
         look(tmp_path)
 
@@ -167,6 +168,40 @@ def test_half_a_model_is_refused_before_it_is_read(tmp_path):
     os.truncate(tmp_path / "model-1.safetensors", 10**12)
     with pytest.raises(WeightsError, match=r"model-2\.safetensors of the 2 shards .* is missing"):
         look(tmp_path)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"a" * 64 + b"\nsize 100000\n"
+DAMAGE = {
+    "a clone without Git LFS": ({"model-1.safetensors": POINTER}, "is a pointer of Git LFS"),
+    "a pointer of the index": ({"model.safetensors.index.json": POINTER}, "is a pointer of Git LFS"),
+    "a cut shard": ({"model-2.safetensors": FILES["model-2.safetensors"][:-100]}, "bytes, and its header describes"),
+    "an empty shard": ({"model-2.safetensors": b""}, "model-2.safetensors is empty"),
+    "a shard of zeros": ({"model-1.safetensors": bytes(100_000)}, "has no header of safetensors"),
+    "a page as a shard": ({"model-1.safetensors": b"<!doctype html><html></html>"}, "is a web page"),
+    "a page as a config": ({"config.json": b"<html></html>"}, "config.json is a web page"),
+    "a cut config": ({"config.json": b'{"a": '}, "config.json is not JSON"),
+    "aria2 at work": ({"model-1.safetensors.aria2": b"x"}, "so a download has not ended"),
+    "the hub's client at work": ({"model-1.safetensors.incomplete": b"x"}, "so a download has not ended"),
+    "curl at work": ({"model-2.safetensors.partial": b"x"}, "so a download has not ended"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("way", ["disk", "http"])
+def test_damage_is_not_pinned(tmp_path, python_server, damage, way):
+    files, problem = DAMAGE[damage]
+    fill(tmp_path / COMMIT)
+    fill(tmp_path / COMMIT, files)
+    with pytest.raises(WeightsError) as caught:
+        look(tmp_path / COMMIT if way == "disk" else f"{python_server}/{COMMIT}")
+    assert problem in str(caught.value)
+
+
+def test_a_shard_that_no_index_names_and_that_is_missing(tmp_path):
+    one = {"model-00001-of-00002.safetensors": FILES["model-1.safetensors"], "config.json": b"{}"}
+    with pytest.raises(WeightsError, match=r"model-00002-of-00002\.safetensors is missing"):
+        look(fill(tmp_path, one))
+    assert look(tmp_path, include=["*.safetensors"]).manifest.files
 
 
 def test_a_directory_that_leads_to_itself(tmp_path):

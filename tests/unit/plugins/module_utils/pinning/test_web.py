@@ -31,7 +31,10 @@ def web(server, **settings):
 
 def test_a_hash_goes_on_where_the_connection_broke(server):
     server.faults["/x"], server.cut_after = "cut", 30_000
-    assert web(server).hash(f"{server.url}/x") == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    pieces = []
+    found = web(server).hash(f"{server.url}/x", lambda piece: pieces.append(bytes(piece)))
+    assert found == (len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    assert b"".join(pieces) == CONTENT
     assert [wanted for _method, _path, wanted in server.log] == [
         "",
         "bytes=30000-99999",
@@ -43,13 +46,13 @@ def test_a_hash_goes_on_where_the_connection_broke(server):
 def test_a_server_that_cannot_go_on(server):
     server.faults["/x"], server.ranges = "cut", False
     with pytest.raises(WeightsError, match="the server cannot continue the same file"):
-        web(server).hash(f"{server.url}/x")
+        web(server).hash(f"{server.url}/x", len)
 
 
 def test_a_server_that_stalls(server):
     server.faults["/x"], server.cut_after = "stall", 0
     with pytest.raises(WeightsError, match=r"/x: no data arrived for 1 s"):
-        web(server, timeout=1).hash(f"{server.url}/x")
+        web(server, timeout=1).hash(f"{server.url}/x", len)
 
 
 @pytest.mark.parametrize(("status", "asked"), [(503, 4), (429, 4), (404, 1), (403, 1)])
@@ -58,7 +61,7 @@ def test_only_what_may_pass_is_asked_again(server, status, asked):
     assert web(server).get(f"{server.url}/x").status == status
     assert len(server.log) == asked
     with pytest.raises(WeightsError, match=f"/x: HTTP {status}"):
-        web(server).hash(f"{server.url}/x")
+        web(server).hash(f"{server.url}/x", len)
 
 
 def test_half_an_answer_is_none(server):
@@ -98,7 +101,7 @@ def test_the_token_stays_with_its_server(monkeypatch):
         hubs.hub["o/n"] = Model({"c" * 40: {"m.safetensors": CONTENT, "x.json": b"{}"}}, {"main": "c" * 40}, gated=True)
         hubs.tokens = {"hf_secret"}
         asking = RetryingClient(hubs.url, {"Authorization": "Bearer hf_secret"})
-        assert asking.hash(f"{hubs.url}/o/n/resolve/main/m.safetensors")[0] == len(CONTENT)
+        assert asking.hash(f"{hubs.url}/o/n/resolve/main/m.safetensors", len)[0] == len(CONTENT)
         assert asking.get(f"{hubs.url}/o/n/resolve/main/x.json").body == b"{}"
         sent = {server: headers.get("Authorization") for server, _method, _path, headers in hubs.log}
     assert sent == {"hub": "Bearer hf_secret", "store": None}

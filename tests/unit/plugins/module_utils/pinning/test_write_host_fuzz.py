@@ -28,10 +28,11 @@ from tests.fakes.fuzz import (
     told_apart,
     within,
 )
+from tests.fakes.tensors import safetensors
 
 CANARY = "canary-token-77ab"
 DEADLINE = 120
-COMMIT, SHARD = "c" * 40, b"w" * 900
+COMMIT, SHARD = "c" * 40, safetensors(b"w" * 900)
 SHA = hashlib.sha256(SHARD).hexdigest()
 INDEX = json.dumps({"weight_map": {"a": "model.safetensors"}}).encode()
 
@@ -43,12 +44,18 @@ def blob(content):
 TREE = [
     {"type": "directory", "path": "sub", "size": 0, "oid": COMMIT},
     {"type": "file", "path": "config.json", "size": 2, "oid": blob(b"{}")},
-    {"type": "file", "path": "model.safetensors", "size": 900, "oid": COMMIT, "lfs": {"oid": SHA, "size": 900}},
+    {
+        "type": "file",
+        "path": "model.safetensors",
+        "size": len(SHARD),
+        "oid": COMMIT,
+        "lfs": {"oid": SHA, "size": len(SHARD)},
+    },
     {"type": "file", "path": "model.safetensors.index.json", "size": len(INDEX), "oid": blob(INDEX)},
 ]
 LISTED = [
     {"Path": "config.json", "Type": "blob", "Size": 2, "Sha256": hashlib.sha256(b"{}").hexdigest()},
-    {"Path": "model.safetensors", "Type": "blob", "Size": 900, "Sha256": SHA},
+    {"Path": "model.safetensors", "Type": "blob", "Size": len(SHARD), "Sha256": SHA},
     {"Path": "sub/x.json", "Type": "blob", "Size": 2, "Sha256": ""},
 ]
 REVISIONS = {"Branches": [{"Revision": "master", "CommitId": COMMIT}], "Tags": []}
