@@ -18,7 +18,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import WORTH
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import ESTIMATED, PLACE, Evidence
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import ESTIMATED, Evidence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.estimates import (
     comparable,
     error_text,
@@ -28,7 +28,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- begin of the table that tools/evidence_table.py writes -->\n", "<!-- end of that table -->"
-SHORT_HEAD = "| Measured | model | vLLM | output tokens/s (requests at a time) | start |\n|---|---|---|---|---|\n"
+SHORT_HEAD = (
+    "| Measured | model | vLLM, preset | output tokens/s (requests at a time) | start |\n|---|---|---|---|---|\n"
+)
 LONG_HEAD = (
     "| hardware | model | evidence | status | output tokens/s (requests at a time) | time to the first token | start |"
     "\n"
@@ -67,13 +69,19 @@ def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def short_table(evidence: Sequence[Evidence]) -> str:
-    """Return one row for each model and hardware that was measured: the best of its evidence with results."""
-    best: dict[tuple[str, int, str], Evidence] = {}
+    """Return one row for each model, hardware and release that was measured, by the rule of _worth."""
+    best: dict[tuple[str, int, str, tuple[Any, ...]], Evidence] = {}
     measured = [entry for entry in evidence if entry.results and entry.status != ESTIMATED]
     for entry in sorted(measured, key=_worth):
-        best[(entry.accelerator, entry.count, entry.model)] = entry
+        best[(entry.accelerator, entry.count, entry.model, sort_key(entry.release))] = entry
     rows = [
-        (_hardware(entry), f"{entry.model}{_weights(entry)}", entry.release, _throughput(entry), _start(entry))
+        (
+            _hardware(entry),
+            f"{entry.model}{_weights(entry)}",
+            f"{entry.release}, {entry.document.get('preset', 'none')}",
+            _throughput(entry),
+            _start(entry),
+        )
         for _key, entry in sorted(best.items())
     ]
     return SHORT_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -118,9 +126,11 @@ def _in_order(evidence: Sequence[Evidence]) -> list[Evidence]:
 
 
 def _worth(entry: Evidence) -> tuple[Any, ...]:
-    """Return what evidence is sorted by: the last is what a short table shows."""
-    plain = entry.name == PLACE.format(**entry.document)
-    return WORTH[entry.status], sort_key(entry.release), entry.date, plain, entry.name
+    """Return what evidence is sorted by: the last is what a short table shows.
+
+    Measured comes before reported, then the newest, then the one with the most loads.
+    """
+    return WORTH[entry.status], str(entry.date), sum(result["repeats"] for result in entry.results), entry.name
 
 
 def _hardware(entry: Evidence) -> str:

@@ -121,7 +121,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.files_host import create, sync_directory
+from ..module_utils.common.files_host import create, locked, sync_directory
 from ..module_utils.common.foreign_text import quote_foreign
 from ..module_utils.pinning.web import RetryingClient, TooLargeError
 from ..module_utils.weights.manifest import WeightsError
@@ -190,8 +190,13 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     index = Index(module.params["index_url"], module.params["ca_file"])
     check(module, lock, index)
     if not module.check_mode:
-        build(module, lock, index, path)
-        mark_verified(path, lock.contents())
+        os.makedirs(root, mode=0o755, exist_ok=True)
+        # A second run on the host would remove what this one has begun.
+        with locked(root):
+            if os.path.isdir(path) and not damage:
+                return result
+            build(module, lock, index, path)
+            mark_verified(path, lock.contents())
     pinned = "".join(f"{pin.name}=={pin.version}\n" for pin in lock.contents())
     return {
         **result,
@@ -350,7 +355,6 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
     root, name = os.path.split(path)
     # The service's user must read these files, whatever root's umask is.
     os.umask(0o022)
-    os.makedirs(root, exist_ok=True)
     remove_leftovers(root)
     partial, cache = os.path.join(root, f".{name}.partial"), os.path.join(root, f".{name}.cache")
     with cleaned_up(root):

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,17 @@ def test_check_mode_predicts_and_writes_nothing(mirror):
     assert names(mirror.opt) == []
     assert mirror.ensure(mirror.lock)["path"] == result["path"]
     assert not mirror.ensure(mirror.lock, _ansible_check_mode=True)["changed"]
+
+
+def test_two_runs_at_a_time_build_their_environments_one_after_the_other(mirror):
+    slow = STAND_IN.replace(b"pip) ", b'pip) sleep 1; [ -x "${last%/*}/bin/python" ] || exit 1; ')
+    lock = TARGET + mirror.tiny + mirror.add_uv("9.3", slow)
+    with ThreadPoolExecutor() as pool:
+        runs = [pool.submit(mirror.ensure, lock, name=name) for name in ("1.0-cpu", "2.0-cpu", "2.0-cpu")]
+    results = [run.result() for run in runs]
+    assert [result["rc"] for result in results] == [0, 0, 0], results
+    assert [each for each in names(mirror.opt) if each.startswith(".")] == []
+    assert len([each for each in names(mirror.opt) if each.endswith(tuple("0123456789abcdef")) and "cpu" in each]) == 2
 
 
 def test_leftovers_of_a_killed_run_are_not_used(mirror):
