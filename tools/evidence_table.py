@@ -70,7 +70,7 @@ def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def short_table(evidence: Sequence[Evidence]) -> str:
     """Return one row for each model, hardware and release that was measured, by the rule of _worth."""
-    best: dict[tuple[str, int, str, tuple[Any, ...]], Evidence] = {}
+    best: dict[tuple[Any, ...], Evidence] = {}
     measured = [entry for entry in evidence if entry.results and entry.status != ESTIMATED]
     for entry in sorted(measured, key=_worth):
         best[(entry.accelerator, entry.count, entry.model, sort_key(entry.release))] = entry
