@@ -121,7 +121,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.files_host import create, locked, sync_directory
+from ..module_utils.common.files_host import create, existing_above, locked, sync_directory
 from ..module_utils.common.foreign_text import quote_foreign
 from ..module_utils.pinning.web import RetryingClient, TooLargeError
 from ..module_utils.weights.manifest import WeightsError
@@ -272,9 +272,7 @@ def compile_bytecode(module: AnsibleModule, path: str) -> None:
 def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
     """Raise VenvError for every problem that can be found before anything is written."""
     root = module.params["root"]
-    existing = root
-    while not os.path.isdir(existing):
-        existing = os.path.dirname(existing) or "/"
+    existing = existing_above(root)
     check_space(existing, shutil.disk_usage(existing).free, module.params["size_bytes"])
     lock.tool  # noqa: B018  raises when there is none
     if module.check_mode and not module.params["check_index"]:

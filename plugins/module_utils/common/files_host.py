@@ -126,6 +126,14 @@ def listed(directory: str) -> list[str]:
         return []
 
 
+def existing_above(path: str) -> str:
+    """Return a path as an absolute one if it exists, else the nearest directory above it."""
+    path = os.path.abspath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
     digest = hashlib.sha256()

@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Collection, Iterable, Iterator, Mapping, NamedTuple
 
-from ..common.files_host import publish, sha256_of, text_of
+from ..common.files_host import existing_above, publish, sha256_of, text_of
 from ..weights.plan import STAMP_NAME
 from . import checksums
 from .bundle import (
@@ -85,9 +85,7 @@ def _size(path: str) -> int | None:
 
 def check_room(root: str, missing: int) -> Room:
     """Return the missing and the free bytes. Raises BundleError if there is too little free space."""
-    place = os.path.abspath(root)
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
+    place = existing_above(root)
     figures = os.statvfs(place)
     free = figures.f_bavail * figures.f_frsize
     if missing > free:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from ..common.files_host import existing_above
+
 # Compiled kernels and graphs of one model; a start that cannot write them fails, or compiles at every start.
 CACHE_BYTES = 500_000_000
 CACHE_FILES = 1000
@@ -14,10 +16,7 @@ CACHE_FILES = 1000
 
 def describe_full(path: str) -> str:
     """Return a sentence about a file system that is (nearly) full, empty if it has enough space."""
-    there = path
-    while not os.path.isdir(there):
-        there = os.path.dirname(there) or "/"
-    found = os.statvfs(there)
+    found = os.statvfs(existing_above(path))
     free = found.f_bavail * found.f_frsize
     what = ""
     if free < CACHE_BYTES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Collection, Iterable, Mapping
 
+from ..common.files_host import existing_above
 from .files_host import ModelState
 from .manifest import WeightsError
 from .plan import check_inodes, check_space, round_up_to_blocks
@@ -20,9 +21,9 @@ def check_room(states: Iterable[ModelState], shared: Mapping[str, Collection[str
     """
     by_device: dict[int, list[ModelState]] = {}
     for state in states:
-        by_device.setdefault(os.stat(_existing(state.directory)).st_dev, []).append(state)
+        by_device.setdefault(os.stat(existing_above(state.directory)).st_dev, []).append(state)
     for together in by_device.values():
-        place = _existing(together[0].directory)
+        place = existing_above(together[0].directory)
         _check_writable(place)
         figures, names = os.statvfs(place), [state.manifest.repository for state in together]
         needed = sum(_needed_bytes(state, shared.get(state.directory, ()), figures.f_frsize) for state in together)
@@ -76,12 +77,6 @@ def _disk_bytes(path: str) -> int:
         return 0
     # A file with a second link is also in the published directory.
     return found.st_blocks * 512 if found.st_nlink == 1 else 0
-
-
-def _existing(path: str) -> str:
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def _mount_point(path: str) -> str:

@@ -54,6 +54,12 @@ SERVING = (
 )
 
 
+# Paths on the controller, where ~ is the home of the person who runs Ansible.
+ON_CONTROLLER = (
+    "gateway_ca_dir", "gateway_certificate", "gateway_certificate_key", "mirror_keyring", "rollout_state_dir",
+)  # fmt: skip
+
+
 class RoleOptionError(ValueError):
     """A variable is a misspelt option or of the wrong kind; the message names the variable and what is expected."""
 
@@ -117,6 +123,8 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
     if kind in _TEXTS:
         if isinstance(value, (Mapping, list, tuple)):
             raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
+        if kind == "path":
+            _check_path(name, value, template)
         return
     if is_template(value):
         if template is None:
@@ -136,6 +144,22 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         _check_list(name, spec, value, template)
     else:
         _check_mapping(name, spec, value, template)
+
+
+def _check_path(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for a relative path: each program on the host would take another directory."""
+    try:
+        text = str(template(value) if template and is_template(value) else value)
+    except AnsibleError:
+        return  # the task that reads the option reports it
+    # Directories in which the controller searches may be relative to where Ansible runs.
+    option = name.partition("[")[0]
+    if not text or text.startswith("/") or is_template(text) or option.endswith("_path"):
+        return
+    if option in ON_CONTROLLER and text.startswith("~"):
+        return
+    home = ", or one from ~" if option in ON_CONTROLLER else ""
+    raise RoleOptionError(f"{name}: found {_show(value)}, expected an absolute path{home}")
 
 
 def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:

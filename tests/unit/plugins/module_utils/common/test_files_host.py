@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common import 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
     bytes_of,
+    existing_above,
     listed,
     locked,
     publish,
@@ -124,6 +125,19 @@ def test_a_link_is_published_over_another(tmp_path):
     publish_link("two", str(tmp_path / "current"))
     assert os.readlink(tmp_path / "current") == "two"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("path, above", [
+    ("", ""), ("models", ""), ("a/b/c", ""), ("./x/../y", ""), ("there/x/y", "there"), ("there", "there"),
+    ("gone/x", ""),
+])  # fmt: skip
+def test_what_exists_above_a_path(path, above, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "gone").symlink_to("nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert existing_above(path) == os.path.join(tmp_path, above).rstrip("/")
+    assert existing_above(f"{tmp_path}/{path}") == os.path.join(tmp_path, above).rstrip("/")
+    assert existing_above("/") == "/"
 
 
 def test_sha256_of_a_file(tmp_path):

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import re
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
+    ON_CONTROLLER,
     RoleOptionError,
     check_role_options,
     specs_of,
@@ -145,3 +147,35 @@ def test_numbers_may_be_texts_and_texts_may_be_numbers():
     for value in (0.33, "0.33.0", None, True):
         assert check("vllm", vllm_release=value) == []
     assert check("vllm", vllm_drain_timeout="{{ somewhere }}") == []
+
+
+PATHS = [
+    (role, name, spec)
+    for role in sorted(path.name for path in ROLES.iterdir())
+    for name, spec in specs_of(role).items()
+    if spec.get("type") == "path" or spec.get("elements") == "path"
+]
+
+
+@pytest.mark.parametrize(("role", "name", "spec"), PATHS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_path_is_absolute(role, name, spec):
+    several = spec["type"] == "list"
+    check(role, **{name: ["/srv/x"] if several else "/srv/x"})
+    check(role, **{name: "{{ somewhere }}"})
+    if name.endswith("_path"):
+        check(role, **{name: ["files/x"]})  # the controller searches there
+        return
+    home = ", or one from ~" if name in ON_CONTROLLER else ""
+    place = f"{name}[0]" if several else name
+    for value in ("srv/models", "./models", "../models", "models", " /srv", *([] if home else ["~/models"])):
+        with pytest.raises(RoleOptionError, match=re.escape(f"{value!r}, expected an absolute path{home}")) as caught:
+            check(role, **{name: [value] if several else value})
+        assert str(caught.value).startswith(f"gpu-1: {place}: ")
+
+
+def test_every_option_that_holds_a_path_has_that_type():
+    for role in sorted(path.name for path in ROLES.iterdir()):
+        for name, spec in specs_of(role).items():
+            default = spec.get("default")
+            looks = name.endswith(("_dir", "_root", "_file")) or (isinstance(default, str) and default.startswith("/"))
+            assert not looks or spec.get("type", "str") not in ("str", "raw"), name
