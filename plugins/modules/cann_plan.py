@@ -11,7 +11,7 @@ short_description: (internal) Decide what a host needs for Huawei's driver, firm
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.cann#role).
-  - Reads the host as M(baremetal.inference.cann_state) does and returns the missing steps. A host that needs no
+  - Reads the host as M(baremetal.inference.driver_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - CANN, driver and firmware of one row of the vendor's matrix belong together; the release of vLLM names it. A driver
     of that row or newer, with firmware that fits it, is not changed.
@@ -160,4 +160,4 @@ driver:
   type: dict
   returned: success
 """
-# The action plugin of the same name does the work; on the host it runs the module cann_state.
+# The action plugin of the same name does the work; on the host it runs the module driver_state.

@@ -11,7 +11,7 @@ short_description: (internal) Decide what a host needs for NVIDIA's driver
 version_added: 0.3.0
 description:
   - Internal to the role P(baremetal.inference.cuda#role).
-  - Reads the host as M(baremetal.inference.cuda_state) does and returns the missing steps. A host that needs no
+  - Reads the host as M(baremetal.inference.driver_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - The chips decide on open or proprietary kernel modules and on the fabric manager, the release of vLLM on the oldest
     driver.
@@ -202,4 +202,4 @@ driver:
   type: dict
   returned: success
 """
-# The action plugin of the same name does the work; on the host it runs the module cuda_state.
+# The action plugin of the same name does the work; on the host it runs the module driver_state.

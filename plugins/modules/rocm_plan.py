@@ -11,7 +11,7 @@ short_description: (internal) Decide what a host needs for AMD's driver
 version_added: 0.4.0
 description:
   - Internal to the role P(baremetal.inference.rocm#role).
-  - Reads the host as M(baremetal.inference.rocm_state) does and returns the missing steps. A host that needs no
+  - Reads the host as M(baremetal.inference.driver_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - The release of vLLM decides on ROCm and with it on the driver, the chips and the release on the oldest supported
     driver.
@@ -123,4 +123,4 @@ driver:
   type: dict
   returned: success
 """
-# The action plugin of the same name does the work; on the host it runs the module rocm_state.
+# The action plugin of the same name does the work; on the host it runs the module driver_state.

@@ -8,18 +8,20 @@ from __future__ import annotations
 import glob
 import os
 import re
-from dataclasses import replace
-from typing import Sequence
+from dataclasses import asdict, replace
+from typing import Any, Mapping, Sequence
 
 from ..accelerator.pci_host import read_functions
 from ..common.files_host import text_of
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.faults import FaultBook
 from ..vendor_stack.host import Run, build_log, module_info, read_host, run_command
 from ..vendor_stack.model import Host
+from ..vendor_stack.state_module import common_state
 from .answers import Installed, installed_of, parse_mapping, parse_table
 from .installers import CANN, USER
 from .packages import DKMS
-from .proof import DCMI, KIND, WELL, CannRecording
+from .proof import DCMI, KIND, WELL, CannRecording, Expected, check_driver
 
 HUAWEI = "19e5"
 CHIP_CLASSES = ("1200",)
@@ -42,6 +44,7 @@ CANN_FILES = {
 # UNCONFIRMED: the location of NNAL's version.
 NNAL_FILES = ("version.info", "ascend_nnal_install.info")
 NODES = ("davinci*", "devmm_svm", "hisi_hdc")
+OPEN_NODES = re.compile(r"/dev/(davinci|devmm_svm|hisi_hdc)")
 
 _RELEVANT = re.compile(r"(ascend|atlas-|make$|gcc$|net-tools$|cann-keyring$)", re.IGNORECASE)
 
@@ -84,6 +87,50 @@ def inspect_host(
         disk={kernel: module_info(MODULES, kernel, run) for kernel in host.kernels},
         build_log=build_log(root, KIND.dkms),
     )
+
+
+def read_state(options: Mapping[str, Any], _book: FaultBook) -> dict[str, Any]:
+    """Return the results of the module driver_state for this stack; npu-smi reports the faults of these chips.
+
+    Raises PciError without a sysfs.
+    """
+    user, group = options["user"] or USER, options["group"] or USER
+    recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], user, group)
+    expected = Expected(
+        options["minimum_driver"],
+        options["cann_version"] or "",
+        bool(options["toolkit"]),
+        user,
+        group,
+        options["hold"],
+        tuple(options["nodes"] or ()),
+    )
+    return {
+        "ansible_facts": _facts(recording),
+        "chips": recording.chips,
+        "npus": [asdict(row) for row in parse_table(recording.table.out)],
+        "installed": recording.installed.as_dict(),
+        "driver": {"version": _running_driver(recording)},
+        "services": {},
+        **common_state(options, recording.host, check_driver(recording, expected), OPEN_NODES),
+    }
+
+
+def _running_driver(recording: CannRecording) -> str:
+    """Return the version of the running driver, empty if none runs; npu-smi may not report it."""
+    installed = recording.installed
+    return installed.running or (installed.driver if KIND.module in recording.host.modules else "")
+
+
+def _facts(recording: CannRecording) -> dict[str, str]:
+    """Return the facts of a host; missing parts have none."""
+    installed = recording.installed
+    found = {
+        "accelerator_driver_version": _running_driver(recording),
+        "accelerator_firmware_version": installed.running_firmware or installed.firmware,
+        "accelerator_cann_version": installed.cann.get("toolkit", ""),
+    }
+    return {name: version for name, version in found.items() if version}
 
 
 def _read_host(root: str, sysfs_root: str, proc_root: str, run: Run) -> Host:

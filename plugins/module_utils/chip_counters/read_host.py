@@ -28,10 +28,10 @@ def read_counters(stack: str, run: Run = run_command, device: str = KMSG) -> Cou
     """
     if stack == CUDA:
         answers = [run(argv) for argv in cuda.COMMANDS]
-        return cuda.parse_counters(answers, kernel_log(run, cuda.LOG_WORD, device) if device else "")
+        return cuda.parse_counters(answers, kernel_log(run, (cuda.LOG_WORD,), device) if device else "")
     if stack == ROCM:
         answers = [ask_amd_smi(argv, run) for argv in rocm.COMMANDS]
-        return rocm.parse_counters(answers, kernel_log(run, rocm.LOG_WORD, device) if device else "")
+        return rocm.parse_counters(answers, kernel_log(run, (rocm.LOG_WORD,), device) if device else "")
     if stack == CANN:
         table = _ask(cann.TABLE, NPU_SMI, run)
         rows = parse_table(table.out)

@@ -8,18 +8,25 @@ from __future__ import annotations
 import glob
 import os
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any, Mapping
 
 from ..accelerator.drivers_host import read_drivers
 from ..accelerator.pci_host import read_functions
 from ..common.files_host import bytes_of, text_of
+from ..vendor_stack.faults import FaultBook
 from ..vendor_stack.host import KMSG, Run, build_log, kernel_log, module_info, read_host, run_command
 from ..vendor_stack.model import Host, Module
-from .answers import QUERY
+from ..vendor_stack.proof import loaded_version
+from ..vendor_stack.state_module import common_state
+from .answers import QUERY, parse_query
 from .chips import NVLINK5, NVSWITCH
-from .proof import FABRIC_MANAGER, KIND, PERSISTENCED, CudaRecording
+from .proof import FABRIC_MANAGER, KIND, PERSISTENCED, CudaRecording, check_driver
 
 NVIDIA = "10de"
+NO_FABRIC = "none"
+NODES = re.compile(r"/dev/nvidia")
+LOG_WORDS = ("NVRM", "SXid")
 CHIP_CLASSES = ("0300", "0302")
 SWITCHES = ("1af1", "22a3")
 # NVLink 5 switches are managed through ports of this vendor's cards, marked in their vital product data.
@@ -59,10 +66,28 @@ def inspect_host(
             name: run(["systemctl", "is-active", f"{name}.service"]).out.strip()
             for name in (PERSISTENCED, FABRIC_MANAGER)
         },
-        kernel_log=kernel_log(run, "NVRM", os.path.join(root, KMSG.lstrip("/"))),
+        kernel_log=kernel_log(run, LOG_WORDS, os.path.join(root, KMSG.lstrip("/"))),
         nvrm=text_of(os.path.join(proc_root, "driver", "nvidia", "version")),
         build_log=build_log(root, KIND.dkms),
     )
+
+
+def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
+    """Return the results of the module driver_state for this stack. Raises PciError without a sysfs."""
+    recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
+    if options["fabric"]:
+        recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"], book)
+    version = loaded_version(KIND, recording.host)
+    return {
+        "ansible_facts": {"accelerator_driver_version": version} if version else {},
+        "chips": recording.chips,
+        "gpus": [asdict(gpu) for gpu in parse_query(recording.query.out)],
+        "fabric": recording.fabric,
+        "driver": {"version": version, "flavour": recording.flavour},
+        "services": recording.services,
+        **common_state(options, recording.host, findings, NODES),
+    }
 
 
 def _read_host(root: str, sysfs_root: str, proc_root: str, run: Run) -> Host:

@@ -11,6 +11,7 @@ from typing import Iterable, Iterator, Mapping
 
 from ..common.versions import upstream_version
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult
+from ..vendor_stack.faults import NO_FAULTS, FaultBook
 from ..vendor_stack.model import Host
 from ..vendor_stack.proof import (
     DriverKind,
@@ -18,11 +19,12 @@ from ..vendor_stack.proof import (
     check_builds,
     check_exit,
     check_holds,
+    check_log,
     check_minimum,
     known_errors,
     loaded_version,
 )
-from .answers import GpuAnswer, GpuReport, parse_query, parse_report, parse_xids
+from .answers import GpuAnswer, GpuReport, parse_query, parse_report
 from .chips import OPEN, PROPRIETARY
 from .packages import is_driver, is_fabric, on_disk
 
@@ -74,24 +76,7 @@ FLAVOUR_ERRORS = (
         "set cuda_policy to install and run the role cuda",
     ),
 )
-# Xids that a program causes or that the driver repairs: not a finding. UNCONFIRMED: from general knowledge, as are
-# the texts below.
-HARMLESS_XIDS = (13, 31, 43, 45, 63, 68, 94)
-XIDS = {
-    48: ("memory error that could not be corrected", "reset the chip, and replace it if the error returns"),
-    64: ("a bad row of memory could not be replaced", "replace the chip"),
-    74: ("error of an NVLink", "reboot; if the error returns, have the board inspected"),
-    79: (
-        "the chip has fallen off the bus",
-        "switch the machine off and on; check power, seat and temperature of the card",
-    ),
-    95: ("memory error that may have reached other programs", "reset the chip before anything else runs on it"),
-    119: (
-        "the chip's own processor does not respond",
-        "reset the chip, or reboot; upgrade the driver if the error returns",
-    ),
-    120: ("the chip's own processor failed", "reset the chip, or reboot; upgrade the driver if the error returns"),
-}
+RESET = "nvidia-smi --gpu-reset"
 
 
 @dataclass(frozen=True)
@@ -124,8 +109,10 @@ class CudaRecording:
         return OPEN if "Open Kernel Module" in self.nvrm else PROPRIETARY
 
 
-def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
-    """Return the findings about the driver, none if it is healthy.
+def check_driver(
+    recording: CudaRecording, minimum: str = "", hold: bool = True, book: FaultBook = NO_FAULTS
+) -> list[Finding]:
+    """Return the findings about the driver, none if it is healthy. ``book`` is the catalogue of faults.
 
     ``minimum`` is the oldest driver that the release works with, empty for any. What a driver that works and that no
     package owns lacks for the next boot is a finding for later.
@@ -143,7 +130,8 @@ def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True)
         *_states(reports, recording.fabric, foreign),
         *_services(recording, foreign),
         *_fabric(recording),
-        *_log(recording.kernel_log),
+        *_flavour(recording.kernel_log),
+        *check_log(book, recording.kernel_log, RESET),
     ]
 
 
@@ -247,13 +235,7 @@ def _fabric(recording: CudaRecording) -> Iterator[Finding]:
             yield Finding(f"{name} is {upstream_version(version)}, the driver is {loaded}", f"package {name}", action)
 
 
-def _log(text: str) -> Iterator[Finding]:
+def _flavour(text: str) -> Iterator[Finding]:
     for pattern, what, action in FLAVOUR_ERRORS:
         if re.search(pattern, text, re.MULTILINE):
             yield Finding(what, "kernel log", action)
-    last = {(xid.address, xid.number): xid for xid in parse_xids(text)}
-    for xid in last.values():
-        if xid.number in HARMLESS_XIDS:
-            continue
-        words, action = XIDS.get(xid.number, (xid.text or "see there", "look it up in NVIDIA's list of Xid errors"))
-        yield Finding(f"Xid {xid.number} since the last boot: {words}", f"chip {xid.address}", action)

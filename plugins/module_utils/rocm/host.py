@@ -8,14 +8,16 @@ from __future__ import annotations
 import glob
 import os
 import re
-from dataclasses import replace
-from typing import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Mapping, Sequence
 
+from ..accelerator.drivers_host import read_drivers
 from ..accelerator.pci_host import read_functions
 from ..common.credentials import redact_credentials
 from ..common.files_host import text_of
 from ..common.versions import numbers_of
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
+from ..vendor_stack.faults import FaultBook
 from ..vendor_stack.host import (
     KMSG,
     Run,
@@ -28,13 +30,17 @@ from ..vendor_stack.host import (
     run_command,
 )
 from ..vendor_stack.model import Host
+from ..vendor_stack.proof import loaded_version
+from ..vendor_stack.state_module import common_state
 from .answers import AMD_SMI, ROCM_SMI, GpuAnswer, parse_amd_smi, parse_kfd
 from .chips import GROUPS, MODULES, Blacklist, RocmHostState
 from .packages import RELEVANT
-from .proof import KIND, Node, RocmRecording
+from .proof import KIND, Node, RocmRecording, check_driver, listed
 from .settings import GRUB_FILE, KEPT_OUT, KEPT_OUT_WORD
 
 AMD = "1002"
+# Every program that computes has it open. A desktop has only render nodes open; then the module cannot be unloaded.
+NODES = re.compile(r"/dev/kfd$")
 CHIP_CLASSES = ("0300", "0302", "0380", "1200")
 # The directories of ROCm's tools; older packages link them into /usr/bin.
 TOOL_DIRECTORIES = ("/opt/rocm/bin", "/opt/rocm/core/bin")
@@ -85,9 +91,34 @@ def inspect_host(
         bound={address: _bound(sysfs_root, address) for address in tuple(chips) or found},
         nodes=tuple(_device_nodes(root)),
         disk=disk,
-        kernel_log=kernel_log(run, KIND.log, os.path.join(root, KMSG.lstrip("/"))),
+        kernel_log=kernel_log(run, (KIND.log,), os.path.join(root, KMSG.lstrip("/"))),
         build_log=build_log(root, KIND.dkms),
     )
+
+
+def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
+    """Return the results of the module driver_state for this stack. Raises PciError without a sysfs."""
+    chips, users = options["chips"] or (), options["users"] or ()
+    recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], chips, users)
+    recording = replace(recording, wants_tools=bool(options["userspace"]))
+    who, gpus = listed(recording)
+    version = loaded_version(KIND, recording.host)
+    facts = {
+        "accelerator_driver_version": version,
+        "accelerator_rocm_version": recording.shown.rocm,
+        "accelerator_mec_firmware": read_drivers(options["sysfs_root"]).get("amd", {}).get("mec_firmware"),
+    }
+    findings = check_driver(recording, options["minimum_driver"], options["hold"], book)
+    return {
+        "ansible_facts": {name: value for name, value in facts.items() if value},
+        "chips": recording.chips,
+        "gpus": [asdict(gpu) for gpu in gpus],
+        "listed_by": who,
+        "shown": recording.shown.as_dict(),
+        "driver": {"version": version, "loaded": KIND.module in recording.host.modules},
+        "services": {},
+        **common_state(options, recording.host, findings, NODES),
+    }
 
 
 def _rocm_host_state(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
+from ..vendor_stack.faults import NO_FAULTS, FaultBook
 from ..vendor_stack.model import Host
 from ..vendor_stack.proof import (
     DriverKind,
@@ -17,6 +18,7 @@ from ..vendor_stack.proof import (
     check_builds,
     check_exit,
     check_holds,
+    check_log,
     check_minimum,
     known_errors,
     loaded_version,
@@ -28,6 +30,7 @@ from .packages import DRIVER, is_driver
 KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"
 GROUP = "render"
+RESET = "amd-smi reset --gpureset"
 
 # Error messages of amd-smi and rocm-smi, their meaning, and what to do. rocm-smi exits with 0 even on errors.
 TOOL_ERRORS = (
@@ -64,21 +67,6 @@ LOG_ERRORS = (
         "the driver could not start a chip",
         "upgrade the driver and the card's firmware; if the error remains, switch the machine off and on",
     ),
-    (
-        r"GPU reset(\(\d+\))? failed",
-        "a chip did not come back from its reset",
-        "reboot; if the error returns, check power, seat and temperature of the card",
-    ),
-    (
-        r"([1-9]\d* (new )?)?[Uu]ncorrectable (hardware )?error",
-        "a chip has an uncorrectable error in memory or logic",
-        "reset the chip with 'amd-smi reset --gpureset', and replace it if the error returns",
-    ),
-    (
-        r"GPU (is )?lost from the bus|device lost from bus",
-        "a chip has fallen off the bus",
-        "switch the machine off and on; check power, seat and temperature of the card",
-    ),
 )
 
 
@@ -114,8 +102,10 @@ class RocmRecording:
     wants_tools: bool = False
 
 
-def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
-    """Return the findings about the driver, none where it is healthy.
+def check_driver(
+    recording: RocmRecording, minimum: str = "", hold: bool = True, book: FaultBook = NO_FAULTS
+) -> list[Finding]:
+    """Return the findings about the driver, none where it is healthy. ``book`` is the catalogue of faults.
 
     ``minimum`` is the oldest driver that the release and the chips support, empty for any.
     """
@@ -130,6 +120,7 @@ def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True)
         *_chips(recording),
         *_nodes(recording),
         *_log(recording.kernel_log),
+        *check_log(book, recording.kernel_log, RESET),
     ]
 
 

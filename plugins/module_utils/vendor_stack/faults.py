@@ -138,6 +138,9 @@ class FaultBook:
         return known.fault(code) if known else Fault(kind, code, UNKNOWN, REPORT)
 
 
+NO_FAULTS = FaultBook({})
+
+
 def _fault(kind: str, code: str, entry: Mapping[str, Any], scope: str) -> Fault:
     back, clears = entry.get("back", ""), entry.get("clears", False)
     return Fault(kind, code, entry["meaning"], entry["action"], back, scope, clears)

@@ -106,15 +106,15 @@ def module_info(names: Sequence[str], kernel: str, run: Run) -> str:
     return next((answer.out for answer in answers if answer.rc == 0), "")
 
 
-def kernel_log(run: Run, word: str, device: str = KMSG) -> str:
-    """Return the texts of the kernel's own records since the boot that contain a word, one a line.
+def kernel_log(run: Run, words: Sequence[str], device: str = KMSG) -> str:
+    """Return the texts of the kernel's own records since the boot that contain one of these words, one a line.
 
     The journal has older records than ``device``. dmesg is not asked: it prints a line break in a program's name as
     one, so that a line could be a record that nobody wrote.
     """
     answer = run(JOURNAL)
     records = parse_journal(answer.out) if answer.rc == 0 else []
-    return trusted_lines(records or parse_kmsg(_read_device(device)), word)
+    return trusted_lines(records or parse_kmsg(_read_device(device)), words)
 
 
 def _read_device(path: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Iterator
+from typing import Iterator, Sequence
 
 # The number of the facility kern. The kernel gives another one to whatever a program writes into /dev/kmsg.
 KERN = 0
@@ -77,6 +77,8 @@ def _journal_entries(text: str) -> Iterator[tuple[str, int]]:
         yield _CONTROL.sub(lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", shown), facility
 
 
-def trusted_lines(records: list[KernelRecord], word: str) -> str:
-    """Return the texts of the trusted records that contain a word, one a line."""
-    return "\n".join(record.text for record in records if word in record.text and record.is_trusted)
+def trusted_lines(records: Sequence[KernelRecord], words: Sequence[str]) -> str:
+    """Return the texts of the trusted records that contain one of these words, one a line."""
+    return "\n".join(
+        record.text for record in records if record.is_trusted and any(word in record.text for word in words)
+    )

@@ -12,11 +12,14 @@ from typing import Callable, Iterable, Iterator, Mapping, Sequence
 from ..common.foreign_text import quote_foreign
 from ..common.versions import at_least
 from .answers import TIMED_OUT, CommandResult, ModuleInfo, parse_module_info
+from .faults import BY_HAND, ISOLATE, RESET, FaultBook, standing_faults
 from .model import APT, Host
 
 # Characters of each part of a finding; tools and logs say some of it.
 _LONGEST = 1000
 
+# How vendors write the kinds of the catalogue.
+LOG_NAMES = {"xid": "Xid", "sxid": "SXid"}
 LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 
@@ -175,3 +178,24 @@ def check_holds(kind: DriverKind, host: Host) -> Iterator[Finding]:
     if free:
         how = "apt-mark hold" if host.manager == APT else "dnf versionlock add"
         yield Finding("an upgrade may replace parts of the driver", ", ".join(free), f"run '{how} {' '.join(free)}'")
+
+
+def check_log(book: FaultBook, log: str, reset: str) -> Iterator[Finding]:
+    """Yield the chips' faults in the kernel's log that only a reset, a reboot or a person ends.
+
+    What a program caused and what a new start of an instance ends keeps no host from serving. ``reset`` is the
+    command that resets a chip.
+    """
+    for event in standing_faults(book, log):
+        fault = event.fault
+        if fault.action not in (RESET, ISOLATE):
+            continue
+        if fault.action == RESET:
+            action = f"reset the chip with '{reset}', or reboot if the driver records no reset"
+        elif fault.back == BY_HAND:
+            action = "have the chip replaced, then reboot"
+        else:
+            action = "reboot, or switch the machine off and on; if it returns, check power, seat and temperature"
+        code = f"{LOG_NAMES[fault.kind]} {fault.code}" if fault.kind in LOG_NAMES else "kernel log"
+        where = f"chip {event.chip}" if event.chip else "kernel log"
+        yield Finding(f"{code} since the last boot: {fault.meaning}", where, action)

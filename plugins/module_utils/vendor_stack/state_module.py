@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the modules cuda_state, rocm_state and cann_state have in common: their options and their results."""
+"""The options and results of the module driver_state that are the same for every stack."""
 
 from __future__ import annotations
 
@@ -15,15 +15,42 @@ from .model import Host
 from .proof import Finding, describe_findings
 from .users import DAEMONS, EXPORTERS, SERVING
 
+WORDS = {"type": "list", "elements": "str"}
+# The options of a stack have no default here, so that one of another stack is an error.
+OF_STACK: dict[str, dict[str, dict[str, Any]]] = {
+    "cuda": {"fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]}},
+    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}},
+    "cann": {
+        "cann_version": {"type": "str"},
+        "toolkit": {"type": "bool"},
+        "user": {"type": "str"},
+        "group": {"type": "str"},
+        "nodes": WORDS,
+    },
+}
 ARGUMENTS: dict[str, dict[str, Any]] = {
+    "stack": {"type": "str", "choices": list(OF_STACK), "required": True},
+    "faults": {"type": "dict", "default": {}},
     "minimum_driver": {"type": "str", "default": ""},
     "hold": {"type": "bool", "default": True},
-    "offered_of": {"type": "list", "elements": "str", "default": []},
+    "offered_of": {**WORDS, "default": []},
     "contents_of": {"type": "list", "elements": "path", "default": []},
     "root": {"type": "path", "default": "/"},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "proc_root": {"type": "path", "default": "/proc"},
+    **{name: entry for options in OF_STACK.values() for name, entry in options.items()},
 }
+
+
+def foreign_option(options: Mapping[str, Any]) -> str:
+    """Return the error of an option that is of another stack, empty for none."""
+    for stack, names in OF_STACK.items():
+        for name in names if stack != options["stack"] else ():
+            if options[name] is not None:
+                return (
+                    f"{name}: found {options[name]!r} with stack {options['stack']}; it is an option of stack {stack}"
+                )
+    return ""
 
 
 def common_state(

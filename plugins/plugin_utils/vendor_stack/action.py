@@ -16,6 +16,7 @@ from ...module_utils.vendor_stack.model import RETAIN, DriverPlan, Host, Package
 from ...module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
 from ...module_utils.vendor_stack.users import Holder, foreign_holders, units_to_stop
 from ..catalog.accelerators import load_catalogue
+from ..catalog.faults import faults_of_host
 from ..catalog.files import load_release
 from ..common.action import ControllerAction
 from ..common.addresses import AddressError, refuse_login
@@ -27,7 +28,7 @@ BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
 
 @dataclass(frozen=True)
 class StackInputs:
-    """The inputs of a plan: the site's request, the result of the state module, the chips and their catalogue."""
+    """The inputs of a plan: the site's request, the result of driver_state, the chips and their catalogue."""
 
     request: Any
     state: Mapping[str, Any]
@@ -46,7 +47,7 @@ class StackAction(ControllerAction):
     _requires_connection = True
 
     stack = ""
-    # Options that are passed on to the stack's state module.
+    # Options that are passed on to the module driver_state.
     state_options: Sequence[str] = ()
     # Files of plans: their contents on the host decide whether they must be written.
     paths: Sequence[str] = ()
@@ -112,9 +113,11 @@ class StackAction(ControllerAction):
             **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *self.state_options)},
             "contents_of": [_mark(self.stack), *self.paths],
             "offered_of": offered_of,
+            "stack": self.stack,
+            "faults": faults_of_host(self.stack),
         }
         state: dict[str, Any] = self._execute_module(
-            module_name=f"baremetal.inference.{self.stack}_state", module_args=arguments, task_vars=task_vars
+            module_name="baremetal.inference.driver_state", module_args=arguments, task_vars=task_vars
         )
         return state
 

@@ -23,7 +23,7 @@ OF_LINES = {
     "host.py",
     "packages.py",
 }
-OF_LINES |= {"counters.py", "packages.py", "rocm_state.py", "lines.py"}
+OF_LINES |= {"counters.py", "packages.py", "lines.py"}
 # They read the names of /proc.
 OF_PROC = {"workers_host.py", "retention_host.py", "processes_host.py", "ports_host.py", "vllm-group.py"}
 

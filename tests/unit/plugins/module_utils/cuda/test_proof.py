@@ -21,7 +21,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     parse_dkms,
     parse_module_info,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "h200"
 QUERY = (FIXTURES / "nvidia-smi-query.csv").read_text()
@@ -82,7 +84,8 @@ WHOLE = CudaRecording(
 
 
 def found(recording=WHOLE, minimum="580.65.06", hold=True):
-    return [(finding.what, finding.where, finding.action) for finding in check_driver(recording, minimum, hold)]
+    findings = check_driver(recording, minimum, hold, FaultBook.from_document(faults_of_host("cuda")))
+    return [(finding.what, finding.where, finding.action) for finding in findings]
 
 
 def only(**changes):
@@ -323,19 +326,22 @@ def test_a_chip_that_has_not_joined_the_fabric():
 
 def test_a_chip_that_has_fallen_off_the_bus():
     what, where, action = only(kernel_log=XID_79 * 3)
-    assert (what, where) == ("Xid 79 since the last boot: the chip has fallen off the bus", f"chip {CHIP}")
-    assert action.startswith("switch the machine off and on")
+    assert (what, where) == ("Xid 79 since the last boot: The chip has fallen off the bus", f"chip {CHIP}")
+    assert action.startswith("reboot, or switch the machine off and on")
 
 
-@pytest.mark.parametrize("number", ["13", "31", "43", "45", "63", "94"])
-def test_an_error_of_a_program_is_no_finding(number):
+@pytest.mark.parametrize(
+    "number", ["11", "13", "31", "32", "43", "45", "63", "68", "69", "80", "94", "106", "162", "999"]
+)
+def test_an_error_of_a_program_or_one_that_needs_no_reset_is_no_finding(number):
     assert found(replace(WHOLE, kernel_log=XID_79.replace("79", number))) == []
 
 
-def test_an_error_that_nobody_has_words_for():
-    assert only(kernel_log=XID_79.replace("79", "154"))[0] == (
-        "Xid 154 since the last boot: pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-    )
+def test_a_recovery_that_is_over_is_no_finding():
+    line = "NVRM: Xid (PCI:0000:00:06): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n"
+    assert found(replace(WHOLE, kernel_log=line)) == []
+    assert found(replace(WHOLE, kernel_log=XID_79 + line)) == []
+    assert only(kernel_log=line + XID_79)[0] == "Xid 79 since the last boot: The chip has fallen off the bus"
 
 
 @pytest.mark.parametrize(
@@ -390,7 +396,7 @@ def test_what_is_no_report_says_nothing(text):
 
 
 def test_each_error_of_a_chip_is_one_finding():
-    assert len(found(replace(WHOLE, kernel_log=XID_79 * 2 + XID_79.replace("79", "48")))) == 2
+    assert len(found(replace(WHOLE, kernel_log=XID_79 * 2 + XID_79.replace("79", "64")))) == 2
 
 
 def recorded(name="h200/cuda-recording.json"):

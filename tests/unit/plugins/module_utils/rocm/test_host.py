@@ -34,7 +34,7 @@ def host(tmp_path, monkeypatch):
 
 def state(host, **options):
     roots = {"root": str(host), "sysfs_root": str(host / "sys"), "proc_root": str(host / "proc")}
-    result = run_module("rocm_state", **roots, minimum_driver="6.14.14", **options)
+    result = run_module("driver_state", stack="rocm", **roots, minimum_driver="6.14.14", **options)
     assert not result.get("failed"), result
     assert result["changed"] is False
     return result
@@ -207,6 +207,6 @@ def test_programs_that_compute(host):
 
 
 def test_no_sysfs(tmp_path):
-    result = run_module("rocm_state", root=str(tmp_path), sysfs_root=str(tmp_path / "nowhere"))
+    result = run_module("driver_state", stack="rocm", root=str(tmp_path), sysfs_root=str(tmp_path / "nowhere"))
     assert result["failed"] is True
     assert "no sysfs there" in result["msg"]

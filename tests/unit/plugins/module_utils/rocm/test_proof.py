@@ -25,7 +25,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof imp
     listed,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 # Debian's own tools on a host that has no module.
 RECORDED = json.loads(
@@ -377,22 +379,30 @@ def test_device_nodes(nodes, what, where):
             "the driver could not start a chip",
             "chip 0000:85:00.0",
         ),
-        (
-            "amdgpu 0000:0c:00.0: amdgpu: GPU reset(4) failed",
-            "a chip did not come back from its reset",
-            "chip 0000:0c:00.0",
-        ),
-        (
-            "amdgpu 0000:0c:00.0: amdgpu: 2 uncorrectable hardware errors detected in total in umc block",
-            "a chip has an uncorrectable error in memory or logic",
-            "chip 0000:0c:00.0",
-        ),
     ],
 )
 def test_what_the_kernel_says(line, what, where):
     finding = only(kernel_log=f"amdgpu: Topology: Add CPU node\n{line}\n")
     assert finding[0].startswith(what)
     assert finding[1] == where
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("GPU reset(4) failed", "The driver could not reset the chip"),
+        ("GPU lost from the bus", "The chip no longer answers on PCIe"),
+        ("uncorrectable hardware error (ERREVENT_ATHUB_INTERRUPT) detected!", "Uncorrectable error; the driver resets"),
+        # A new start of the instance ends it.
+        ("2 uncorrectable hardware errors detected in total in umc block", ""),
+    ],
+)
+def test_the_catalogue_of_faults_decides_what_a_record_means(line, what):
+    book = FaultBook.from_document(faults_of_host("rocm"))
+    recording = replace(WHOLE, kernel_log=f"amdgpu 0000:0c:00.0: amdgpu: {line}")
+    found = [(finding.what, finding.where) for finding in check_driver(recording, "6.14.14", True, book)]
+    assert [where for _what, where in found] == (["chip 0000:0c:00.0"] if what else [])
+    assert all(words.startswith(f"kernel log since the last boot: {what}") for words, _where in found)
 
 
 @pytest.mark.parametrize(

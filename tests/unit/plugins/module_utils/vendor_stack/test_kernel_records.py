@@ -48,7 +48,7 @@ def test_only_the_kernels_own_records_count():
         KernelRecord("NVRM: a"), KernelRecord("NVRM: b", facility=1), KernelRecord("x[7]: segfault in NVRM: c"),
         KernelRecord("amdgpu: d"),
     ]  # fmt: skip
-    assert trusted_lines(records, "NVRM") == "NVRM: a"
+    assert trusted_lines(records, ("NVRM", "SXid")) == "NVRM: a"
 
 
 def test_a_program_cannot_hide_a_record_of_a_driver():

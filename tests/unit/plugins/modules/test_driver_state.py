@@ -10,6 +10,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack import host as _stack_read
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 from tests.fakes.nvidia import (
     DPKG,
@@ -36,7 +37,9 @@ def host(tmp_path, monkeypatch):
 
 def state(host, **options):
     roots = {"root": str(host), "sysfs_root": str(host / "sys"), "proc_root": str(host / "proc")}
-    result = run_module("cuda_state", **roots, minimum_driver="580.65.06", **options)
+    result = run_module(
+        "driver_state", stack="cuda", faults=faults_of_host("cuda"), **roots, minimum_driver="580.65.06", **options
+    )
     assert not result.get("failed"), result
     assert result["changed"] is False
     return result
@@ -159,7 +162,7 @@ def test_the_kernels_log_is_read_from_where_it_can_be(host):
     write(host / "dev/kmsg", f"6,1,1000,-;nouveau: no\n6,2,2000,-;{forged}[1000+1000]\n30,3,3000,-;{xid}")
     assert state(host)["findings"] == []
     write(host / "dev/kmsg", f"6,1,1000,-;nouveau: no\n4,2,2000,-;{xid}")
-    assert whats(state(host)) == ["Xid 79 since the last boot: the chip has fallen off the bus"]
+    assert whats(state(host)) == ["Xid 79 since the last boot: The chip has fallen off the bus"]
 
 
 def test_a_file_with_a_line_break_in_its_name_is_no_record_of_the_journal(host):
@@ -175,7 +178,7 @@ def test_a_file_with_a_line_break_in_its_name_is_no_record_of_the_journal(host):
     journal(xid, facility="3")
     assert state(host)["findings"] == []
     journal(xid)
-    assert whats(state(host)) == ["Xid 79 since the last boot: the chip has fallen off the bus"]
+    assert whats(state(host)) == ["Xid 79 since the last boot: The chip has fallen off the bus"]
 
 
 def test_debians_name_of_the_module(host):
@@ -299,6 +302,39 @@ def test_a_build_that_failed_shows_the_end_of_its_log(host):
 
 
 def test_what_is_no_sysfs(host):
-    result = run_module("cuda_state", sysfs_root=str(host / "bin"), root=str(host), proc_root=str(host / "proc"))
+    result = run_module(
+        "driver_state", stack="cuda", sysfs_root=str(host / "bin"), root=str(host), proc_root=str(host / "proc")
+    )
     assert result["failed"]
     assert "no sysfs there" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "findings"),
+    [
+        # What a program causes, what the driver repairs, what a new start of an instance ends.
+        ([f"{code}, pid=7, name=python3" for code in (11, 13, 31, 32, 43, 45, 63, 68, 69, 80, 94, 106, 162)], []),
+        (["154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"], []),
+        (["119, pid=7"], ["Xid 119 since the last boot: GSP RPC Timeout"]),
+        (["119, pid=7", "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"], []),
+        (["64, pid=7"], ["Xid 64 since the last boot: A bad row of memory could not be remapped"]),
+    ],
+)
+def test_the_catalogue_of_faults_decides_what_a_record_means(host, lines, findings):
+    records = [f"NVRM: Xid (PCI:0000:00:06): {line}" for line in lines]
+    write(host / "dev/kmsg", "".join(f"4,{number},1000,-;{text}\n" for number, text in enumerate(records)))
+    assert whats(state(host)) == findings
+
+
+def test_a_fault_of_a_switch_is_a_finding(host):
+    write(
+        host / "dev/kmsg", "4,1,1000,-;nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 22003, Fatal, Link 27 Minion Halt\n"
+    )
+    assert whats(state(host)) == ["SXid 22003 since the last boot: Minion Halt"]
+
+
+def test_an_option_of_another_stack_is_refused(host):
+    result = run_module("driver_state", stack="cuda", root=str(host), users=["vllm"])
+    assert result["failed"] and result["msg"] == (
+        "users: found ['vllm'] with stack cuda; it is an option of stack rocm"
+    )

@@ -22,7 +22,7 @@ def host(tmp_path, monkeypatch):
 
 def state(host, **options):
     roots = {"root": str(host), "sysfs_root": str(host / "sys"), "proc_root": str(host / "proc")}
-    result = run_module("cann_state", **roots, minimum_driver="26.0.RC1", **options)
+    result = run_module("driver_state", stack="cann", **roots, minimum_driver="26.0.RC1", **options)
     assert not result.get("failed"), result
     assert result["changed"] is False
     return result
@@ -169,6 +169,8 @@ def test_a_fresh_host_has_nothing_and_says_so(host):
 
 
 def test_what_is_no_sysfs(host):
-    result = run_module("cann_state", sysfs_root=str(host / "bin"), root=str(host), proc_root=str(host / "proc"))
+    result = run_module(
+        "driver_state", stack="cann", sysfs_root=str(host / "bin"), root=str(host), proc_root=str(host / "proc")
+    )
     assert result["failed"]
     assert "no sysfs there" in result["msg"]
