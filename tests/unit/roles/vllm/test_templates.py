@@ -187,6 +187,18 @@ def test_nothing_that_root_runs_has_the_environment_of_an_instance():
     assert seen == {"-+/usr/bin/systemctl", "+/usr/sbin/nft", "+/usr/bin/python3", "+/usr/bin/install"}
 
 
+def test_the_ports_between_hosts_are_closed_for_every_protocol_with_ports():
+    rules = {text for _kind, path, text in every_text() if path.endswith(".nft")}
+    assert rules
+    for text in rules:
+        dropped = [line for line in text.splitlines() if line.endswith("counter drop")]
+        (ports,) = {re.search(r"dport (\{[^}]+\})", line)[1] for line in dropped}
+        assert ports == "{ 5600, 20000-29999 }"
+        assert [line.split(" dport")[0].strip().split()[0] for line in dropped] == ["tcp", "meta"]
+        # Answers to this host's own questions come to the same ports.
+        assert "udp" in dropped[1] and " ct state new " in dropped[1]
+
+
 def test_no_unit_of_any_role_takes_the_environment_of_an_instance():
     units = [path for path in (TOP / "roles").glob("*/templates/*.j2") if "[Service]" in path.read_text()]
     assert len(units) > 10

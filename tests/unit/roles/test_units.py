@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The units of all roles by systemd's own measure; those of instances are in vllm/test_templates.py."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+# The exposure that systemd-analyze security may report, from 0 to 10.
+EXPOSURE = {
+    "gateway-agent.service": 2.0,
+    "gateway-usage.service": 2.0,
+    "host-tuning.service": 4.0,
+    "prometheus-node-exporter.service": 4.0,
+    "vllm-group@.service": 4.5,
+    "vllm-health.service": 4.0,
+    "weights-scrub.service": 1.5,
+}
+IN_ITS_OWN_TEST = {"instance.service", "vllm@.service", "vllm-residents@.service", "vllm-router@.service"}
+
+
+class AnyValue(jinja2.ChainableUndefined):
+    def __str__(self):
+        return "/x"
+
+
+def render(path):
+    environment = jinja2.Environment(undefined=AnyValue)
+    environment.filters.update({"comment": lambda _text: "# x", "dirname": lambda text: os.path.dirname(str(text))})
+    return environment.from_string(path.read_text()).render()
+
+
+def test_every_unit_has_a_limit():
+    names = {path.name[: -len(".j2")] for path in ROLES.glob("*/templates/*.service.j2")}
+    assert names == {*EXPOSURE, *IN_ITS_OWN_TEST}
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
+@pytest.mark.parametrize("name", EXPOSURE)
+def test_a_unit_is_closed_as_far_as_its_work_allows(tmp_path, name):
+    (path,) = ROLES.glob(f"*/templates/{name}.j2")
+    unit = tmp_path / name.replace("@", "@x")
+    unit.write_text(render(path))
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found and float(found[1]) <= EXPOSURE[name], done.stdout + done.stderr
+
+
+def test_a_unit_that_needs_devices_does_not_hide_them_by_protect_clock():
+    """Up to systemd 252, ProtectClock allows the hardware clock alone of all devices."""
+    units = [path for path in ROLES.glob("*/*/*") if path.is_file() and "[Service]" in path.read_text(errors="replace")]
+    assert len(units) > 10
+    for path in units:
+        text = path.read_text()
+        if re.search(r"^ProtectClock=(true|yes)$", text, re.MULTILINE):
+            assert re.search(r"^(PrivateDevices=(true|yes)|DeviceAllow=.*)$", text, re.MULTILINE), path
