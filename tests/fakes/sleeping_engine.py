@@ -36,16 +36,21 @@ for word in "$@"; do
   esac
 done
 """
+COLLECTIONS = FILES.parents[2] / ".collections"
 # The program of the host with other places and times.
 RUNNER = """
-import importlib.util, pathlib, sys
-spec = importlib.util.spec_from_file_location("vllm_residents_host", sys.argv[1])
-module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-top = pathlib.Path(sys.argv[2])
-module.CONFIG, module.RUN, module.OWN = top / "etc", top / "run", top / "own"
-module.RETRY, module.DEADLINE, module.WITHIN, module.NAMES, module.REPEAT = 1.0, 3.0, 1.0, 0.5, 0.5
-module.main(sys.argv[3:])
+import runpy, sys
+sys.path.insert(0, sys.argv[1])
+from ansible_collections.baremetal.inference.plugins.module_utils.residents import (
+    member_host, service_host, start_host,
+)
+top = sys.argv[3]
+member_host.CONFIG_DIR = service_host.CONFIG_DIR = top + "/etc"
+member_host.RUN_DIR = top + "/run"
+service_host.OWN = start_host.OWN = top + "/own"
+service_host.RETRY, service_host.DEADLINE, service_host.WITHIN = 1.0, 3.0, 1.0
+service_host.NAMES = service_host.REPEAT = 0.5
+runpy.run_path(sys.argv[2])["main"](sys.argv[4:])
 """
 
 
@@ -172,7 +177,7 @@ class Host:
 
     def run_helper(self, *words):
         env = {**os.environ, "PATH": f"{self.top / 'bin'}:{os.environ['PATH']}", "UNITS": str(self.top / "units")}
-        command = [sys.executable, "-c", RUNNER, str(HELPER), str(self.top), *words]
+        command = [sys.executable, "-c", RUNNER, str(COLLECTIONS), str(HELPER), str(self.top), *words]
         with open(self.log, "ab") as log:
             return subprocess.Popen(command, env=env, stdout=log, stderr=log)
 

@@ -144,7 +144,6 @@ PUBLISHES_BY_HAND = {
     "roles/gateway/files/gateway-agent.py": "a program of its own; the file is made anew at each start",
     "roles/gateway/files/gateway-tool.py": "a program of its own",
     "roles/gateway/files/gateway_usage_store.py": "part of a program of its own; it moves a damaged database aside",
-    "roles/vllm/files/vllm-residents.py": "takes the lock of the directory in which it writes a token",
 }
 BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock", "fcntl.lockf", "tempfile.mktemp"}
 

@@ -28,8 +28,12 @@ class Repeated:
         except Exception as exc:
             self._report(exc)
             return False
-        self.worked_at = self._clock()
+        self.worked()
         return True
+
+    def worked(self) -> None:
+        """Note that the step works, for one that never ends by itself."""
+        self.worked_at = self._clock()
 
     def _report(self, exc: Exception) -> None:
         place = traceback.extract_tb(exc.__traceback__)[-1]

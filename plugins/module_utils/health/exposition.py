@@ -47,7 +47,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "health_disk_free_ratio": (GAUGE, "Free share of the disk with weights or caches, by directory."),
     "health_weights_damaged_files": (GAUGE, "Files that the last scrub of the weights has found damaged."),
     "health_weights_scrubbed_seconds": (GAUGE, "When the last scrub of the weights ended."),
-    "health_worked_seconds": (GAUGE, "When each loop of the service last worked, or began."),
+    "health_worked_seconds": (GAUGE, "When each loop of a service on the host last worked, or began."),
     "health_written_seconds": (GAUGE, "Time of this writing."),
 }
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import shutil
@@ -18,6 +20,25 @@ from .exposition import Labels, Sample, chip_samples
 from .instances_host import Instances, Unit
 from .ledger import Ledger
 from .questions_host import Answer
+
+
+# What services of instances write of themselves: when each of their loops last worked.
+WORKED = ("/run/vllm-residents/*/worked", "/run/vllm-group/*/worked")
+
+
+def worked_figures(
+    host: Mapping[str, str], loops: Mapping[str, float], patterns: Sequence[str] = WORKED
+) -> list[Sample]:
+    """Return when each loop of this service, and of those of instances, last worked."""
+    found = {("vllm-health", name): at for name, at in loops.items()}
+    for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
+        kind, name = path.split(os.sep)[-3:-1]
+        with contextlib.suppress(ValueError, AttributeError, TypeError):
+            found.update({(f"{kind}@{name}", loop): float(at) for loop, at in json.loads(text_of(path)).items()})
+    return [
+        Sample("health_worked_seconds", {**host, "service": service, "loop": loop}, at)
+        for (service, loop), at in sorted(found.items())
+    ]
 
 
 def free_shares(directories: Sequence[str]) -> dict[str, float]:

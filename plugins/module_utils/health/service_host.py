@@ -24,6 +24,7 @@ from .figures_host import (
     instance_figures,
     tool_figures,
     weights_figures,
+    worked_figures,
 )
 from .instances_host import Instances, Unit
 from .journal_host import Journal
@@ -254,11 +255,8 @@ class Service:
         found.append(Sample("health_state_damaged", host, float(bool(self.state.damage))))
         found += disk_figures(host, settings.disks)
         found += weights_figures(host, settings.scrub_report)
-        loops = self.loops if settings.addresses else self.loops.keys() - {"tool"}
-        found += [
-            Sample("health_worked_seconds", {**host, "loop": name}, self.loops[name].worked_at)
-            for name in sorted(loops)
-        ]
+        loops = {name: loop.worked_at for name, loop in self.loops.items() if name != "tool" or settings.addresses}
+        found += worked_figures(host, loops)
         found.append(Sample("health_written_seconds", host, self.clock()))
         return found
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+import time
 from typing import Iterator
 
-from ..common.files_host import LockedError, locked
+from ..common.files_host import LockedError
 from ..common.foreign_files_host import ForeignDirectory
 from .marks import OPERATOR
 
 # Another program may have the token for as long as it takes to load adapters.
 _WAIT_SECONDS = 60.0
+# Attempts to share a token, and the seconds between two.
+_ATTEMPTS, _PAUSE = 5, 0.5
 _TOKEN = re.compile(r"[A-Za-z0-9_=-]{17,190}\Z", re.ASCII)
 
 
@@ -30,39 +33,39 @@ def operator_token(directory: str, gid: int, wait: float = _WAIT_SECONDS) -> Ite
     ``directory`` is that of the instance below /run/vllm, ``gid`` the group of the engine. Raises OperatorError.
     """
     place, token = ForeignDirectory(directory), secrets.token_hex(32)
-    try:
-        with locked(directory, wait=wait):
-            try:
-                # A program that was killed may have left one; the lock says that none is at work.
-                write_new(place, OPERATOR, f"{token}\n", 0o640, gid)
-                yield token
-            finally:
-                place.remove(OPERATOR)
-    except LockedError as exc:
-        raise OperatorError(f"{directory}: another program has been calling this instance for {wait:g} s") from exc
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(place.locked(wait))
+        except LockedError as exc:
+            raise OperatorError(f"{directory}: another program has been calling this instance for {wait:g} s") from exc
+        except OSError as exc:
+            raise OperatorError(f"{directory} cannot be locked: {exc.strerror}; does the instance run?") from exc
+        try:
+            # A program that was killed may have left one; the lock says that none is at work.
+            write_new(place, OPERATOR, f"{token}\n", 0o640, gid)
+            yield token
+        finally:
+            place.remove(OPERATOR)
 
 
-def shared_token(directory: str, wait: float = 2.5) -> str:
+def shared_token(directory: str) -> str:
     """Return the token that the engine accepts now; write one for the own group where there is none. Raises OSError.
 
     It stays for the next call. Another program's token is used as it is, because that program is calling now.
     """
     place = ForeignDirectory(directory)
-    found = _token_in(place)
-    if found:
-        return found
-    try:
-        with locked(directory, wait=wait):
-            found = _token_in(place)
-            if not found:
-                found = secrets.token_hex(32)
-                place.remove(OPERATOR)
-                place.create(OPERATOR, f"{found}\n", 0o640)
-    except LockedError as exc:
+    for _attempt in range(_ATTEMPTS):
         found = _token_in(place)
-        if not found:
-            raise OSError(f"{directory}: another program calls the instance, and has written no token") from exc
-    return found
+        if found:
+            return found
+        try:
+            with place.locked(0):
+                if not _token_in(place):
+                    place.remove(OPERATOR)
+                    place.create(OPERATOR, f"{secrets.token_hex(32)}\n", 0o640)
+        except LockedError:
+            time.sleep(_PAUSE)
+    raise OSError(f"{directory}: another program calls the instance, and has written no token")
 
 
 def write_new(place: ForeignDirectory, name: str, text: str, mode: int, gid: int = -1) -> None:

@@ -77,6 +77,7 @@ HOST = (
     Place("/usr/local/lib/vllm-group.py", "the program of the watchdog", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents.py", "the program of that service", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-residents/", "the modules that it imports", "vllm", EVERYTHING),
     Place(
         "/usr/local/lib/vllm/",
         "what vLLM imports: for gateways: whether it takes requests, tokens, and models that a key may use",
@@ -85,7 +86,12 @@ HOST = (
     ),
     Place("/run/vllm/NAME/", "marks of start and stop, for as long as the unit runs", "vllm", INSTANCE),
     Place("/run/vllm-group/NAME/", "what the watchdog sees, for as long as it runs", "vllm", INSTANCE),
-    Place("/run/vllm-residents/GROUP/", "its socket, for as long as it runs", "vllm", EVERYTHING),
+    Place(
+        "/run/vllm-residents/GROUP/",
+        "its socket, and when its loops last worked, for as long as it runs",
+        "vllm",
+        EVERYTHING,
+    ),
     Place("/opt/vllm/RELEASE-HASH/", "a virtual environment (`vllm_venv_root`)", "vllm", ENVIRONMENT),
     Place("/opt/vllm/uv-VERSION/", "uv, which makes the environments", "vllm", EVERYTHING),
     Place("/opt/vllm/", "the directory of the environments, if nothing else is in it", "vllm", EVERYTHING, True),

@@ -96,6 +96,9 @@ CASES = {
     "ChipToolSlow": ({'accel_tool_seconds{host="gpu-01"}': "45x30"}, {'accel_tool_seconds{host="gpu-01"}': "2x30"}, 15),
     "HealthSilent": (
         {'health_written_seconds{host="gpu-01"}': "0x30"}, {'health_written_seconds{host="gpu-01"}': "0+60x30"}, 10),
+    "ServiceLoopFails": (
+        {'health_worked_seconds{host="gpu-01",service="vllm-health",loop="tool"}': "0x30"},
+        {'health_worked_seconds{host="gpu-01",service="vllm-health",loop="tool"}': "0+60x30"}, 15),
     "HealthStateDamaged": (
         {'health_state_damaged{host="gpu-01"}': "1x9"},
         {'health_state_damaged{host="gpu-01"}': "0x9"}, 5),

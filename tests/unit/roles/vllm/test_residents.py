@@ -6,21 +6,15 @@
 from __future__ import annotations
 
 import http.client
-import importlib.util
-import sys
+import json
 import threading
 import time
-from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Listening
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.drain_host import Drain
 
 from tests.fakes.sleeping_engine import Host, until
-
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-drain.py"
-SPEC = importlib.util.spec_from_file_location("vllm_drain_of_residents", SCRIPT)
-drain = importlib.util.module_from_spec(SPEC)
-sys.modules[SPEC.name] = drain
-SPEC.loader.exec_module(drain)
 
 
 @pytest.fixture
@@ -261,8 +255,8 @@ def test_a_stop_ends_the_wait(host):
 
 def stop(host, name, seconds):
     """Return what the program says that systemd runs before it stops an instance, and how long it took."""
-    instance, began = drain.Instance("127.0.0.1", host.ports[name], False, host.top / "run" / name), time.monotonic()
-    return drain.stop(instance, seconds, 0.1), time.monotonic() - began
+    listening, began = Listening("127.0.0.1", host.ports[name]), time.monotonic()
+    return Drain(listening, str(host.top / "run" / name)).run(seconds, 0.1), time.monotonic() - began
 
 
 def test_a_sleeping_instance_without_requests_stops_at_once(host):
@@ -291,3 +285,9 @@ def test_the_stop_of_the_awake_one_lets_the_next_one_wake(host):
     host.stop("coder")
     until(lambda: waits)
     assert waits[0][0] == 200 and host.awake() == ["chat"]
+
+
+def test_it_is_written_when_each_loop_last_worked(host):
+    place = host.top / "own/chips0/worked"
+    until(place.exists)
+    assert {"turns", "starts"} <= set(json.loads(place.read_text()))

@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.exposit
 from ansible_collections.baremetal.inference.plugins.module_utils.health.figures_host import (
     drift_figures,
     weights_figures,
+    worked_figures,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
 
@@ -63,3 +64,20 @@ def test_a_missing_report_of_the_scrub_gives_no_figure(tmp_path):
     assert weights_figures({"host": "gpu-01"}, str(path)) == []
     path.write_text(json.dumps({"damaged": ["a"], "finished": 7}))
     assert [sample.value for sample in weights_figures({"host": "gpu-01"}, str(path))] == [1.0, 7.0]
+
+
+def test_the_loops_of_services_of_instances_are_figures_too(tmp_path):
+    for name, text in {
+        "gpu0": '{"turns": 5, "chat": 7.5}',
+        "odd": "[]",
+        "cut": '{"turns"',
+        "words": '{"turns": "x"}',
+    }.items():
+        (tmp_path / "vllm-residents" / name).mkdir(parents=True)
+        (tmp_path / "vllm-residents" / name / "worked").write_text(text)
+    found = worked_figures({"host": "h"}, {"tool": 3.0}, [f"{tmp_path}/vllm-residents/*/worked"])
+    assert [(each.labels["service"], each.labels["loop"], each.value) for each in found] == [
+        ("vllm-health", "tool", 3.0),
+        ("vllm-residents@gpu0", "chat", 7.5),
+        ("vllm-residents@gpu0", "turns", 5.0),
+    ]

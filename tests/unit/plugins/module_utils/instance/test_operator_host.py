@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_files_host import ForeignDirectory
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import operator_host
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.operator_host import (
     OperatorError,
     operator_token,
@@ -76,6 +78,29 @@ def test_what_is_no_token_is_replaced(tmp_path, odd):
     assert len(shared_token(str(tmp_path))) == 64
 
 
-def test_no_shared_token_is_written_while_another_program_holds_the_lock(tmp_path):
-    with locked(str(tmp_path)), pytest.raises(OSError, match="has written no token"):
-        shared_token(str(tmp_path), wait=0.1)
+def test_while_another_program_has_the_lock_no_shared_token_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(operator_host, "_PAUSE", 0.05)
+    with locked(str(tmp_path)):
+        with pytest.raises(OSError, match="has written no token"):
+            shared_token(str(tmp_path))
+        assert not (tmp_path / "operator").exists()
+        threading.Timer(0.07, lambda: (tmp_path / "operator").write_text("c" * 64)).start()
+        assert shared_token(str(tmp_path)) == "c" * 64
+
+
+def test_a_directory_in_the_place_of_the_token_leaves_no_file_open(tmp_path):
+    (tmp_path / "operator").mkdir()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="directory"):
+        shared_token(str(tmp_path))
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_nothing_is_made_for_an_instance_that_is_down(tmp_path):
+    """A file in the place of its directory would keep its unit from starting."""
+    gone = str(tmp_path / "chat")
+    with pytest.raises(FileNotFoundError):
+        shared_token(gone)
+    with pytest.raises(OperatorError, match="chat cannot be locked: No such file"), operator_token(gone, 0):
+        pass
+    assert os.listdir(tmp_path) == []
