@@ -21,7 +21,6 @@ from .instances_host import Instances, Unit
 from .ledger import Ledger
 from .questions_host import Answer
 
-
 # What services of instances write of themselves: when each of their loops last worked.
 WORKED = ("/run/vllm-residents/*/worked", "/run/vllm-group/*/worked")
 
