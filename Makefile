@@ -53,7 +53,7 @@ molecule: ready  ## Run the molecule scenarios, each on fresh lab hosts
 unit: python  ## Run the unit tests; T=compose runs those with "compose" in the file name or test name
 	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n $(TWICE) --dist loadfile --no-loadscope-reorder)
 
-parity: ready  ## Check plans with the real parsers of vLLM 0.32.0 and 0.33.0
+parity: ready  ## Check plans with the real parsers and configuration steps of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
 integration: ready  ## Run the tests that need root and create their own lab hosts

@@ -9,6 +9,7 @@ import os
 
 import pytest
 
+from tests.parity.engine import manifests, start_engines
 from tests.parity.real import NEWEST, start_all
 from tools.vllm.fetch_vllm_release import FetchError, sources
 
@@ -29,6 +30,21 @@ def real_parsers():
     yield parsers
     for parser in parsers.values():
         parser.stop()
+
+
+@pytest.fixture(scope="session")
+def real_engines():
+    """The configuration steps by release."""
+    engines = fetched(start_engines)
+    yield engines
+    for engine in engines.values():
+        engine.stop()
+
+
+@pytest.fixture(scope="session")
+def shapes(tmp_path_factory):
+    """A directory with manifests of the models of shapes.yml."""
+    return manifests(tmp_path_factory.mktemp("manifests"))
 
 
 @pytest.fixture(scope="session")

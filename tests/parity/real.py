@@ -25,6 +25,8 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
 class RealParser:
     """The parser of one release. It needs seconds to start, so start all of them before the first request."""
 
+    program = "real_parser.py"
+
     def __init__(self, version, python, directory, site=None):
         self.version = version
         self.python = python
@@ -38,7 +40,7 @@ class RealParser:
             environ["PYTHONPATH"] = str(site)
         self.environ = environ
         self.process = subprocess.Popen(
-            [python, ROOT / "tools" / "vllm" / "real_parser.py"],
+            [python, ROOT / "tools" / "vllm" / self.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -70,15 +72,19 @@ class RealParser:
         return answer["namespace"]
 
     def _ask(self, words, config):
-        if not self.started:
-            version = self._answer()["version"]
-            assert version == self.version, f"expected vLLM {self.version}, found {version}"
-            self.started = True
         if config is not None:
             path = Path(self.scratch.name, "config.yaml")
             path.write_text(config, encoding="utf-8")
             words += ["--config", str(path)]
-        self.process.stdin.write(json.dumps(words) + "\n")
+        return self.ask(words)
+
+    def ask(self, request):
+        """Return the answer of the process to a request."""
+        if not self.started:
+            version = self._answer()["version"]
+            assert version == self.version, f"expected vLLM {self.version}, found {version}"
+            self.started = True
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
         return self._answer()
 

@@ -20,6 +20,7 @@ REASONS = {
     "image": r"names no image for",
     "memory": r"does not fit: |too little memory",
     "several hosts": r"needs --nnodes, which vLLM \S+ \(release \S+\) does not have",
+    "sizes": r"vLLM cannot start with|is impossible here",
     "chips": r"more chips requested than the host has",
 }
 

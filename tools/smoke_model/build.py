@@ -33,6 +33,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.file
     EncodingsError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.wheel_host import from_library, from_wheel  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import (  # noqa: E402
+    excerpt_of,
+    render_excerpt,
+)
 
 from tools.smoke_model.tokens import (  # noqa: E402
     SPECIAL,
@@ -170,6 +174,7 @@ def render_manifest(files: Mapping[str, bytes]) -> str:
         "# Made by tools/smoke_model/build.py; do not edit.",
         f"repository: {REPOSITORY}",
         f"revision: {hashlib.sha256(listing.encode()).hexdigest()[:40]}",
+        *render_excerpt(excerpt_of(files["config.json"])),
         "files:",
     ]
     for name, digest in digests.items():

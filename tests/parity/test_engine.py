@@ -1,0 +1,142 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vLLM's own configuration step judges the plans: what it refuses is refused in planning, and the other way round.
+
+Recipes x accelerators x 1 to 16 chips x presets and features, a sample of them here and all with `make long`.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+import re
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from tests.parity import seeds
+from tests.parity.engine import SHAPES
+from tests.parity.real import RELEASES, Refused
+from tests.parity.reasons import reason
+from tests.parity.test_bundled import MODELS, RECIPES, requests_of
+
+LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
+SAMPLES = sorted({*SHAPES, *RECIPES})
+# Upstream's own classes of these; vllm-ascend's and Intel's are other packages.
+STACKS = ("cuda", "rocm", "cpu")
+SAMPLE = 24
+
+
+def hardware(model, count):
+    memory = {"memory_gib": 1024} if model == "cpu" else {}
+    return declared_accelerator(load_catalogue(), model, count, **memory)
+
+
+def cases(name, recipe):
+    """Yield hardware and request of every case of a recipe."""
+    for model in MODELS:
+        for count in range(1, 17) if model != "cpu" else (1,):
+            for instance in requests_of(name, recipe, model):
+                if "nodes" not in instance:
+                    yield hardware(model, count), instance
+
+
+def planned(accelerator, instance, release, shapes, recipes):
+    """Return the plan of a request. Raises PlanError."""
+    paths = {"weights_manifest_path": [str(shapes)], "recipe_path": [str(recipes)]}
+    settings = seeds.settings(f"every-stack-{release}", {**instance, "replicas": 1}, **paths)
+    return plan_host("host", accelerator, settings)["chat"]
+
+
+def check(name, release, shapes, recipes, engine, choose):
+    paths = [] if name in RECIPES else [str(recipes)]
+    recipe, counted = load_recipe(name, paths), collections.Counter()
+    for accelerator, instance in choose([case for case in cases(name, recipe) if case[0].stack in STACKS]):
+        try:
+            plan = planned(accelerator, instance, release, shapes, recipes if paths else shapes)
+        except PlanError as exc:
+            assert reason(exc, recipe), f"{instance} on {accelerator.count} x {accelerator.model}: {exc}"
+            counted["refused"] += 1
+            continue
+        if not {*plan["models"]} <= {*SAMPLES}:
+            # Weights of another variant, or a draft model: nobody has their config.json here.
+            continue
+        try:
+            engine.judge(plan, accelerator)
+        except Refused as exc:
+            raise AssertionError(f"{instance} on {accelerator.count} x {accelerator.model}: {exc}") from exc
+        counted["started"] += 1
+    assert counted["started"], counted
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_sample_of_plans_gets_a_configuration_of_vllm(name, release, shapes, upstream_recipes, real_engines):
+    chosen = random.Random(name + release)
+    check(name, release, shapes, upstream_recipes, real_engines[release], lambda all_: chosen.sample(all_, SAMPLE * 4))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_plan_gets_a_configuration_of_vllm(name, release, shapes, upstream_recipes, real_engines):
+    check(name, release, shapes, upstream_recipes, real_engines[release], lambda all_: all_)
+
+
+# What is wrong with a value, by what its entry in the table holds.
+def wrong_values(entry):
+    """Yield values just outside the limits of an entry."""
+    if "ge" in entry:
+        yield entry["ge"] - 1
+    if "gt" in entry:
+        yield entry["gt"]
+    if "le" in entry:
+        yield entry["le"] + 1
+    if "lt" in entry:
+        yield entry["lt"]
+    if entry.get("closed"):
+        yield "zzz"
+
+
+def wrong_arguments(release):
+    """Return every flag with each wrong value, and what P2 of the findings of 0.7.0 lists."""
+    found = [
+        {name: value}
+        for name, entry in load_table(release).flags.items()
+        if name not in ("shutdown-timeout", "nnodes", "node-rank")
+        for value in wrong_values(entry)
+    ]
+    found += [{"tensor-parallel-size": size} for size in (3, 5, 6, 7)]
+    return [*found, {"max-model-len": 1000000}, {"pipeline-parallel-size": 100}, {"dtype": "bfloat61"}]
+
+
+# What vLLM checks only for models with pictures and videos, and with adapters.
+ELSEWHERE = ("mm-", "video-", "max-lora")
+# What it checks after its configuration: the loader of the weights.
+LATER = {"load-format"}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_wrong_value_is_refused_by_the_plan_and_by_vllm(release, shapes, upstream_recipes, real_engines):
+    accelerator, accepted = hardware("h200", 8), set()
+    base = planned(accelerator, {"recipe": LLAMA}, release, shapes, upstream_recipes)
+    for args in wrong_arguments(release):
+        ((name, value),) = args.items()
+        with pytest.raises(PlanError) as caught:
+            planned(accelerator, {"recipe": LLAMA, "args": args}, release, shapes, upstream_recipes)
+        assert re.search(rf"{name}\b|more chips requested", str(caught.value)) and "\n" not in str(caught.value)
+        argv = [*base["argv"], f"--{name}", str(value)]
+        try:
+            real_engines[release].judge({**base, "argv": argv, "chips": list(range(8))}, accelerator)
+            accepted.add(name)
+        except Refused:
+            continue
+    assert {name for name in accepted if not name.startswith(ELSEWHERE)} == LATER
