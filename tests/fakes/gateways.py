@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import random
@@ -93,17 +92,16 @@ def render(template: str, variables: dict[str, Any]) -> str:
     return environment.get_template(template).render(ansible_managed="Ansible managed", **variables)
 
 
-def loaded(name: str) -> Any:
-    """Import a program of the role as a module."""
-    # Its parts are imported by name.
-    if str(ROLE / "files") not in sys.path:
-        sys.path.append(str(ROLE / "files"))
-    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROLE / "files" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses need their module in sys.modules.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def program(name: str, *arguments: Any) -> tuple[list[Any], dict[str, str]]:
+    """Return the command of a program of the role, and the environment where it finds the collection."""
+    environ = {**os.environ, "PYTHONPATH": str(TOP / ".collections")}
+    return [sys.executable, ROLE / "files" / f"{name}.py", *arguments], environ
+
+
+def run_program(name: str, *arguments: Any) -> None:
+    """Run a program of the role."""
+    command, environ = program(name, *arguments)
+    subprocess.run(command, env=environ, check=True)
 
 
 class RunningGateway:
@@ -208,15 +206,13 @@ class RunningGateway:
 
     def save(self) -> None:
         """Save the server states as the unit does before a reload and a stop."""
-        tool = ROLE / "files/gateway-tool.py"
         config = str(self.directory / "haproxy.cfg")
-        subprocess.run(["python3", tool, "save", self.paths["socket"], self.paths["state"], config], check=True)
+        run_program("gateway-tool", "save", self.paths["socket"], self.paths["state"], config)
 
     def reload(self) -> None:
         """Save the server states and reload, as the unit does."""
         self.save()
-        tool = ROLE / "files/gateway-tool.py"
-        subprocess.run(["python3", tool, "replace", self.paths["socket"], str(self.process.pid)], check=True)
+        run_program("gateway-tool", "replace", self.paths["socket"], str(self.process.pid))
 
     def ask(self, method: str, path: str, key: str | None = None, body: bytes | None = None, **headers: str):
         """Return status, headers and body of an answer."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.fakes.gateways import ROLE
+from tests.fakes.gateways import program
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -96,7 +95,8 @@ def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, **more):
         },
     }  # fmt: skip
     (directory / "agent.json").write_text(json.dumps(config))
-    process = subprocess.Popen([sys.executable, ROLE / "files/gateway-agent.py", directory / "agent.json"])
+    command, environ = program("gateway-agent", directory / "agent.json")
+    process = subprocess.Popen(command, env=environ)
     try:
         yield process
     finally:

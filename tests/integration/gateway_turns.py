@@ -6,20 +6,33 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
 import json
 import os
 import signal
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, ROLE, gateway, until
+from tests.fakes.gateways import HAPROXY, KEY, gateway, until
+from tests.fakes.programs import installed
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 
 ONE, TWO = "gw--chat-1", "gw--chat-2"
 needs_haproxy = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+
+
+LIBRARY = tempfile.TemporaryDirectory()
+
+
+@functools.lru_cache
+def tool():
+    """Return the program that saves the states of servers."""
+    return installed("gateway-tool", Path(tempfile.mkdtemp(dir=LIBRARY.name)))
 
 
 def run(found, **arguments):
@@ -31,7 +44,7 @@ def run(found, **arguments):
         state_file=found.paths["state"],
         owners_file=str(found.directory / "drained.json"),
         arrivals_file=str(found.directory / "arrivals"),
-        tool=str(ROLE / "files/gateway-tool.py"),
+        tool=str(tool()),
         **arguments,
     )
     result.pop("invocation", None)

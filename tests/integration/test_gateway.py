@@ -13,14 +13,13 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, gateway, plan, until
+from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan, program, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 from tools.vllm.surface import routes
@@ -316,11 +315,11 @@ def test_the_gateway_says_whether_it_has_servers(one):
         return answer.status, answer.read()
 
     assert health() == (200, b"ok\n")
-    tool = [sys.executable, ROLE / "files/gateway-tool.py", "health", "127.0.0.1", str(one.stats_port)]
-    assert subprocess.run(tool, check=False).returncode == 0
+    tool, environ = program("gateway-tool", "health", "127.0.0.1", str(one.stats_port))
+    assert subprocess.run(tool, env=environ, check=False).returncode == 0
     one.tell("set server chat/gw--chat-1 state maint")
     assert health() == (503, b"no server of chat\n")
-    assert subprocess.run(tool, check=False).returncode == 1
+    assert subprocess.run(tool, env=environ, check=False).returncode == 1
     status, headers, body = one.ask("GET", "/v1/models", KEY)
     assert (status, headers["retry-after"], json.loads(body)["error"]["code"]) == (503, "5", "no_server")
     one.tell("set server chat/gw--chat-1 state ready")

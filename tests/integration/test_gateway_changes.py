@@ -15,9 +15,10 @@ import threading
 import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import tool_host as tool
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import map_text, maps_of
 
-from tests.fakes.gateways import HAPROXY, KEY, client, gateway, loaded, until
+from tests.fakes.gateways import HAPROXY, KEY, client, gateway, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 
@@ -148,7 +149,6 @@ def test_a_reload_cuts_no_stream(tmp_path):
 
 
 def test_a_worker_that_cannot_start_is_told_and_the_next_run_tries_again(tmp_path, monkeypatch):
-    tool = loaded("gateway-tool")
     monkeypatch.setattr(tool, "START", 5)
     with engine() as server, gateway(tmp_path, [server.server_port]) as found, socket.socket() as other:
         told = {"ports": {}, "socket": found.paths["socket"], "files": [str(tmp_path / "haproxy.cfg"), "/no/such"]}

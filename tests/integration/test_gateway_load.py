@@ -11,13 +11,12 @@ import os
 import resource
 import sqlite3
 import subprocess
-import sys
 import time
 import urllib.request
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, ROLE, client, free_port, gateway, until
+from tests.fakes.gateways import HAPROXY, client, free_port, gateway, program, until
 from tests.integration import gateway_attacks
 from tests.integration.gateway_attacks import Attacks
 from tests.integration.gateway_engines import agent
@@ -61,8 +60,9 @@ class Service:
         self.process = None
 
     def start(self):
-        command = [sys.executable, ROLE / "files/gateway-usage.py", self.file]
-        self.process = subprocess.Popen(command, env=self.clock.environ, stdout=subprocess.DEVNULL)
+        command, environ = program("gateway-usage", self.file)
+        environ = {**environ, **self.clock.environ, "PYTHONPATH": environ["PYTHONPATH"]}
+        self.process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
 
     def end(self):
         self.process.kill()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import ROLE
+from tests.fakes.programs import installed
 from tests.integration.gateway_turns import (
     ONE,
     TWO,
@@ -52,7 +52,8 @@ def play(found, site, name, *arguments, **variables):
     """Run a playbook; return its status and what it said."""
     lib = site / "lib"
     lib.mkdir(exist_ok=True)
-    (lib / "gateway-tool.py").write_text((ROLE / "files/gateway-tool.py").read_text())
+    if not (lib / "gateway-tool.py").exists():
+        installed("gateway-tool", lib)
     binds = {
         found.directory: "/var/lib/haproxy", f"{found.directory}/run": "/run/haproxy", lib: "/usr/local/lib",
         f"{found.directory}/etc": "/etc/haproxy", site / "vllm": "/run/vllm",

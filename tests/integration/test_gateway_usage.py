@@ -13,7 +13,6 @@ import socket
 import sqlite3
 import statistics
 import subprocess
-import sys
 import threading
 import time
 import urllib.request
@@ -23,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.usage import merge_rows
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, free_port, gateway, until
+from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, program, until
 
 OTHER = "other-key-" + "0123456789abcdef" * 2
 CHAT = "/v1/chat/completions"
@@ -41,8 +40,8 @@ def service(directory, name, engines, port, output=None, **more):
         "stats": str(directory / name / "stats"), **more,
     }  # fmt: skip
     (directory / f"{name}.json").write_text(json.dumps(config))
-    command = [sys.executable, ROLE / "files/gateway-usage.py", directory / f"{name}.json"]
-    process = subprocess.Popen(command, stdout=output)
+    command, environ = program("gateway-usage", directory / f"{name}.json")
+    process = subprocess.Popen(command, env=environ, stdout=output)
     try:
         yield process
     finally:

@@ -140,10 +140,7 @@ PUBLISHES_BY_HAND = {
     "plugins/module_utils/wheels/wheelhouse_host.py": "pip wrote the wheels; the next run checks their hashes",
     "plugins/modules/mirror_images.py": "a layout is a directory",
     "plugins/modules/uv_venv.py": "an environment is a directory",
-    # Programs that stay on a host and can import nothing of the collection.
-    "roles/gateway/files/gateway-agent.py": "a program of its own; the file is made anew at each start",
-    "roles/gateway/files/gateway-tool.py": "a program of its own",
-    "roles/gateway/files/gateway_usage_store.py": "part of a program of its own; it moves a damaged database aside",
+    "plugins/module_utils/usage/store_host.py": "it moves a damaged database aside",
 }
 BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock", "fcntl.lockf", "tempfile.mktemp"}
 

@@ -173,7 +173,7 @@ NODE = {
     "node_timex_offset_seconds", "node_timex_sync_status", "node_memory_MemAvailable_bytes",
     "node_memory_MemTotal_bytes", "node_filesystem_readonly",
 }  # fmt: skip
-# Of the service that counts tokens (roles/gateway/files/gateway-usage.py), and of the role mirror.
+# Of the service that counts tokens (module_utils/usage), and of the role mirror.
 OWN = {
     "inference_usage_budget_tokens", "inference_usage_budget_used_tokens", "inference_usage_store_up",
     "inference_usage_missing_records_total", "mirror_content_written_seconds",

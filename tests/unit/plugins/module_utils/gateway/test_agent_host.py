@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The agent of a gateway, roles/gateway/files/gateway-agent.py."""
+"""The agent: what engines and HAProxy answer, whatever that is."""
 
 from __future__ import annotations
 
@@ -12,169 +12,18 @@ import threading
 import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import agent_host as agent
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
 
-from tests.fakes.gateways import free_port, loaded
+from tests.fakes.gateways import free_port
 
-agent = loaded("gateway-agent")
 STAT = "# pxname,svname,status,hrsp_5xx,bout,check_health,check_rise,\n"
-
-
-class TestWatched:
-    def watched(self, **more):
-        return agent.Watched(**{"stuck_after": 60, "probe_after": 60, "moved_at": 0.0, "proven_at": 0.0, **more})
-
-    @staticmethod
-    def metrics(running=0.0, tokens=1.0):
-        return {"vllm:num_requests_running": running, "vllm:generation_tokens_total": tokens}
-
-    def test_metrics_of_several_engines_are_one(self):
-        text = (
-            '# HELP x\nvllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\nother 5\n'
-        )
-        assert agent.read_metrics(text) == {"vllm:num_requests_running": 3.0}
-
-    def test_nothing_is_known_at_first_of_an_engine_at_work(self):
-        watched = self.watched()
-        assert not watched.saw(self.metrics(1), 10) and watched.verdict == ""
-        assert not watched.saw(self.metrics(1, 2), 12) and watched.verdict == "up"
-
-    def test_work_that_stands_still_is_stuck_and_work_that_moves_is_not(self):
-        watched = self.watched()
-        for now, tokens in ((0, 1), (50, 2), (109, 2)):
-            watched.saw(self.metrics(1, tokens), now)
-            assert not watched.verdict.startswith("down")
-        watched.saw(self.metrics(1, 2), 110)
-        assert watched.verdict == "down #requests run and nothing has moved for 60 s"
-        watched.saw(self.metrics(1, 3), 112)
-        assert watched.verdict == "up"
-
-    def test_an_engine_that_shows_requests_that_were_cut_off_comes_back_by_a_token(self):
-        watched = self.watched()
-        watched.saw(self.metrics(5), 0)
-        # Its figures stay as they are, and nothing is sent to it any more: it is asked.
-        assert watched.saw(self.metrics(5), 60) and watched.verdict.startswith("down #requests run")
-        watched.probed("", 61)
-        assert watched.verdict == "up" and not watched.saw(self.metrics(5), 63)
-        # One that hangs gives no token either.
-        assert watched.saw(self.metrics(5), 121)
-        watched.probed("no token within 60 s", 181)
-        assert watched.verdict.startswith("down #hangs: requests run") and watched.saw(self.metrics(5), 183)
-
-    def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
-        watched = self.watched(probe_after=0)
-        watched.saw(self.metrics(0), 0)
-        watched.saw(self.metrics(0), 600)
-        assert not watched.saw(self.metrics(1), 602) and watched.verdict == "up"
-
-    def test_an_idle_engine_is_asked_now_and_then(self):
-        watched = self.watched()
-        assert not watched.saw(self.metrics(), 59) and watched.verdict == "up"
-        assert watched.saw(self.metrics(), 60)
-        watched.probed("no token within 60 s", 120)
-        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(), 122)
-        watched.probed("", 123)
-        assert watched.verdict == "up" and not watched.saw(self.metrics(), 180)
-        assert not self.watched(probe_after=0).saw(self.metrics(), 9999)
-
-    def test_what_cannot_be_asked_stays_what_it_was_and_begins_anew(self):
-        watched = self.watched(verdict="down #x")
-        watched.saw(self.metrics(1), 0)
-        watched.lost(100)
-        assert watched.verdict == "down #x"
-        # After its restart: other counters, nothing running.
-        assert watched.saw(self.metrics(0, 0.0), 102)
-
-    def test_an_engine_that_hangs_is_said_to_hang_only_after_it_gave_no_token_either(self):
-        watched = self.watched()
-        for now in (0, 60):
-            watched.saw(self.metrics(1), now)
-        watched.probed("no token within 60 s", 120)
-        assert watched.answer == "down #hangs: requests run and nothing has moved for 60 s, and no token within 60 s"
-        assert watched.saw(self.metrics(1), 122) and watched.answer.startswith("down #hangs: ")
-        watched.saw(self.metrics(1, 2), 124)
-        assert watched.answer == "up"
-
-    def test_an_engine_that_answers_nothing_hangs_and_one_that_has_ended_does_not(self):
-        silent, ended = self.watched(heard_at=0.0, verdict="up"), self.watched(heard_at=0.0, verdict="up")
-        for now in range(0, 120, 10):
-            silent.lost(now)
-            ended.refused(now)
-            assert silent.answer == ended.answer == "up"
-        silent.lost(120)
-        ended.refused(120)
-        assert (silent.answer, ended.answer) == ("down #hangs: no answer for 120 s", "up")
-        # Its requests are not ended again while it is asked for a token.
-        assert not silent.saw(self.metrics(1), 122) and silent.answer.startswith("down #answers again")
-        silent.saw(self.metrics(1, 2), 124)
-        assert silent.answer == "up"
-
-    def test_an_engine_whose_streams_move_does_not_hang(self):
-        stopping, stuck = self.watched(heard_at=0.0, verdict="up"), self.watched(heard_at=0.0)
-        for now in range(0, 300, 10):
-            stopping.counts(0, now, now)
-            stopping.lost(now)
-            stuck.counts(0, now, now)
-            if stuck.saw(self.metrics(1), now):
-                stuck.probed("no token within 60 s", now)
-        assert stopping.answer == "up" and stuck.answer.startswith("down #requests run")
-        stuck.probed("no token within 60 s", 400)
-        assert stuck.answer.startswith("down #hangs")
-        stopping.lost(420)
-        assert stopping.answer.startswith("down #hangs")
-
-    def test_a_value_that_is_no_number_hides_nothing(self):
-        text = 'vllm:generation_tokens_total 5\nvllm:kv_cache_usage_perc{engine="0"} NaN\n'
-        assert agent.read_metrics(text) == {"vllm:generation_tokens_total": 5.0}
-
-
-class TestRefusals:
-    def watched(self, **more):
-        times = {"moved_at": 0.0, "proven_at": 0.0, "heard_at": 0.0}
-        return agent.Watched(
-            **{"stuck_after": 60, "probe_after": 60, "error_limit": 5, "verdict": "up", **times, **more}
-        )
-
-    def test_errors_make_it_ask_and_only_a_refused_token_takes_it_out(self):
-        watched = self.watched(replaceable=True)
-        watched.counts(1000, 0, 0)
-        watched.counts(1004, 0, 2)
-        assert not watched.saw(TestWatched.metrics(1), 2)
-        watched.counts(1005, 0, 4)
-        assert watched.saw(TestWatched.metrics(1, 2), 4)
-        watched.probed("", 5)
-        assert watched.answer == "up" and not watched.saw(TestWatched.metrics(1, 3), 6)
-        watched.counts(1010, 0, 6)
-        assert watched.saw(TestWatched.metrics(1, 4), 6)
-        watched.probed("the request for a token was answered with HTTP 500", 7, refused=True)
-        assert watched.answer == "down #the request for a token was answered with HTTP 500"
-        # Its old stream moves on, and it is asked until it gives a token.
-        assert watched.saw(TestWatched.metrics(1, 5), 60) and watched.answer.startswith("down")
-        watched.probed("", 61)
-        assert watched.answer == "up" and not watched.saw(TestWatched.metrics(1, 6), 62)
-
-    def test_old_errors_and_those_of_another_worker_do_not_count(self):
-        watched = self.watched()
-        for total, now in ((0, 0), (4, 1), (5, 12), (0, 13), (3, 14)):
-            watched.counts(total, 0, now)
-        assert not watched.saw(TestWatched.metrics(1), 14)
-        assert not self.watched(error_limit=0, errors=((0, 99),)).saw(TestWatched.metrics(1), 1)
-
-    def test_the_last_server_stays(self):
-        watched = self.watched(refusal="the request for a token was answered with HTTP 500")
-        assert watched.answer == "up"
-        watched.replaceable = True
-        assert watched.answer.startswith("down")
-
-    def test_a_stuck_engine_that_refuses_tokens_stays_out(self):
-        watched = self.watched(verdict="down #requests run and nothing has moved for 60 s")
-        watched.probed("the request for a token was answered with HTTP 500", 1, refused=True)
-        assert watched.answer == "down #requests run and nothing has moved for 60 s"
 
 
 def watch_of(directory, answer, monkeypatch, **servers):
     """Return a watch of HAProxy whose counters are those of ``answer``, and what it watches."""
     named = {name: {"name": name, "service": service, "model": "m"} for name, service in servers.items()}
-    watched = {name: agent.Watched(60, 60, 5, verdict="up") for name in named}
+    watched = {name: Watched(60, 60, 5, verdict="up") for name in named}
     places = {"stats": str(directory / "stats"), "unusable": str(directory / "file")}
     config = {"servers": named, "interval": 2, "min_available": 1, **places}
     monkeypatch.setattr(agent, "read_counters", lambda _path: answer[0])
@@ -206,7 +55,7 @@ class TestHaproxyWatch:
         names = "abc"
         answer = answer or [rows(*((name, "UP", 0) for name in names))]
         found, watched = watch_of(tmp_path, answer, monkeypatch, **dict.fromkeys(names, "chat"))
-        found.min_available = min_available
+        found.services.min_available = min_available
         for name, reason in sick.items():
             watched[name].sick = reason
         found.check(0)
@@ -226,7 +75,7 @@ class TestHaproxyWatch:
         found, watched = watch_of(
             tmp_path, [rows(*((name, "UP", 0) for name in "abc"))], monkeypatch, a="s", b="s", c="s"
         )
-        found.min_available = 2
+        found.services.min_available = 2
         for name, since in (("b", 5.0), ("a", 6.0)):
             watched[name].sick, watched[name].sick_since = "reset_chip xid 95", since
         found.check(7)
@@ -251,7 +100,7 @@ class TestHaproxyWatch:
         assert found["b"].startswith("up #sick, and the service needs it")
 
     def test_a_server_that_is_stuck_and_sick_is_out_for_being_stuck(self):
-        watched = agent.Watched(60, 60, verdict="down #hangs: x", sick="reset_chip", spare=False)
+        watched = Watched(60, 60, verdict="down #hangs: x", sick="reset_chip", spare=False)
         assert watched.answer == "down #hangs: x"
 
     def test_the_servers_of_a_group_are_down_together(self, tmp_path, monkeypatch):
@@ -276,7 +125,7 @@ class TestHaproxyWatch:
         assert watched["a"].answer == "up"
 
     def test_an_engine_that_hangs_says_so_although_its_group_is_incomplete(self):
-        assert agent.Watched(60, 60, verdict="down #hangs: x", incomplete="b").answer == "down #hangs: x"
+        assert Watched(60, 60, verdict="down #hangs: x", incomplete="b").answer == "down #hangs: x"
 
     def test_errors_are_counted(self, tmp_path, monkeypatch):
         answer = [rows(("a", "UP", 7))]
@@ -302,31 +151,6 @@ class TestHaproxyWatch:
         found.check(16)
         assert (tmp_path / "file").read_text() == "0\n"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
-
-
-class TestSharedAddress:
-    def usable(self, *seen):
-        address = agent.SharedAddress("", 2)
-        return [address.saw(fault, now) for now, fault in seen]
-
-    def test_a_haproxy_that_has_ended_loses_the_address_at_once(self):
-        assert self.usable((0, ""), (2, "ended"), (4, "ended"), (6, "ended")) == [True, True, True, False]
-
-    def test_one_that_is_slow_to_answer_keeps_it_for_a_minute(self):
-        assert all(self.usable(*((now, "silent") for now in range(0, 60, 2))))
-        assert not self.usable(*((now, "silent") for now in range(0, 62, 2)))[-1]
-
-    def test_faults_that_come_and_go_move_nothing(self):
-        seen = [(now, "silent" if now % 4 else "") for now in range(0, 600, 2)]
-        assert all(self.usable(*seen))
-
-    def test_an_agent_that_did_not_run_has_seen_nothing(self):
-        assert all(self.usable(*((now, "no server") for now in range(0, 600, 30))))
-
-
-def test_what_a_host_says_becomes_one_line_for_haproxy():
-    assert agent.sickness("xid 79\r\nup #x\u00e9" + "y" * 300)[:16] == "xid 79??up #x?yy"
-    assert len(agent.sickness("y" * 300)) == agent.LONGEST_REASON
 
 
 @contextlib.contextmanager
@@ -378,7 +202,7 @@ def test_no_answer_of_an_engine_ends_its_check():
     def answer(connection):
         connection.sendall(b"".join(chosen.choices(PIECES, k=chosen.randint(0, 12))))
 
-    watched = agent.Watched(0.5, 0.001, 1, replaceable=True)
+    watched = Watched(0.5, 0.001, 1, replaceable=True)
     with serving(answer) as address:
         for _n in range(150):
             watched.counts(chosen.randint(0, 9), 0, time.monotonic())
@@ -431,3 +255,26 @@ def test_no_question_ends_the_agent(capfd):
             assert connection.recv(64) == b"up\n"
         found.shutdown()
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_worked(monkeypatch, capsys):
+    checks = threading.Semaphore(0)
+
+    def deep(*_arguments):
+        checks.release()
+        raise RecursionError("deep")
+
+    monkeypatch.setattr(agent, "check_instance", deep)
+    config = {
+        "port": free_port(), "interval": 0.01, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
+        "min_available": 1, "unusable": "", "servers": {"127.0.0.1:1": {"name": "a", "service": "s", "model": "m"}},
+    }  # fmt: skip
+    with agent.Agent(config) as found:
+        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        assert all(checks.acquire(timeout=5) for _time in range(5))
+        with socket.create_connection(("127.0.0.1", config["port"]), timeout=10) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n")
+            page = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+        found.shutdown()
+    assert page.startswith("HTTP/1.0 200") and 'timestamp_seconds{of="haproxy"}' in page and 'of="a"' not in page
+    assert "a: RecursionError: deep" in capsys.readouterr().out

@@ -1,23 +1,21 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records of instances, and the database that gateway-usage.py keeps of them."""
+"""The database of a gateway with the tokens of its clients."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 import threading
 import time
-from typing import Any, Mapping, NamedTuple
+from typing import Any
 
-HOUR, DAY = 3600, 86400
+from .record import DAY, HOUR, Part, row_of
+
 # Files and processes of a server whose places are known, those that were read last; an instance keeps fewer.
 KEPT = 256
-# A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
-LARGEST = 10**12
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
     hour INTEGER, gateway TEXT, client TEXT, team TEXT, model TEXT,
@@ -45,59 +43,6 @@ INSERT INTO usage VALUES (
 ADD_GAP = """
 INSERT INTO gaps VALUES (?, ?, ?) ON CONFLICT (hour, server) DO UPDATE SET missing = missing + excluded.missing
 """
-
-
-class Part(NamedTuple):
-    """Records of one file of an instance, and the offset behind them."""
-
-    file: str
-    end: int
-    records: list[dict[str, Any]]
-
-    @property
-    def process(self) -> str:
-        """The process that wrote the file; a process may have written several."""
-        return self.file.split(".")[1] if self.file.count(".") == 2 else self.file
-
-
-def read_parts(text: str) -> list[Part]:
-    """Return the files in an instance's answer. Raises ValueError; a damaged record is left out."""
-    parts: list[Part] = []
-    for line in text.split("\n"):
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(found, dict):
-            continue
-        if "file" in found:
-            parts.append(Part(str(found["file"]), int(found["end"]), []))
-        elif parts:
-            parts[-1].records.append(found)
-    return parts
-
-
-def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
-    """Return what a record adds. Raises KeyError, ValueError, TypeError and OverflowError for anything else.
-
-    Its time is that of the gateway that served it, so all gateways store it in the same hour, though their clocks
-    differ. A clock that is quite wrong must not hide tokens in a month that nobody looks at.
-    """
-    at = int(record["at"])
-    if not oldest <= at <= now + DAY:
-        at = now
-    tokens = {name: int(record[name]) for name in ("prompt", "cached", "completion")}
-    if not all(0 <= count <= LARGEST for count in (*tokens.values(), int(record["number"]))):
-        raise ValueError("no count")
-    names = {name: str(record[name])[:256] for name in ("gateway", "client", "team", "model")}
-    # What the gateway writes where a client has no team, and an open gateway no client.
-    names.update({name: "" for name in ("client", "team") if names[name] == "-"})
-    state = record["state"]
-    return {
-        **names, **tokens, "at": at, "hour": at // HOUR * HOUR,
-        "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
-        "id": str(record.get("id", ""))[:128],
-    }  # fmt: skip
 
 
 class Store:

@@ -1,20 +1,17 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Budgets of tokens of clients and teams, and HAProxy's map of those that are used up, for gateway-usage.py."""
+"""Budgets of tokens of clients and teams: what of them is used, and which are used up."""
 
 from __future__ import annotations
 
 import calendar
-import socket
 import threading
 import time
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
-from gateway_usage_store import DAY, Store
+from .record import DAY
 
-# Seconds between two looks at HAProxy's map.
-SYNC = 0.25
 # Seconds for which the tokens of a window are kept, because clocks jump and return. A month has at most 31 days.
 KEPT = {"minute": 600, "day": 3 * DAY, "month": 34 * DAY}
 # Seconds between two times that those of older ones are forgotten.
@@ -32,26 +29,23 @@ def window(period: str, now: int) -> tuple[int, int]:
 
 
 class Budgets:
-    """The tokens of clients and teams in this minute, day and month, and HAProxy's map of those who used them up.
+    """The tokens of clients and teams in this minute, day and month; ``reached`` is set when a budget is used up."""
 
-    A new worker of HAProxy begins with the map as the reload saved it, so it is compared again several times a second.
-    """
-
-    def __init__(self, limits: Mapping[str, Mapping[str, int]], path: str, stats: str) -> None:
-        self.limits, self.path, self.stats = limits, path, stats
+    def __init__(self, limits: Mapping[str, Mapping[str, int]]) -> None:
+        self.limits = limits
         self.lock = threading.Lock()
         # The tokens of each owner in the windows that are not long over, by their beginnings.
         self.used: dict[tuple[str, str, int], int] = {}
         self.forgot_at = 0
         self.reached = threading.Event()
-        self.fault = ""
 
-    def load(self, store: Store, now: int) -> None:
-        """Begin with what the database has; a minute begins with nothing. Raises sqlite3.Error."""
-        for period in ("day", "month"):
-            begins = window(period, now)[0]
-            for client, team, tokens in store.used(begins):
-                self._count(client, team, period, begins, tokens)
+    def load(self, used: Callable[[int], list[tuple[str, str, int]]], now: int) -> None:
+        """Begin with what a database has used since a time; a minute begins with nothing."""
+        begins = {period: window(period, now)[0] for period in ("day", "month")}
+        # Both are read before one is counted: where the second fails, all is read again.
+        for period, rows in [(period, used(since)) for period, since in begins.items()]:
+            for client, team, tokens in rows:
+                self._count(client, team, period, begins[period], tokens)
 
     def add(self, rows: list[dict[str, Any]], now: int) -> None:
         """Count rows of the store, each in the windows of its own time: a clock that jumps and returns forgets none."""
@@ -105,38 +99,6 @@ class Budgets:
             lines.append(f"inference_usage_budget_used_tokens{{{labels}}} {tokens}")
         types = [f"# TYPE inference_usage_budget_{name} gauge" for name in ("tokens", "used_tokens")]
         return "\n".join([*types, *sorted(lines), ""]) if lines else ""
-
-    def sync(self, now: int) -> None:
-        """Change HAProxy's map to what it should have."""
-        requested = self.over(now)
-        try:
-            lines = self._tell(f"show map {self.path}").splitlines()
-            present = dict(line.split()[1:3] for line in lines if len(line.split()) == 3 and line.startswith("0x"))
-            commands = [f"del map {self.path} {owner}" for owner in present if owner not in requested]
-            for owner, value in requested.items():
-                if present.get(owner) != value:
-                    commands.append(f"{'set' if owner in present else 'add'} map {self.path} {owner} {value}")
-            fault = "".join(self._tell(command).strip() for command in commands)
-        except (OSError, ValueError) as exc:
-            fault = f"{self.stats}: {exc}"
-        if fault and fault != self.fault:
-            print(f"budgets are not enforced: {fault}", flush=True)
-        self.fault = fault
-
-    def _tell(self, command: str) -> str:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
-            connection.connect(self.stats)
-            connection.sendall(f"{command}\n".encode())
-            return b"".join(iter(lambda: connection.recv(65536), b"")).decode("utf-8", "replace")
-
-    def run(self) -> None:
-        """Keep HAProxy's map forever."""
-        while True:
-            # Without budgets the map may have entries of former ones.
-            self.reached.wait(SYNC if self.limits else 20 * SYNC)
-            self.reached.clear()
-            self.sync(int(time.time()))
 
 
 def escaped(text: str) -> str:

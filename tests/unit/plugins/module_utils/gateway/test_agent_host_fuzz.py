@@ -9,15 +9,11 @@ import contextlib
 import math
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import agent_host as agent
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import verdict
 
 from tests.fakes.fuzz import HostileServer, assert_enough, cases, mutated_text, told_apart, within
-from tests.fakes.gateways import loaded
 
-agent = loaded("gateway-agent")
-STAT = (
-    "# pxname,svname,status,hrsp_5xx,bout,check_health,check_rise,\n"
-    "chat,gpu-1--chat,UP,3,918,4,2,\nchat,BACKEND,UP,3,918,,,\n\n"
-)
 METRICS = (
     "# HELP vllm:num_requests_running x\n"
     'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n'
@@ -26,23 +22,11 @@ METRICS = (
 )
 
 
-def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
-    read = 0
-    for label, choose in cases("agent-stat", 400):
-        with told_apart(label):
-            text = mutated_text(choose, STAT).rstrip("\n") + "\n\n"
-            with contextlib.suppress(ValueError):
-                found = within(60, lambda text=text: agent.read_servers(text))
-                read += bool(found)
-                assert all(isinstance(each.errors, int) for each in found.values())
-    assert_enough(read, 50, "read")
-
-
 def test_whatever_vllm_counts_it_is_finite_or_a_value_error():
     read = 0
     for label, choose in cases("agent-metrics", 400):
         with told_apart(label), contextlib.suppress(ValueError):
-            found = within(60, lambda text=mutated_text(choose, METRICS): agent.read_metrics(text))  # noqa: B008
+            found = within(60, lambda text=mutated_text(choose, METRICS): verdict.read_metrics(text))  # noqa: B008
             read += bool(found)
             assert all(math.isfinite(value) for value in found.values())
     assert_enough(read, 50, "read")
@@ -65,7 +49,7 @@ def test_whatever_an_engine_answers_its_state_is_one_line(monkeypatch):
             yield head.encode("utf-8", "replace") + body.encode("utf-8", "replace")
 
         with told_apart(label), HostileServer(script) as server:
-            watched = agent.Watched(0.2, 60, 3)
+            watched = verdict.Watched(0.2, 60, 3)
             address = server.url.partition("//")[2]
             for _time in range(2):
                 within(60, lambda address=address, watched=watched: agent.check_instance(address, "m", watched))

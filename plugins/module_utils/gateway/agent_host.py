@@ -1,0 +1,213 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent of a gateway: asks each engine, and answers HAProxy whether it serves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import math
+import socket
+import socketserver
+import threading
+import time
+from typing import Any, Callable, Iterator, Mapping
+
+from ..common.loop_host import Loop
+from .service_watch import ServiceWatch, read_servers
+from .shared_address_host import SharedAddress
+from .verdict import UNKNOWN, UP, Watched, read_metrics, sickness
+
+# Bytes read of a page of metrics.
+MAX_METRICS_BYTES = 8 * 1024 * 1024
+# The header by which a host calls its instance sick.
+SICK = "unhealthy"
+FAULTS = (OSError, ValueError, http.client.HTTPException)
+
+
+@contextlib.contextmanager
+def deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """Connect, and break the connection off after ``seconds``: a timeout of a socket begins again with each byte."""
+    connection.connect()
+    opened = connection.sock
+
+    def break_off() -> None:
+        with contextlib.suppress(OSError):
+            opened.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, break_off)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str, str]:
+    """Return status and text of an answer, and why the instance is sick. Raises one of FAULTS."""
+    connection = http.client.HTTPConnection(address, timeout=timeout)
+    ends = time.monotonic() + timeout
+    try:
+        with deadline(connection, timeout):
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+            found = answer.status, text, sickness(answer.getheader(SICK, ""))
+    except FAULTS:
+        if time.monotonic() < ends:
+            raise
+        found = None
+    finally:
+        connection.close()
+    if found is None or time.monotonic() >= ends:
+        raise TimeoutError("no complete answer")
+    return found
+
+
+def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:
+    """Request one token; return the fault, empty for success, and whether it was an answer 5xx."""
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1}).encode()
+    try:
+        status, _text, _sick = ask(address, "POST", "/v1/completions", body, timeout)
+    except TimeoutError:
+        return f"no token within {timeout:.0f} s", False
+    except FAULTS as exc:
+        return f"no token: {type(exc).__name__}", False
+    # An engine that refuses the request is alive; a wrong request is not its fault.
+    return (f"the request for a token was answered with HTTP {status}", True) if status >= 500 else ("", False)
+
+
+def check_instance(address: str, model: str, watched: Watched) -> None:
+    """Query an instance once and update its state."""
+    try:
+        status, text, sick = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
+        metrics = read_metrics(text) if status == http.client.OK else {}
+        watched.sick, watched.sick_since = sick, min(watched.sick_since, time.monotonic()) if sick else math.inf
+    except TimeoutError:
+        return watched.lost(time.monotonic())
+    except FAULTS:
+        metrics = {}
+    if not metrics:
+        return watched.refused(time.monotonic())
+    if watched.saw(metrics, time.monotonic()):
+        fault, is_refusal = probe(address, model, watched.stuck_after)
+        watched.probed(fault, time.monotonic(), is_refusal)
+    return None
+
+
+def report(name: str, address: str, before: str, after: str) -> None:
+    """Log a change of an answer."""
+    if after != before and (before or after != UP):
+        print(f"{name} ({address}): {after}", flush=True)
+
+
+def read_counters(path: str) -> str:
+    """Return HAProxy's counters. Raises OSError and ValueError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(5)
+        connection.connect(path)
+        connection.sendall(b"show stat -1 4 -1\n")
+        ends = time.monotonic() + 10
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+            if time.monotonic() > ends or len(parts) > 10_000:
+                raise TimeoutError("no complete answer")
+        return b"".join(parts).decode("ascii")
+
+
+class HaproxyWatch:
+    """Read HAProxy's counters: which servers are up, how many errors they answered."""
+
+    def __init__(self, config: Mapping[str, Any], watched: Mapping[str, Watched]) -> None:
+        self.servers, self.watched, self.path = config["servers"], watched, config["stats"]
+        self.services = ServiceWatch(self.servers, watched, config["min_available"])
+        self.address = SharedAddress(config["unusable"], config["interval"])
+
+    def check(self, now: float) -> None:
+        """Read the counters once and update all instances and the file for keepalived."""
+        before = {address: watched.answer for address, watched in self.watched.items()}
+        try:
+            fault = self.services.update(read_servers(read_counters(self.path)), now)
+        except (ConnectionRefusedError, FileNotFoundError):
+            fault = "ended"
+        except (OSError, ValueError):
+            fault = "silent"
+        for address, answer in before.items():
+            report(self.servers[address]["name"], address, answer, self.watched[address].answer)
+        self.address.saw(fault, now)
+        self.address.write()
+
+
+class AgentAnswer(socketserver.StreamRequestHandler):
+    """Answer one query of HAProxy."""
+
+    timeout = 5
+
+    def handle(self) -> None:
+        """Send the state of the requested server."""
+        with contextlib.suppress(OSError):
+            asked = self.rfile.readline(256).decode("ascii", "replace").strip()
+            agent: Agent = self.server  # type: ignore[assignment]
+            watched = agent.watched.get(asked)
+            answer = (
+                agent.page() if asked.startswith("GET /metrics ") else f"{watched.answer if watched else UNKNOWN}\n"
+            )
+            self.wfile.write(answer.encode("ascii", "replace"))
+
+
+class Agent(socketserver.ThreadingTCPServer):
+    """Answer HAProxy; one thread checks each instance."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(("127.0.0.1", config["port"]), AgentAnswer)
+        limits = (config["stuck_after"], config["probe_after"], config["error_limit"])
+        self.interval = config["interval"]
+        self.watched = {address: Watched(*limits) for address in config["servers"]}
+        haproxy = HaproxyWatch(config, self.watched)
+        # When each was checked last.
+        self.checked_at: dict[str, float] = {}
+        for address, server in config["servers"].items():
+            self._start(server["name"], functools.partial(self._check, address, server))
+        self._start("haproxy", lambda: haproxy.check(time.monotonic()))
+
+    def _start(self, name: str, check: Callable[[], None]) -> None:
+        """Check again and again in a thread."""
+
+        def step() -> float:
+            check()
+            self.checked_at[name] = time.time()
+            return float(self.interval)
+
+        Loop(name, step, self.interval).start()
+
+    def _check(self, address: str, server: Mapping[str, Any]) -> None:
+        """Check an instance, and log a change of its state."""
+        watched = self.watched[address]
+        before = watched.answer
+        check_instance(address, server["model"], watched)
+        report(server["name"], address, before, watched.answer)
+
+    def page(self) -> str:
+        """Return the answer to GET /metrics: when each check last worked."""
+        name = "inference_gateway_agent_check_timestamp_seconds"
+        lines = [
+            f"# TYPE {name} gauge",
+            *(f'{name}{{of="{of}"}} {at:.0f}' for of, at in sorted(self.checked_at.items())),
+        ]
+        return "\r\n".join(["HTTP/1.0 200 OK", "Content-Type: text/plain; version=0.0.4", "", "\n".join([*lines, ""])])
+
+
+def serve(config: Mapping[str, Any]) -> None:
+    """Answer until the unit stops."""
+    threading.stack_size(512 * 1024)
+    with Agent(config) as agent:
+        agent.serve_forever()

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide which engines of a service leave it: HAProxy's counters and the verdicts of all servers in one place.
+
+An instance whose host says that it is sick goes out of service, the sickest first, as long as its service keeps
+``min_available`` others. An engine that refuses with 5xx stays as long as its service has no better one. The servers of
+a group share the model's experts: where HAProxy's own check finds one of them unhealthy, all are down.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+from .verdict import Watched
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A server in HAProxy's counters: whether it is in service, and whether its own check of /health succeeds."""
+
+    up: bool
+    healthy: bool
+    errors: int
+    sent: int
+
+
+def read_servers(text: str) -> dict[str, Counted]:
+    """Return the servers in HAProxy's counters by their names. Raises ValueError."""
+    if not text.startswith("# pxname,") or not text.endswith("\n\n"):
+        raise ValueError("no complete answer")
+    try:
+        rows = csv.DictReader(text[2:].splitlines(), strict=True)
+        return {
+            row["svname"]: Counted(
+                row["status"].startswith("UP"),
+                # Not the state in service, which has the agent's answer in it. NOLB: the server is stopping.
+                int(row["check_health"] or 0) >= int(row["check_rise"] or 0) and not row["status"].startswith("NOLB"),
+                int(row["hrsp_5xx"] or 0),
+                int(row["bout"] or 0),
+            )
+            for row in rows
+            if row["svname"] not in ("FRONTEND", "BACKEND")
+        }
+    except (AttributeError, KeyError, TypeError, csv.Error) as exc:
+        raise ValueError(f"invalid counters ({exc!r})") from exc
+
+
+NOT_SEEN = Counted(False, True, 0, 0)
+
+
+class ServiceWatch:
+    """The servers by their addresses, as the agent's configuration has them, and their verdicts."""
+
+    def __init__(
+        self, servers: Mapping[str, Mapping[str, Any]], watched: Mapping[str, Watched], min_available: int
+    ) -> None:
+        self.servers, self.watched, self.min_available = servers, watched, min_available
+
+    def update(self, found: Mapping[str, Counted], now: float) -> str:
+        """Update the instances; return ``no server`` if a service has none."""
+        up: dict[str, int] = {}
+        better: dict[str, int] = {}
+        sick: dict[str, list[str]] = {}
+        for address, server in self.servers.items():
+            seen = found.get(server["name"], NOT_SEEN)
+            # Not the errors of its router, which has some where other hosts than this one are lost.
+            router = found.get(f"router:{server['name']}", NOT_SEEN)
+            self.watched[address].counts(seen.errors, seen.sent + router.sent, now)
+            service = server["service"]
+            up[service] = up.get(service, 0) + seen.up
+            well = seen.up and not self.watched[address].refusal and not self.watched[address].sick
+            better[service] = better.get(service, 0) + well
+            if self.watched[address].sick:
+                sick.setdefault(service, []).append(address)
+        now_up = {address for address, server in self.servers.items() if found.get(server["name"], NOT_SEEN).up}
+        spare = {address for service, each in sick.items() for address in self._spare(each, better[service], now_up)}
+        for address, server in self.servers.items():
+            watched = self.watched[address]
+            watched.replaceable = better[server["service"]] > 0
+            watched.incomplete = self._missing_beside(server, found)
+            watched.spare = address in spare
+        return "" if all(up.values()) else "no server"
+
+    def _spare(self, sick: list[str], others: int, now_up: set[str]) -> list[str]:
+        """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.
+
+        So one that is out stays out when another becomes as sick. ``others`` is the number of servers up and well. One
+        that is up leaves only when HAProxy has the ones that stay up too: it asks for each server at another moment.
+        """
+
+        def rank(address: str) -> tuple[int, float, str]:
+            watched = self.watched[address]
+            return -watched.severity, watched.sick_since, self.servers[address]["name"]
+
+        order = sorted(sick, key=rank)
+        leaving = order[: len(order) - max(0, self.min_available - others)]
+        staying = others + len(now_up.intersection(order[len(leaving) :]))
+        return leaving if staying >= self.min_available else [each for each in leaving if each not in now_up]
+
+    def _missing_beside(self, server: Mapping[str, Any], found: Mapping[str, Counted]) -> str:
+        """Return the first other server of a server's group that HAProxy's own check finds unhealthy, or nothing."""
+        group = server.get("group")
+        others = [each["name"] for each in self.servers.values() if group and each.get("group") == group]
+        missing = (name for name in others if name != server["name"] and not found.get(name, NOT_SEEN).healthy)
+        return next(missing, "")

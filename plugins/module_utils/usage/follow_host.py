@@ -1,0 +1,99 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the records of an instance, as they come, into the database of a gateway."""
+
+from __future__ import annotations
+
+import http.client
+import sqlite3
+import time
+from typing import Mapping
+from urllib.parse import quote
+
+from .budgets import Budgets
+from .counters import Counters, log_lines
+from .record import RECORDS_PATH, Part, read_parts
+from .store_host import Store
+
+# Seconds that an instance may wait for a record, and after a failure.
+WAIT, PAUSE = 5, 1.0
+# Seconds until an instance that does not count is asked again.
+PATIENCE = 30.0
+# More files than an instance keeps.
+MOST_FILES = 64
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.HTTPException)
+
+
+class NotCountedError(Exception):
+    """The instance has no records, because it was started by an earlier release."""
+
+
+def ask(address: str, offsets: Mapping[str, int]) -> list[Part]:
+    """Return the records of an instance after the offsets. Raises NotCountedError and one of FAULTS."""
+    # An instance has few files, and those were read last.
+    after = ",".join(f"{name}:{offsets[name]}" for name in list(offsets)[-MOST_FILES:])
+    connection = http.client.HTTPConnection(address, timeout=WAIT + 10)
+    try:
+        connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}")
+        answer = connection.getresponse()
+        text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+    finally:
+        connection.close()
+    if answer.status == http.client.NOT_FOUND:
+        raise NotCountedError
+    if answer.status != http.client.OK:
+        raise ValueError(f"HTTP {answer.status}")
+    return read_parts(text)
+
+
+class Follower:
+    """Reads the records of one instance."""
+
+    def __init__(
+        self, address: str, server: str, store: Store, counters: Counters, budgets: Budgets, log: bool = False
+    ) -> None:
+        self.address, self.server, self.store = address, server, store
+        self.counters, self.budgets, self.log = counters, budgets, log
+        self.offsets: dict[str, int] | None = None
+
+    def step(self) -> float:
+        """Read once; return the seconds until the next time."""
+        try:
+            if self.offsets is None:
+                self.offsets = self.store.offsets(self.server)
+            parts = ask(self.address, self.offsets)
+            if parts:
+                now = int(time.time())
+                rows, missing = self.store.add(self.server, parts, now)
+                self.budgets.add(rows, now)
+                for part in parts:
+                    self.offsets.pop(part.file, None)
+                    self.offsets[part.file] = part.end
+                self.counters.add(rows, missing)
+                if self.log:
+                    print(log_lines(rows, self.counters.gateway), end="", flush=True)
+                self._report_missing(missing)
+        except NotCountedError:
+            self._state("counts no tokens; restart the instance, so that it loads the middleware of this release")
+            return PATIENCE
+        except sqlite3.Error:
+            # A new database begins with what the instances still have.
+            self.offsets = None
+            return PAUSE
+        except FAULTS as exc:
+            self._state(f"no records: {type(exc).__name__}")
+            return PAUSE
+        self._state("")
+        self.counters.read_at[self.server] = time.time()
+        return 0.01
+
+    def _state(self, why: str) -> None:
+        if self.counters.servers.get(self.server, "") != why:
+            print(f"{self.server} ({self.address}): {why or 'is counted'}", flush=True)
+        self.counters.servers[self.server] = why
+
+    def _report_missing(self, missing: int) -> None:
+        if missing:
+            print(f"{self.server} ({self.address}): {missing} records are missing", flush=True)

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A record of an answer: what an instance writes, and what gateways read and store.
+
+A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header HEADER
+of a request. The instance writes a line of JSON for the answer into a file whose name has its process; the number of a
+record is the next one of its process. GET RECORDS_PATH returns, for each file, a line with its name and the place
+behind what follows, then its lines.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from ..common.foreign_json import load_json
+
+HEADER = b"x-gateway-usage"
+RECORDS_PATH = "/gateway/usage"
+HOUR, DAY = 3600, 86400
+# A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
+LARGEST = 10**12
+_TIME = re.compile("[0-9]{1,11}")
+
+
+class Tokens(NamedTuple):
+    """Tokens of the prompt, those of it that were in the cache, and generated ones."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+
+
+class Asked(NamedTuple):
+    """Who asked for an answer, and when by the clock of the gateway, -1 where it does not say."""
+
+    gateway: str
+    client: str
+    team: str
+    id: str
+    at: int
+
+    @classmethod
+    def from_header(cls, value: bytes) -> Asked:
+        """Read the header of a gateway."""
+        names = [*value.decode("ascii", "replace").split(), "", "", "", "", ""][:5]
+        gateway, client, team, request, at = (name[:128] for name in names)
+        return cls(gateway, client, team, request, int(at) if _TIME.fullmatch(at) else -1)
+
+
+def record_of(asked: Asked, at: int, model: str, state: str, tokens: Tokens) -> dict[str, Any]:
+    """Return the record of an answer without its number; ``state`` is complete, aborted or uncounted."""
+    return {
+        "at": at, "gateway": asked.gateway, "client": asked.client, "team": asked.team, "model": model, "state": state,
+        **tokens._asdict(), **({"id": asked.id} if asked.id else {}),
+    }  # fmt: skip
+
+
+def line_of(number: int, record: Mapping[str, Any]) -> bytes:
+    """Return the line of a record."""
+    return json.dumps({"number": number, **record}, separators=(",", ":")).encode() + b"\n"
+
+
+def file_name(names: Sequence[str], now: int, process: str) -> str:
+    """Return the name of a new file beside those of ``names``, the oldest first; ``now`` is in nanoseconds.
+
+    A clock may have been set back: the newest file still has the largest number.
+    """
+    last = names[-1].partition(".")[0] if names else ""
+    return f"{max(now, int(last) + 1 if last.isdecimal() else 0)}.{process}.jsonl"
+
+
+def head_of(name: str, end: int) -> bytes:
+    """Return the line before the lines of a file in an answer; ``end`` is the offset behind them."""
+    return json.dumps({"file": name, "end": end}).encode() + b"\n"
+
+
+class Part(NamedTuple):
+    """Records of one file of an instance, and the offset behind them."""
+
+    file: str
+    end: int
+    records: list[dict[str, Any]]
+
+    @property
+    def process(self) -> str:
+        """The process that wrote the file; a process may have written several."""
+        return self.file.split(".")[1] if self.file.count(".") == 2 else self.file
+
+
+def read_parts(text: str) -> list[Part]:
+    """Return the files in an instance's answer. Raises ValueError; a damaged record is left out."""
+    parts: list[Part] = []
+    for line in text.split("\n"):
+        try:
+            found = load_json(line)
+        except ValueError:
+            continue
+        if not isinstance(found, dict):
+            continue
+        if "file" in found:
+            parts.append(Part(str(found["file"]), int(found["end"]), []))
+        elif parts:
+            parts[-1].records.append(found)
+    return parts
+
+
+def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
+    """Return what a record adds. Raises KeyError, ValueError, TypeError and OverflowError for anything else.
+
+    Its time is that of the gateway that served it, so all gateways store it in the same hour, though their clocks
+    differ. A clock that is quite wrong must not hide tokens in a month that nobody looks at.
+    """
+    at = int(record["at"])
+    if not oldest <= at <= now + DAY:
+        at = now
+    tokens = {name: int(record[name]) for name in ("prompt", "cached", "completion")}
+    if not all(0 <= count <= LARGEST for count in (*tokens.values(), int(record["number"]))):
+        raise ValueError("no count")
+    names = {name: str(record[name])[:256] for name in ("gateway", "client", "team", "model")}
+    # What the gateway writes where a client has no team, and an open gateway no client.
+    names.update({name: "" for name in ("client", "team") if names[name] == "-"})
+    state = record["state"]
+    return {
+        **names, **tokens, "at": at, "hour": at // HOUR * HOUR,
+        "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
+        "id": str(record.get("id", ""))[:128],
+    }  # fmt: skip

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of records in the cache of an instance."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from .record import file_name, head_of, line_of
+
+# Of one file of records, and of files that are kept: some 300,000 requests that no gateway has read.
+FILE_BYTES, FILES = 4 * 1024 * 1024, 16
+# Of records in one answer to a gateway.
+ANSWER_BYTES = 1024 * 1024
+
+
+class Records:
+    """The files of records in ``directory``; a process writes its own, and reads all.
+
+    ``number`` counts the records of this process, those too that could not be written: so a gateway sees how many are
+    missing.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        # A clock that restarts with its host may name two processes alike.
+        self.process = f"{time.time_ns()}-{os.getpid()}-{os.urandom(4).hex()}"
+        self.number = 0
+        self.file: int | None = None
+        self.torn = False
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a record; a disk that is full must not fail the request."""
+        self.number += 1
+        line = line_of(self.number, record)
+        try:
+            file = self._open()
+            written = os.write(file, b"\n" + line if self.torn else line)
+            self.torn = written < len(line)
+        except OSError as exc:
+            if not self.torn:
+                print(f"usage of a request is not recorded: {exc}", flush=True)
+            self.torn = True
+
+    def _open(self) -> int:
+        if self.file is not None:
+            state = os.fstat(self.file)
+            if state.st_nlink and state.st_size < FILE_BYTES:
+                return self.file
+            os.close(self.file)
+            self.file = None
+        os.makedirs(self.directory, mode=0o750, exist_ok=True)
+        names = self.names()
+        for name in names[: -(FILES - 1)]:
+            os.unlink(os.path.join(self.directory, name))
+        path = os.path.join(self.directory, file_name(names, time.time_ns(), self.process))
+        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+        return self.file
+
+    def names(self) -> list[str]:
+        """Return the names of the files, the oldest first."""
+        with contextlib.suppress(OSError):
+            return sorted(name for name in os.listdir(self.directory) if name.endswith(".jsonl"))
+        return []
+
+    def read(self, read: dict[str, int]) -> bytes:
+        """Return what follows the offsets ``read``: for each file a line with its name and offset, then its lines."""
+        found, room = [], ANSWER_BYTES
+        for name in self.names():
+            path, offset = os.path.join(self.directory, name), read.get(name, 0)
+            try:
+                if os.stat(path).st_size <= offset:
+                    continue
+                with open(path, "rb") as file:
+                    file.seek(offset)
+                    text = file.read(room)
+            except OSError:
+                continue
+            # A line that is being written is for the next time.
+            text = text[: text.rfind(b"\n") + 1]
+            if text:
+                found.append(head_of(name, offset + len(text)) + text)
+                room -= len(text)
+            if room <= 0:
+                break
+        return b"".join(found)

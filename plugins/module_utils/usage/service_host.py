@@ -1,0 +1,87 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The service of a gateway that stores tokens, serves their counters and enforces budgets.
+
+A thread for each instance reads all its records, whichever gateway served the request, so every gateway has all
+figures, and none is lost with a gateway. How far it has read is stored in the same transaction, so a record counts
+once. While the database is full or locked the records wait at the instances. A gap in the numbers of a process is
+stored too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Mapping
+
+from ..common.loop_host import Loop
+from .budget_map_host import BudgetMap
+from .budgets import Budgets
+from .counters import Counters
+from .follow_host import PAUSE, Follower
+from .store_host import Store
+
+
+class UsageService:
+    """``config`` is that of gateway-usage.py."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.store = Store(config["database"], config["months"])
+        self.counters = Counters(config["gateway"])
+        self.budgets = Budgets(config["budgets"])
+        self.map = BudgetMap(self.budgets, config["map"], config["stats"])
+        common = (self.store, self.counters, self.budgets, config.get("log", False))
+        self.followers = [Follower(address, name, *common) for address, name in config["servers"].items()]
+
+    def start(self) -> None:
+        """Start all loops, once the database tells what was used before."""
+        before = Loop("budgets", self._load, PAUSE)
+        while before.once():
+            time.sleep(PAUSE)
+        if self.budgets.limits:
+            Loop("budgets", self.map.step, PAUSE).start()
+        for each in self.followers:
+            Loop(each.server, each.step, PAUSE).start()
+
+    def _load(self) -> float:
+        self.budgets.load(self.store.used, int(time.time()))
+        return 0.0
+
+    def text(self) -> str:
+        """Return the page for Prometheus."""
+        text = self.counters.text(not self.store.fault) + self.budgets.text(int(time.time()))
+        if self.budgets.limits:
+            text += "# TYPE inference_usage_budgets_timestamp_seconds gauge\n"
+            text += f"inference_usage_budgets_timestamp_seconds {self.map.synced_at:.0f}\n"
+        return text
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers Prometheus."""
+
+    timeout = 5
+
+    def do_GET(self) -> None:
+        """Send the counters."""
+        known = self.path == "/metrics/usage"
+        body = self.server.usage.text().encode() if known else b""  # type: ignore[attr-defined]
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing."""
+
+
+def serve(config: Mapping[str, Any]) -> None:
+    """Follow all instances until the unit stops."""
+    threading.stack_size(512 * 1024)
+    service = UsageService(config)
+    threading.Thread(target=service.start, daemon=True).start()
+    with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page) as server:
+        server.usage = service  # type: ignore[attr-defined]
+        server.serve_forever()

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A loop that goes on."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.loop_host import Loop
+
+
+def test_a_fault_is_reported_once_and_its_end_too(capsys):
+    faults = iter([ValueError("x"), ValueError("x"), None, KeyError("y")])
+
+    def step():
+        fault = next(faults)
+        if fault:
+            raise fault
+        return 0.5
+
+    loop = Loop("chips", step, 3.0)
+    assert [loop.once() for _time in range(4)] == [3.0, 3.0, 0.5, 3.0]
+    found = capsys.readouterr()
+    assert found.out.splitlines() == [
+        "chips: ValueError: x; trying again after 3 s",
+        "chips: works again",
+        "chips: KeyError: 'y'; trying again after 3 s",
+    ]
+    assert found.err.count("Traceback") == 2

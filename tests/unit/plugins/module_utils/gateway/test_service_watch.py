@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HAProxy's counters, and which servers of a service leave it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.service_watch import (
+    Counted,
+    ServiceWatch,
+    read_servers,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
+
+from tests.fakes.fuzz import assert_enough, cases, mutated_text, told_apart, within
+
+STAT = (
+    "# pxname,svname,status,hrsp_5xx,bout,check_health,check_rise,\n"
+    "chat,gpu-1--chat,UP,3,918,4,2,\nchat,BACKEND,UP,3,918,,,\n\n"
+)
+
+
+def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
+    read = 0
+    for label, choose in cases("agent-stat", 400):
+        with told_apart(label):
+            text = mutated_text(choose, STAT).rstrip("\n") + "\n\n"
+            with contextlib.suppress(ValueError):
+                found = within(60, lambda text=text: read_servers(text))
+                read += bool(found)
+                assert all(isinstance(each.errors, int) for each in found.values())
+    assert_enough(read, 50, "read")
+
+
+def test_the_counters_have_the_check_of_haproxy_itself_and_no_frontends():
+    assert read_servers(STAT) == {"gpu-1--chat": Counted(up=True, healthy=True, errors=3, sent=918)}
+    assert not read_servers(STAT.replace(",4,2,", ",1,2,"))["gpu-1--chat"].healthy
+    with pytest.raises(ValueError, match="no complete answer"):
+        read_servers(STAT.rstrip("\n"))
+
+
+def test_a_sick_server_is_spare_only_while_its_service_keeps_enough_others():
+    servers = {name: {"name": name, "service": "chat"} for name in "ab"}
+    watched = {name: Watched(60, 60, verdict="up") for name in "ab"}
+    watched["b"].sick = "isolate_host xid 79"
+    up = {name: Counted(up=True, healthy=True, errors=0, sent=0) for name in "ab"}
+    assert ServiceWatch(servers, watched, 1).update(up, 0.0) == "" and watched["b"].answer.startswith("down #sick")
+    assert ServiceWatch(servers, watched, 2).update(up, 0.0) == "" and watched["b"].answer.startswith("up #sick")
+    assert ServiceWatch(servers, watched, 1).update({}, 0.0) == "no server"

@@ -1,0 +1,14 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A database of tokens."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(str(tmp_path / "usage.sqlite"), 13)

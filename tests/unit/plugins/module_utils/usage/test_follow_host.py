@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading the records of an instance: each once, whatever the database or the instance does."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.budgets import Budgets
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.counters import Counters
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.follow_host import PATIENCE, PAUSE, Follower
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
+
+from tests.fakes.usage_records import FILE, NOW, part, record, rows
+
+NONE = Budgets({})
+
+
+class Instance(BaseHTTPRequestHandler):
+    """An instance whose records are ``server.text``, read from the offset in the query."""
+
+    def do_GET(self):
+        asked, self.server.asked = self.path, self.path
+        status, text = self.server.status, self.server.text if f":{self.server.end}" not in asked else ""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_args):
+        pass
+
+
+@pytest.fixture
+def instance():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Instance)
+    server.text, server.end, server.status = "", 100, 200
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def answer(*records, end=100):
+    return "\n".join([json.dumps(line) for line in [{"file": FILE, "end": end}, *records]])
+
+
+@pytest.fixture
+def follower(instance, store):
+    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", store, Counters("gw1"), NONE)
+
+
+def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
+    instance.text = answer(record(1, time.time()))
+    for _time in range(3):
+        follower.step()
+    again = Follower(follower.address, follower.server, Store(store.path, 13), follower.counters, NONE)
+    again.step()
+    assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
+
+
+def test_a_record_is_read_once_whatever_the_clock_of_its_instance_said(instance, follower, store):
+    """Many files with names of the future, as of a clock that was set back, leave no room for the present one."""
+    for number in range(200):
+        store.add(follower.server, [part(record(1), file=f"{9000 + number}.{number}-2.jsonl", end=9)], NOW)
+    before = sum(row["requests"] for row in rows(store))
+    instance.text = answer(record(1, time.time()), record(2, time.time()))
+    for _time in range(3):
+        follower.step()
+    assert f"{FILE}:100" in instance.asked
+    # Nor is it counted again where an instance tells it once more.
+    again = [part(record(2), record(3), end=150)]
+    assert len(store.add(follower.server, again, NOW)[0]) == 1
+    assert sum(row["requests"] for row in rows(store)) == before + 3
+
+
+def test_while_the_database_is_locked_records_wait_at_the_instance(instance, follower, store, capsys):
+    follower.step()
+    instance.text = answer(record(1, time.time()))
+    other = sqlite3.connect(store.path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    assert follower.step() == PAUSE
+    assert "inference_usage_store_up 0" in follower.counters.text(not store.fault)
+    other.execute("ROLLBACK")
+    other.close()
+    follower.step()
+    assert [row["requests"] for row in rows(store)] == [1]
+    assert "inference_usage_store_up 1" in follower.counters.text(not store.fault)
+    said = capsys.readouterr().out
+    assert "the records wait at the instances" in said and "works again" in said
+
+
+def test_a_full_disk_loses_nothing(instance, follower, store):
+    follower.step()
+    instance.text = answer(*[record(n, time.time(), client=f"{n}" * 200) for n in range(1, 500)])
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0] + 1
+    store.connection.execute(f"PRAGMA max_page_count = {pages}")
+    assert follower.step() == PAUSE and "full" in store.fault
+    follower.step()
+    assert sum(row["requests"] for row in rows(store)) == 499
+
+
+@pytest.mark.parametrize("at", [0, 2000])
+def test_a_damaged_database_is_put_aside(instance, follower, store, tmp_path, at):
+    instance.text = answer(*[record(n, time.time(), client=f"c{n}") for n in range(1, 200)])
+    follower.step()
+    store.connection.close()
+    store.connection = None
+    data = bytearray((tmp_path / "usage.sqlite").read_bytes())
+    data[at : at + 4096] = b"\xff" * 4096
+    (tmp_path / "usage.sqlite").write_bytes(data)
+    follower.offsets = None
+    for _time in range(3):
+        follower.step()
+    assert sum(row["requests"] for row in rows(store)) == 199
+    assert list(tmp_path.glob("usage.sqlite.damaged-*"))
+
+
+def test_an_instance_that_counts_nothing_is_named(instance, follower, store, capsys):
+    instance.status = 404
+    assert follower.step() == PATIENCE
+    assert 'inference_usage_server_counted{server="gw--chat-1"} 0' in follower.counters.text(not store.fault)
+    follower.step()
+    assert capsys.readouterr().out.count("counts no tokens; restart the instance") == 1
+    instance.status = 200
+    follower.step()
+    assert 'inference_usage_server_counted{server="gw--chat-1"} 1' in follower.counters.text(not store.fault)
+
+
+def test_an_instance_that_is_down_is_asked_again(follower, instance):
+    instance.status = 500
+    assert follower.step() == PAUSE
+
+
+def test_a_line_that_is_nested_deeply_is_left_out_and_the_rest_counts(instance, follower, store):
+    deep = "[" * 100_000
+    instance.text = "\n".join([answer(record(1, time.time())), deep, json.dumps(record(2, time.time()))])
+    assert follower.step() < PAUSE and [row["requests"] for row in rows(store)] == [2]
+
+
+def test_the_page_says_when_an_instance_was_read_last(instance, follower):
+    name = 'inference_usage_server_read_timestamp_seconds{server="gw--chat-1"}'
+    assert name not in follower.counters.text(True)
+    follower.step()
+    assert f"{name} {follower.counters.read_at['gw--chat-1']:.0f}" in follower.counters.text(True)
+    instance.status, follower.counters.read_at["gw--chat-1"] = 500, 5.0
+    follower.step()
+    assert f"{name} 5" in follower.counters.text(True)

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A record: what an instance writes is what a gateway reads."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
+    Asked,
+    Part,
+    Tokens,
+    file_name,
+    head_of,
+    line_of,
+    read_parts,
+    record_of,
+    row_of,
+)
+
+
+def test_what_is_written_is_what_is_read():
+    asked = Asked.from_header(b"gw1 alice research r-1 1764077502")
+    line = line_of(3, record_of(asked, asked.at, "m", "aborted", Tokens(7, 3, 5)))
+    (part,) = read_parts((head_of("100.7-1.jsonl", 90) + line).decode())
+    assert (part.file, part.end, part.process) == ("100.7-1.jsonl", 90, "7-1") and part.records[0]["number"] == 3
+    assert row_of(part.records[0], asked.at, 0) == {
+        "gateway": "gw1", "client": "alice", "team": "research", "model": "m", "prompt": 7, "cached": 3,
+        "completion": 5, "at": 1764077502, "hour": 1764075600, "aborted": 1, "uncounted": 0, "id": "r-1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("header", [b"", b"gw1", b"gw1 alice - id -5", b"gw1 alice - id " + b"9" * 12, b"\xff" * 300])
+def test_a_header_that_lacks_something_is_no_error(header):
+    asked = Asked.from_header(header)
+    assert asked.at == -1 and len(asked.gateway) <= 128
+
+
+def test_a_client_without_team_and_an_open_gateway_have_no_names():
+    row = row_of({"number": 1, **record_of(Asked.from_header(b"gw1 - - r"), 5, "m", "complete", Tokens())}, 5, 0)
+    assert (row["client"], row["team"], row["id"]) == ("", "", "r")
+
+
+def test_the_newest_file_has_the_largest_number_whatever_the_clock_says():
+    assert file_name([], 50, "7-1") == "50.7-1.jsonl"
+    assert file_name(["10.7-1.jsonl", "90.7-1.jsonl"], 50, "8-1") == "91.8-1.jsonl"
+    assert file_name(["x.jsonl"], 50, "8-1") == "50.8-1.jsonl"
+
+
+@pytest.mark.parametrize("line", ["x", "[1]", "{", "[" * 100_000, '{"a":' * 100_000, "\x00"])
+def test_a_line_that_is_no_record_is_left_out(line):
+    (part,) = read_parts("\n".join(['{"file": "f", "end": 3}', line, '{"number": 1}']))
+    assert part == Part("f", 3, [{"number": 1}])

@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of records: bounded, and whole whatever the disk does."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ansible_collections.baremetal.inference.plugins.module_utils.usage import records_host
+
+
+def test_files_are_bounded_and_a_gap_shows_in_the_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(records_host, "FILE_BYTES", 200)
+    monkeypatch.setattr(records_host, "FILES", 3)
+    found = records_host.Records(str(tmp_path / "usage"))
+    for number in range(50):
+        found.add({"at": number, "client": "c" * 40})
+    assert len(found.names()) == 3
+    lines = [json.loads(line) for line in found.read({}).splitlines()]
+    numbers = [line["number"] for line in lines if "number" in line]
+    assert numbers == list(range(numbers[0], 51)) and numbers[0] > 30
+
+
+def test_a_clock_that_is_set_back_removes_no_new_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(records_host, "FILE_BYTES", 200)
+    monkeypatch.setattr(records_host, "FILES", 3)
+    clock = iter(range(2000, 0, -1))
+    monkeypatch.setattr(records_host.time, "time_ns", lambda: next(clock))
+    for _start in range(5):
+        found = records_host.Records(str(tmp_path / "usage"))
+        for number in range(1, 8):
+            found.add({"at": number, "client": "c" * 40})
+        lines = [json.loads(line) for line in found.read({}).splitlines()]
+        numbers = [line["number"] for line in lines if "number" in line]
+        assert numbers[-3:] == [5, 6, 7] and len(found.names()) == 3
+
+
+def test_a_full_disk_fails_no_request_and_the_number_counts_on(tmp_path, monkeypatch, capsys):
+    found = records_host.Records(str(tmp_path / "usage"))
+    found.add({"a": 1})
+    write = os.write
+
+    def full(_file, _text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(records_host.os, "write", full)
+    found.add({"a": 2})
+    found.add({"a": 3})
+    monkeypatch.setattr(records_host.os, "write", lambda file, text: write(file, text[:9]))
+    found.add({"a": 4})
+    monkeypatch.setattr(records_host.os, "write", write)
+    found.add({"a": 5})
+    lines = found.read({}).splitlines()
+    assert lines[1] == b'{"number":1,"a":1}' and lines[-1] == b'{"number":5,"a":5}'
+    assert capsys.readouterr().out.count("No space left on device") == 1
+
+
+def test_a_file_that_somebody_removed_is_made_again(tmp_path):
+    found = records_host.Records(str(tmp_path / "usage"))
+    found.add({"a": 1})
+    (tmp_path / "usage" / found.names()[0]).unlink()
+    found.add({"a": 2})
+    assert b'"number":2' in found.read({})
