@@ -9,13 +9,12 @@ import os
 import time
 from typing import Any
 
-from ansible.utils.display import Display
-
 from ..module_utils.common.files_host import publish
 from ..plugin_utils.acceptance.options import AcceptanceError
 from ..plugin_utils.acceptance.page import page
 from ..plugin_utils.acceptance.report import file_stem, result_of, summary_lines
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.common.places import collection_version
 
 
@@ -34,7 +33,7 @@ class ActionModule(ControllerAction):
             texts = {}
         for path, text in texts.items():
             _write(path, text)
-        Display().display("\n".join(summary_lines(document, list(texts))))
+        show("\n".join(summary_lines(document, list(texts))))
         return {
             "accepted": judgement.accepted,
             "findings": document["findings"],

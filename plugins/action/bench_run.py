@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ..module_utils.bench.measurement import Measurement
 from ..module_utils.vllm.plan_document import PlanDocument
@@ -31,6 +30,7 @@ from ..plugin_utils.bench.workloads import (
     read_concurrency,
 )
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show, warn
 from ..plugin_utils.common.yaml import UnreadableError
 from ..plugin_utils.evidence.document import plan_digest
 
@@ -67,7 +67,7 @@ class ActionModule(ControllerAction):
             return {"instance": name, "notes": fitted.notes, "steps": [step.name for step in fitted.steps]}
         if options["shared"] and info["running"] + info["waiting"]:
             busy = f"{info['running']} running and {info['waiting']} waiting requests of others"
-            Display().warning(f"{host} {name}: {busy}; the figures include their load")
+            warn(f"{host} {name}: {busy}; the figures include their load")
 
         def measure(measurement: Measurement) -> Mapping[str, Any]:
             arguments = {"instance": name, "measurement": asdict(measurement), **chips}
@@ -108,7 +108,7 @@ class ActionModule(ControllerAction):
         document = {key: value for key, value in summary.items() if key not in ("host", "instance")}
         slowed = slowed_notes(found)
         for text in slowed:
-            Display().warning(f"{summary['host']} {summary['instance']}: {text}")
+            warn(f"{summary['host']} {summary['instance']}: {text}")
         notes = [*fitted.notes, *slowed]
         summary = {**summary, "notes": notes}
         records.write(SUMMARY, json.dumps(summary, indent=1) + "\n")
@@ -141,7 +141,7 @@ class ActionModule(ControllerAction):
     @staticmethod
     def _say(host: str, name: str, lines: Sequence[str]) -> None:
         for line in lines:
-            Display().display(f"{host} {name}: {line}")
+            show(f"{host} {name}: {line}")
 
 
 def evidence_of(plan: PlanDocument, info: Mapping[str, Any], driver: str, found: Sequence[Record]) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.discovery.cache import read_discovery, write_discovery
 from ..plugin_utils.discovery.observations import Answer, DiscoveryError, Entry, merge
 from ..plugin_utils.discovery.report import Discovery, Reader, bounded, change_lines, counts_of, report, timestamp
@@ -41,7 +41,7 @@ class ActionModule(ControllerAction):
         if damage:
             result["warnings"] = [f"{damage}; it is rebuilt from the answers of this run"]
         # Display shows the text as it is; a callback would quote it.
-        Display().display(report(discovery, path, reader))
+        show(report(discovery, path, reader))
         if self._task.diff and discovery.changes:
             lines = bounded(change_lines(discovery, reader), MOST_OF_A_DIFF)
             result["diff"] = {"prepared": "\n".join(lines) + "\n"}

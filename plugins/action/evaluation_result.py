@@ -10,9 +10,9 @@ from datetime import datetime, timezone
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.evaluation.compare import Comparison, compare
 from ..plugin_utils.evaluation.files import find_result, read_answers, read_result, result_path, update_evidence, write
 from ..plugin_utils.evaluation.report import report
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
         if options["answers"]:
             return keep(options["answers"], options["settings"], host)
         found, compared = read_all(options, host)
-        Display().display(f"{host}\n{report(found, compared)}")
+        show(f"{host}\n{report(found, compared)}")
         worse = sorted(
             f"{task} of {instance}" for (instance, task), each in compared.items() if each.verdict == "worse"
         )

@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
-
-from ansible.utils.display import Display
 
 from ..module_utils.vllm.plan_document import PlanDocument
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show, show_json
 from ..plugin_utils.common.places import misplaced
 from ..plugin_utils.evidence.citation import cite
 from ..plugin_utils.evidence.document import EvidenceError
@@ -38,7 +36,10 @@ class ActionModule(ControllerAction):
         document = as_documents(groups)
         as_json = options["format"] == "json"
         table = how_to_narrow(groups) + plan_table(groups)
-        Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else table)
+        if as_json:
+            show_json(document)
+        else:
+            show(table)
         sources = variables.get("ansible_inventory_sources") or ()
         warnings = [*fleet.notes(sources), *misplaced({"evidence_path": options["evidence_path"]}, sources)]
         return {"warnings": warnings, "plans": document}

@@ -8,10 +8,9 @@ import difflib
 import time
 from typing import Any
 
-from ansible.utils.display import Display
-
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.overview.lines import overview, totals
 from ..plugin_utils.overview.page import page
 from ..plugin_utils.overview.reader import OverviewReader, open_page, page_parts, read_fleet
@@ -36,7 +35,7 @@ class ActionModule(ControllerAction):
         services = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
         table = [*fleet_table(lines, time.time()), *([""] if services else []), *services]
         # Display shows the text as it is; a callback would quote it.
-        Display().display("\n".join(table))
+        show("\n".join(table))
         return {**written, "table": table, "totals": totals(lines)}
 
     def _write(self, page_file: PageFile, text: str) -> dict[str, Any]:

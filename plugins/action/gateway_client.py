@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 from typing import Any, Mapping
 
-from ansible.utils.display import Display
-
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.gateway.client_files import find_file, open_terminal, write_file
 from ..plugin_utils.gateway.client_lines import NotEditableError, client_line, with_client, without_client
 from ..plugin_utils.gateway.client_request import UNMADE, ClientRequestError, check_request, clients_after, entry_of
@@ -74,7 +73,7 @@ class ActionModule(ControllerAction):
         except (NotEditableError, OSError) as exc:
             path, why = None, f"{path}: {exc}"
         line = client_line(make, entry).replace(UNMADE, LATER) if make else ""
-        Display().display(_advice(path, why, make or options["end"], line))
+        show(_advice(path, why, make or options["end"], line))
         result: dict[str, Any] = {"changed": True, "digest": digest, "file": str(path or ""), "line": line}
         if path and self._task.diff:
             result["diff"] = [{"prepared": _diff(path, before, after)}]

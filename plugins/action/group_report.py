@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible.utils.display import Display
-
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import warn
 from ..plugin_utils.fleet.group_check import Findings, Member, judge_all_reduce, judge_links
 
 # What the tasks before this one have registered on each host.
@@ -39,7 +38,7 @@ class ActionModule(ControllerAction):
             found.warnings += judged.warnings
             found.lines += judged.lines
         for text in dict.fromkeys(found.warnings):
-            Display().warning(text)
+            warn(text)
         if found.errors:
             raise GroupReportError("; ".join(dict.fromkeys(found.errors)))
         return {"lines": list(dict.fromkeys(found.lines))}

@@ -7,13 +7,12 @@ from __future__ import annotations
 import tempfile
 from typing import Any, Mapping
 
-from ansible.utils.display import Display
-
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.catalog.files import known_names, load_recipe
 from ..plugin_utils.catalog.new_recipe import NewRecipe, read_new
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import plan_table
 from ..plugin_utils.fleet.trial import Bench, Trial, TrialError, models_of, tokenizers_of, trial_table
 from ..plugin_utils.planning.inputs import PlanError
@@ -36,10 +35,10 @@ class ActionModule(ControllerAction):
             raise TrialError(
                 f"{options['file']}: no variant can be planned on any of these chips\n{trial_table(trials)}"
             )
-        Display().display(trial_table(trials))
+        show(trial_table(trials))
         plan = next((trial.plan for trial in trials if trial.plan), None)
         if plan and options["show_plan"]:
-            Display().display("\n" + plan_table([plan]))
+            show("\n" + plan_table([plan]))
         placed = _place(new, options["dest"], self._task.check_mode) if new else {}
         found = {
             "recipes": names,

@@ -4,13 +4,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Mapping
 
-import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..module_utils.common.kinds import name_kind
@@ -18,7 +15,9 @@ from ..plugin_utils.catalog.accelerators import declared_accelerator, load_catal
 from ..plugin_utils.catalog.files import load_recipe
 from ..plugin_utils.catalog.option_tables import load_foreign, load_replaced, load_table
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show, show_json
 from ..plugin_utils.common.yaml import load_yaml
+from ..plugin_utils.common.yaml_events import EventYamlError
 from ..plugin_utils.drift.report import Side, drift, drift_table, lost, table_drift
 from ..plugin_utils.drift.uses import DriftError, Use, command_uses, config_uses, recipe_uses
 from ..plugin_utils.evidence.citation import outdated, outdated_lines
@@ -52,7 +51,10 @@ class ActionModule(ControllerAction):
             [drift_table(rows, options["older"], options["newer"], what), *(["\n".join(lines)] if lines else [])]
         )
         as_json = options["format"] == "json"
-        Display().display(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else text)
+        if as_json:
+            show_json(rows)
+        else:
+            show(text)
         names = [row["setting"] for row in lost(rows)]
         if options["fail"] and names:
             raise AnsibleActionFail(
@@ -93,8 +95,8 @@ def _text(variable: str, path: str) -> str:
 def _config(path: str) -> Mapping[str, Any]:
     try:
         data = load_yaml(_text("drift_config", path))
-    except yaml.YAMLError as exc:
-        raise DriftError(f"drift_config: {path} is not YAML: {exc}") from exc
+    except EventYamlError as exc:
+        raise DriftError(f"drift_config: {path} is not YAML: {exc.with_place()}") from exc
     if not isinstance(data, dict):
         raise DriftError(f"drift_config: {path}: found {name_kind(data)}, expected a mapping of flags to values")
     return data

@@ -7,9 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible.utils.display import Display
-
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
@@ -32,7 +31,7 @@ class ActionModule(ControllerAction):
         fleet.check("nothing was written")
         write_fleet(fleet, tree, self._loader)
         # The task runs once, so a callback names one host only and not what was done.
-        Display().display(summary(fleet, tree))
+        show(summary(fleet, tree))
         hosts = sum(len(group.hosts) for group in fleet.groups)
         instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
         return {

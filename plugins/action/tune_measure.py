@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 
 from ..module_utils.bench.measurement import Measurement
 from ..plugin_utils.bench.choice import chips_of
@@ -16,6 +15,7 @@ from ..plugin_utils.bench.records import RecordError
 from ..plugin_utils.bench.run import Seeds
 from ..plugin_utils.bench.summary import figures_line, slowed_notes
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show, warn
 from ..plugin_utils.tune.store import Store, rules_of, step_of
 from ..plugin_utils.tune.variants import CURRENT, TuneError
 
@@ -57,15 +57,15 @@ class ActionModule(ControllerAction):
             if variant == CURRENT:
                 raise TuneError(f"{host}: {exc}") from exc
             store.keep_failure(variant, f"round {number}: {' '.join(str(exc).split())}")
-            Display().display(f"{host} {name}: {where}: {exc}")
+            show(f"{host} {name}: {where}: {exc}")
             return {"died": str(exc)}
         known = {"start_seconds": info["start_seconds"], "power_limit_watts": info["power_limit_watts"]}
         record = {**records.record(step, number, asdict(measurement), taken), **known}
         with records.opened():
             records.keep(step, number, record)
         for text in slowed_notes([record]):
-            Display().warning(f"{host} {name}: {variant}: {text} (tune_fresh=true)")
-        Display().display(f"{host} {name}: {where}: {figures_line(record)}, start {info['start_seconds'] or '?'} s")
+            warn(f"{host} {name}: {variant}: {text} (tune_fresh=true)")
+        show(f"{host} {name}: {where}: {figures_line(record)}, start {info['start_seconds'] or '?'} s")
         return {"changed": True, "figures": figures_line(record)}
 
     def _on_host(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

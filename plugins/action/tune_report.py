@@ -10,13 +10,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Mapping
 
-from ansible.utils.display import Display
-
 from ..module_utils.vllm.plan_document import PlanDocument
 from ..plugin_utils.bench.evidence import evidence, evidence_path, evidence_text
 from ..plugin_utils.bench.summary import Record
 from ..plugin_utils.catalog.files import find
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.output import show
 from ..plugin_utils.planning.inputs import PlanError
 from ..plugin_utils.tune.choice import Choice, choose, complete_variants, result_table, rows
 from ..plugin_utils.tune.proposal import instance_diff, recipe_diff
@@ -56,7 +55,7 @@ class ActionModule(ControllerAction):
         }
         path = store.write("result.json", json.dumps({**result, "variants": found}, indent=1) + "\n")
         texts = [result_table(found, goal, choice), *diffs.values(), f"Evidence: {store.directory}/evidence"]
-        Display().display("\n\n".join(texts))
+        show("\n\n".join(texts))
         return {
             "changed": True,
             **result,

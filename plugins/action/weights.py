@@ -10,7 +10,6 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ..module_utils.common.kinds import show_value
 from ..module_utils.weights.manifest import WeightsError, parse_manifest
@@ -18,6 +17,7 @@ from ..module_utils.weights.progress import format_progress, format_summary
 from ..module_utils.weights.sources import Source, parse_sources
 from ..plugin_utils.catalog.files import find, read
 from ..plugin_utils.common.action import check_options
+from ..plugin_utils.common.output import show, warn
 from ..plugin_utils.planning.inputs import PlanError
 from ..plugin_utils.weights.background import remove_access_file, run_in_background, write_access_file
 from ..plugin_utils.weights.push import push_models
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
             on_controller.update(paths)
             pushed = of_controller.text if paths else pushed
             for reason in reasons:
-                Display().warning(f"{host_of(task_vars)}: source skipped: {reason}")
+                warn(f"{host_of(task_vars)}: source skipped: {reason}")
             failed += reasons
         raise AssertionError("unreachable")
 
@@ -102,13 +102,12 @@ class ActionModule(ActionBase):
         if self._task.check_mode or self._task.async_val:
             result: dict[str, Any] = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
             return result
-        tell = Display().display
         result = run_in_background(
-            self, MODULE, args, task_vars, lambda report: tell(f"{host}: {format_progress(report)}"), interval
+            self, MODULE, args, task_vars, lambda report: show(f"{host}: {format_progress(report)}"), interval
         )
         fetched = [model for model in result.get("models", ()) if model["bytes"]]
         if fetched and interval:
-            tell(f"{host}: {format_fetched(fetched)}")
+            show(f"{host}: {format_fetched(fetched)}")
         return result
 
 

@@ -20,11 +20,11 @@ description:
   - C(ok) is true when something was verified and all of it passed.
 """
 
-import json
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
+from ..plugin_utils.common.output import show_json
 from ..plugin_utils.fleet.verify_document import checks_of, document, instances_of
 
 
@@ -61,4 +61,4 @@ class CallbackModule(CallbackBase):
         self._collect(result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:  # noqa: ARG002  Ansible's signature
-        self._display.display(json.dumps(document(self._checks, self._instances), indent=2))
+        show_json(document(self._checks, self._instances))

@@ -134,9 +134,11 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
 from ..module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ..module_utils.common.foreign_text import escape_lines
 from ..module_utils.common.kinds import show_value
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.group_names import CONFLICT_GROUP
+from ..plugin_utils.common.output import warn
 from ..plugin_utils.common.state_dir import StateDirError
 from ..plugin_utils.common.tables import hosts_in_words
 from ..plugin_utils.common.templates import EVALUATES_ALL, as_text
@@ -182,19 +184,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         super().parse(inventory, loader, path, cache)
         self._path = os.path.abspath(path)
         self._read_options(path)
-        self._source_cache = SourceCache(self, path, cache, self.display.warning)
+        self._source_cache = SourceCache(self, path, cache, warn)
         # For a directory, Ansible records its files only, not the directory.
         sources = [source for source in (*inventory.processed_sources, path) if source]
         self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
         self._wanted = NAMES + BMC_NAMES if self.get_option("redfish") else NAMES
-        self._facts = CachedFacts(self.get_option("use_fact_cache"), self.display.warning)
+        self._facts = CachedFacts(self.get_option("use_fact_cache"), warn)
         try:
             catalogue = load_catalogue([self._resolved(name) for name in self.get_option("catalog_path")])
             candidates = self._candidates(catalogue)
             self._commit(candidates, Sorter(catalogue))
         except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError, StateDirError) as exc:
             # With the cause, Ansible would print everything twice.
-            raise AnsibleParserError(str(exc)) from None
+            raise AnsibleParserError(escape_lines(str(exc))) from None
         try:
             self._construct(candidates)
         except AnsibleError as exc:
@@ -226,7 +228,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         candidates = [self._earlier(host) for host in earlier]
         candidates += [self._from_fleet(host) for host in fleet.values()]
         if not candidates and not self.get_option("fleet_files"):
-            self.display.warning(f"{self._path}: {NO_HOST}")
+            warn(f"{self._path}: {NO_HOST}")
         seen = Seen(catalogue, self._discovery())
         for candidate in candidates:
             candidate.new.update(seen.discovered(candidate.name))
@@ -240,7 +242,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             except SortingError as exc:
                 raise SortingError(candidate.problem(exc)) from exc
         for warning in seen.warnings:
-            self.display.warning(warning)
+            warn(warning)
         return candidates
 
     def _fleet(self) -> list[FleetHost]:
@@ -258,7 +260,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     key, [[(host.name, host.variables, host.file, host.line) for host in hosts], doubts]
                 )
         for warning in [*warnings, *doubts]:
-            self.display.warning(warning)
+            warn(warning)
         return [replace(host, variables=as_text(host.variables)) for host in hosts] if EVALUATES_ALL else hosts
 
     def _discovery(self) -> dict[str, Entry]:
@@ -267,7 +269,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             return read_discovery(self._discovery_cache)
         except DiscoveryError as exc:
-            self.display.warning(f"{exc}; not read, playbooks/discover.yml rebuilds it")
+            warn(f"{exc}; not read, playbooks/discover.yml rebuilds it")
             return {}
 
     def _earlier(self, host: Any) -> Candidate:
@@ -337,7 +339,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if wanted:
             self._source_cache.save(key, {host: chips.as_dict() for host, chips in known.items()})
         for reason, hosts in silent.items():
-            self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
+            warn(f"Redfish: {hosts_in_words(hosts)}: {reason}")
         return known
 
     # Decide, then write the inventory.
@@ -361,7 +363,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self.inventory.set_variable("all", "accelerator_discovery_cache", self._discovery_cache)
         lines = [f"{hosts_in_words(names)}: {text}" for text, names in conflicts.items()]
         for warning in [*areas.warnings, *([f"{CONFLICT_GROUP}: " + "; ".join(lines)] if lines else [])]:
-            self.display.warning(warning)
+            warn(warning)
 
     def _construct(self, candidates: list[Candidate]) -> None:
         """Apply groups and keyed_groups, as every inventory plugin does."""

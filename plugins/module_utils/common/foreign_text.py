@@ -16,6 +16,11 @@ def escape_controls(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
+def escape_lines(text: str) -> str:
+    """Return a text of several lines in which every other character that does not print is an escape."""
+    return "\n".join(map(escape_controls, text.split("\n")))
+
+
 def quote_foreign(text: object, most: int = FOREIGN_CHARACTERS) -> str:
     """Return a server's text for a message: in one line, without controls, and cut after ``most`` characters."""
     shown = str(text)

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
+from ...module_utils.common.foreign_text import escape_lines
 from .documented_options import documented_options
+from .output import escaped, warn
 from .playbook_options import PlaybookOptionError, check_playbook_options
 from .preload import load_jinja_plugins, preload
 from .role_options import RoleOptionError, check_names_and_values, check_role_options
@@ -45,7 +46,9 @@ class ControllerAction(ActionBase):
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
             # With a cause, Ansible would append its message and print the same sentence twice.
-            raise AnsibleActionFail(str(exc)) from None
+            raise AnsibleActionFail(escape_lines(str(exc))) from None
+        if "warnings" in found:
+            found = {**found, "warnings": escaped(found["warnings"])}
         return {**result, "changed": False, **found}
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, t
     except (PlaybookOptionError, RoleOptionError) as exc:
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
-        Display().warning(text)
+        warn(text)
 
 
 preload(load_jinja_plugins)

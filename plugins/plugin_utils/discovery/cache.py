@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from ...module_utils.common.files_host import publish
+from ...module_utils.common.foreign_json import load_json
 from ..common.state_dir import DISCOVERY, state_dir
 from .observations import DiscoveryError, Entry, from_document, to_document
 
@@ -43,8 +44,8 @@ def read_discovery(path: str) -> dict[str, Entry]:
     try:
         # The garbage collector would scan the loaded objects repeatedly, though all of them stay.
         with _without_garbage_collector():
-            return from_document(json.loads(text))
-    except (ValueError, RecursionError) as exc:
+            return from_document(load_json(text))
+    except ValueError as exc:
         problem = str(exc) if isinstance(exc, DiscoveryError) else f"is damaged or cut short: {exc}"
         raise DiscoveryError(f"discovery cache {path}: {problem}") from exc
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
-import json
 import os
 import shutil
 from http.client import HTTPException
@@ -205,7 +204,7 @@ def read_answers(path: str) -> dict[str, Any]:
     """Return the answers of a task that a host sent. Raises EvaluationError."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            data = json.load(file)
+            data = load_json(file.read())
     except (OSError, EOFError, ValueError) as exc:
         raise EvaluationError(f"{path}: the answers cannot be read: {exc}") from exc
     return dict(data)

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 from ansible.template import Templar, generate_ansible_template_vars
 
 from ...module_utils.common.files_host import publish
+from ...module_utils.common.foreign_json import load_json
 from ...module_utils.containers.run_command import container_settings
 from ...module_utils.vllm.files import instance_files
 from ...module_utils.vllm.plan_document import PlanDocument
@@ -215,7 +216,7 @@ def _rendered_before(top: str, host: str) -> Iterator[str]:
     """Yield the instances whose directories have a plan of this host: only those may be changed."""
     for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
         try:
-            plan = json.loads(_text(f"{top}/{name}/{PLAN}") or "null")
+            plan = load_json(_text(f"{top}/{name}/{PLAN}") or "null")
         except ValueError:
             continue
         if isinstance(plan, dict) and (plan.get("host"), plan.get("instance")) == (host, name):

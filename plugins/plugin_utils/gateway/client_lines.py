@@ -46,7 +46,7 @@ def _value(value: Any) -> str:
         return f"[{', '.join(json.dumps(part) for part in value)}]"
     if not isinstance(value, str):
         return json.dumps(value)
-    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:+-]*", value) and load_yaml(f"[{value}]") == [value]
+    plain = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._:+-]*", value) and yaml.safe_load(f"[{value}]") == [value]
     return value if plain else json.dumps(value)
 
 

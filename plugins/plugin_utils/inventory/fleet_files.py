@@ -20,8 +20,8 @@ from ansible.inventory.manager import IGNORED
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt
+from ..common.yaml_events import DEEPEST, LARGEST_NUMBER, LONG_TEXT
 from .fleet_formats import READERS, FleetFileError, FleetHost, FleetText
-from .fleet_yaml import DEEPEST, LARGEST_NUMBER, LONG_TEXT
 
 # 100,000 hosts with ten variables each are 20 MB.
 LARGEST = 64 * 1024 * 1024

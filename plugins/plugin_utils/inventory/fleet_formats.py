@@ -16,7 +16,7 @@ from typing import Any, Callable, Mapping, NoReturn, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
-from .fleet_yaml import DEEPEST, EventReader, EventYamlError
+from ..common.yaml_events import DEEPEST, EventReader, EventYamlError
 
 # Accepted titles of the column with the host names.
 NAME_COLUMNS = ("name", "host", "inventory_hostname")

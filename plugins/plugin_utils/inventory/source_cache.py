@@ -11,6 +11,8 @@ from typing import Any, Callable, Iterable, TypeVar
 
 from ansible.errors import AnsibleError
 
+from ...module_utils.common.foreign_json import load_json
+
 # Schema of stored entries; an entry of another schema is rebuilt.
 SCHEMA = 1
 
@@ -54,7 +56,7 @@ class SourceCache:
         try:
             if entry["schema"] != SCHEMA:
                 raise ValueError(f"it has the schema {entry['schema']!r}, expected {SCHEMA}")
-            return read(json.loads(entry["data"]))
+            return read(load_json(entry["data"]))
         except (KeyError, TypeError, AttributeError, ValueError) as exc:
             self._warn(f"inventory cache {key}: not read, rebuilt: {exc}")
             return None

@@ -10,6 +10,7 @@ import operator
 import re
 from typing import Any, Callable, Collection, Iterator, Mapping
 
+from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.spelling import misspelt, nearest
 
 INTEGER = re.compile(r"-?[0-9]+\Z")
@@ -37,7 +38,7 @@ def decoded(value: Any) -> Any:
     if value in ("True", "False"):
         return value == "True"
     try:
-        return json.loads(value)
+        return load_json(value)
     except ValueError:
         return value
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping
 
+from ...module_utils.common.foreign_json import load_json
+
 # A text that the repository replaces; the other flags below have separate forms.
 _PLAIN = ("tokenizer", "hf-config-path")
 _DRAFT, _ADAPTERS = "speculative-config", "lora-modules"
@@ -82,8 +84,8 @@ def _name(entry: Any) -> str:
     text = str(entry or "")
     if text.startswith("{"):
         try:
-            return _name(json.loads(text))
-        except (ValueError, RecursionError):
+            return _name(load_json(text))
+        except ValueError:
             return ""
     name, equals, _path = text.partition("=")
     return name if equals else ""
@@ -100,8 +102,8 @@ def _each_adapter(entry: Any, change: Callable[[Any], Any]) -> Any:
     text = str(entry or "")
     if text.startswith("{"):
         try:
-            return json.dumps(_each_adapter(json.loads(text), change))
-        except (ValueError, RecursionError):
+            return json.dumps(_each_adapter(load_json(text), change))
+        except ValueError:
             return entry
     name, equals, path = text.partition("=")
     return f"{name}={change(path)}" if equals else entry

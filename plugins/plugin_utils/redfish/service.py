@@ -12,7 +12,6 @@ leaves to its caller: certificates, a limit on the size of a body, compression, 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import socket
@@ -26,6 +25,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...module_utils.common.foreign_json import load_json
 from .chips import RedfishError
 
 NEEDED = "redfish: the Python package redfish is needed on the controller: pip install 'redfish[aiohttp]'"
@@ -292,8 +292,8 @@ async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
 def _parse(path: str, answer: Any) -> Any:
     body = _decompressed(path, answer)
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = load_json(body)
+    except ValueError:
         document = None
     if not isinstance(document, dict):
         raise RedfishError(f"no Redfish: {path.split('?')[0]} is not a JSON object{_kind(answer)}")

@@ -13,6 +13,7 @@ import yaml
 
 from ..catalog.recipe_schema import check_recipe
 from ..common.yaml import load_yaml
+from ..common.yaml_events import EventYamlError
 from ..planning.inputs import PlanError
 from .variants import MAPPINGS, TEXTS, Variant
 
@@ -52,7 +53,7 @@ def recipe_diff(
     changed = "".join([*lines[:line], *rule, *lines[line:]])
     try:
         check_recipe(load_yaml(changed), file)
-    except (PlanError, yaml.YAMLError):
+    except (PlanError, EventYamlError):
         return ""
     return _diff(text, changed, file)
 

@@ -43,8 +43,8 @@ class Host:
 @pytest.fixture
 def lines(monkeypatch):
     shown = []
-    display = SimpleNamespace(display=shown.append, warning=lambda text: shown.append(f"WARNING {text}"))
-    monkeypatch.setattr(bench_run, "Display", lambda: display)
+    monkeypatch.setattr(bench_run, "show", shown.append)
+    monkeypatch.setattr(bench_run, "warn", lambda text: shown.append(f"WARNING {text}"))
     return shown
 
 

@@ -48,10 +48,13 @@ def manifest(**changes):
         (GOOD.replace("size: 1", "size: -1"), "files.a.size: found -1, expected a number of bytes"),
         (GOOD.replace("size: 1", "size: '1'"), "files.a.size: found '1', expected a number of bytes"),
         # Plain YAML would take the last one in silence.
-        (GOOD.replace("files: {a:", f"files: {{a: {ENTRY}, a:"), "the key 'a' is there twice (line 3, column "),
+        (
+            GOOD.replace("files: {a:", f"files: {{a: {ENTRY}, a:"),
+            "the key 'a' is there twice, first in line 3 (line 3, ",
+        ),
         (
             GOOD.replace("files: {a:", f"files: {{sub/a: {ENTRY}, 'sub/a':"),
-            "the key 'sub/a' is there twice (line 3, column ",
+            "the key 'sub/a' is there twice, first in line 3 (line 3, ",
         ),
         (GOOD + "revision: main\n", "the key 'revision' is there twice (line 4, column 1)"),
         (GOOD.replace("{a:", "{/etc/passwd:"), "files: found '/etc/passwd', expected a relative path without '..'"),

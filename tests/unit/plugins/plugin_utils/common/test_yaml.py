@@ -3,15 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
+
 import pytest
-import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import dump_yaml, load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import yaml as common_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import (
+    UnreadableError,
+    dump_yaml,
+    load_yaml,
+    read_yaml,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml_events import EventYamlError
 
 
 def problem(text):
-    with pytest.raises(yaml.YAMLError) as caught:
+    with pytest.raises(EventYamlError) as caught:
         load_yaml(text)
-    return yaml_problem(caught.value, text)
+    return caught.value.with_place()
 
 
 @pytest.mark.parametrize(
@@ -42,21 +50,58 @@ def test_plain_values(text, value):
         ),
         ("? [a]\n: b\n", "found ['a'] as a key, expected a text; put a value with braces in quotes (line 1, column 3)"),
         ("a: [\n", "did not find expected node content (line 2, column 1)"),
-        ("a: 1\n---\nb: 2\n", "but found another document (line 2, column 1)"),
+        ("a: 1\n---\nb: 2\n", "a second document begins here, expected one (line 2, column 1)"),
         (
             "a: !!python/object:os.x {}\n",
-            "could not determine a constructor for the tag 'tag:yaml.org,2002:python/object:os.x' (line 1, column 4)",
+            "found the tag tag:yaml.org,2002:python/object:os.x, expected plain values (line 1, column 4)",
         ),
+        ("a: " + "9" * 6000, f"found '{'9' * 40}', which is no int (line 1, column 4)"),
+        ("a: 0x" + "f" * 6000, f"found '0x{'f' * 38}', which is no int (line 1, column 4)"),
+        ("a: 1" + ":30" * 6000, f"found '1{':30' * 13}', which is no int (line 1, column 4)"),
+        ("a:\n  - 1e99999999999\n  - " + "9" * 30, f"found '{'9' * 30}', which is no int (line 3, column 5)"),
     ],
 )
 def test_what_is_wrong_and_where_in_one_line(text, message):
     assert problem(text) == message
 
 
-def test_a_character_that_yaml_does_not_take_has_no_line():
-    found = problem("a: \x07b\n")
-    assert "control characters are not allowed" in found
-    assert "\n" not in found
+def test_a_character_that_yaml_does_not_take_is_named():
+    assert problem("a: 1\nb: \x07b\n") == "the character #x0007 is not allowed in YAML (line 2, column 1)"
+
+
+BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+)
+
+
+@pytest.mark.parametrize("text, told", [
+    ("[" * 50_000, "nested deeper than 20 levels (line 1, column 21)"),
+    ("{a: " * 50_000, "nested deeper than 20 levels (line 1, column 81)"),
+    ("- " * 50_000, "nested deeper than 20 levels (line 1, column 41)"),
+    ("? " * 50_000, "nested deeper than 20 levels (line 1, column 41)"),
+    ("a: 2026-13-45\nb: " + "9" * 6000, "which is no int (line 2, column 4)"),
+    (BOMB, "more than 5,000,000 values, with aliases expanded (line 7, column "),
+    ("a: " + "x" * 2000, "it has more than 1,000 bytes"),
+    (b"a: \xff\xfe", "'utf-8' codec can't decode byte 0xff"),
+], ids=lambda value: str(value)[:20])  # fmt: skip
+def test_a_file_that_is_out_of_bounds_is_named(text, told, tmp_path, monkeypatch):
+    if "bytes" in told:
+        monkeypatch.setattr(common_yaml, "MOST_BYTES", 1000)
+    path = tmp_path / "recipe.yml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UnreadableError) as caught:
+        read_yaml(path)
+    assert str(caught.value).startswith(f"{path}: cannot be read: ")
+    assert told in str(caught.value)
+
+
+def test_a_pipe_and_a_missing_file_are_named(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yml")
+    with pytest.raises(UnreadableError, match=r"pipe.yml: cannot be read: it is not a file"):
+        read_yaml(tmp_path / "pipe.yml")
+    with pytest.raises(UnreadableError, match=r"none.yml: cannot be read: .*No such file"):
+        read_yaml(tmp_path / "none.yml")
 
 
 def test_lists_are_indented_as_linters_expect():

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import fleet_yaml as _event_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_yaml import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import yaml_events as _event_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml_events import (
     DEEPEST,
     EventReader,
     EventYamlError,

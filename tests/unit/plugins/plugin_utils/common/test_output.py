@@ -1,0 +1,51 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is printed on the controller's terminal holds no character that the terminal obeys."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.output import escaped, show, show_json, warn
+
+TOP = Path(__file__).resolve().parents[5]
+HOSTILE = "a\x1b[2Jb\x07c\rd\x7fe\x9bf‮g\n\u00e4 second line"
+SHOWN = "a\\x1b[2Jb\\x07c\\rd\\x7fe\\x9bf\\u202eg\n\u00e4 second line"
+
+
+@pytest.mark.parametrize("print_it, method", [(show, "display"), (warn, "warning")])
+def test_controls_are_escaped_and_lines_stay(print_it, method):
+    with mock.patch.object(Display, method) as printed:
+        print_it(HOSTILE)
+    assert printed.call_args.args == (SHOWN,)
+    assert escaped([HOSTILE]) == [SHOWN]
+
+
+def test_json_stays_json():
+    with mock.patch.object(Display, "display") as printed:
+        show_json({HOSTILE: [HOSTILE]})
+    (text,) = printed.call_args.args
+    assert json.loads(text) == {HOSTILE: [HOSTILE]}
+    assert text.replace("\n", "").isprintable() and text.isascii()
+
+
+def test_nothing_else_prints():
+    """Neither through Ansible's Display nor by print: both would pass on what a recipe, a host or a BMC says."""
+    doors = {"plugins/plugin_utils/common/output.py"}
+    found = []
+    for path in sorted(TOP.glob("plugins/**/*.py")):
+        name = path.relative_to(TOP).as_posix()
+        if name in doors or name.startswith(("plugins/module_utils/", "plugins/modules/")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Name) and node.id in ("Display", "print"):
+                found.append(f"{name}:{node.lineno}")
+            if isinstance(node, ast.Attribute) and node.attr in ("display", "_display"):
+                found.append(f"{name}:{node.lineno}")
+    assert found == []
