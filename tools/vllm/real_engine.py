@@ -30,8 +30,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from real_parser import CommandLine, Refused, answers
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tools.vllm.real_parser import CommandLine, Refused, answers  # noqa: E402
 
 TOKENIZER = {
     "version": "1.0",
@@ -66,7 +67,7 @@ def rocm(chip: Mapping[str, Any]) -> Any:
     # The module asks for the architecture when it is imported.
     torch.cuda.get_device_properties = lambda _device: types.SimpleNamespace(gcnArchName=chip["architecture"])
     module = importlib.import_module("vllm.platforms.rocm")
-    module._GCN_ARCH = chip["architecture"]
+    vars(module)["_GCN_ARCH"] = chip["architecture"]
     return type("Rocm", (module.RocmPlatform,), _driver(chip))()
 
 
