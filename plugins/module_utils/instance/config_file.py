@@ -180,7 +180,7 @@ def _integer(value: str) -> str:
     if not _INTEGER.fullmatch(value):
         return value
     digits = value.replace("_", "")
-    octal = digits.startswith("0") and digits[1:2].isdigit()
+    octal = digits.startswith("0") and digits[1:2] in "01234567" and len(digits) > 1
     return str(int(digits, 8 if octal else 0))
 
 

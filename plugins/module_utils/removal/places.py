@@ -75,7 +75,9 @@ HOST = (
     Place("/usr/local/lib/vllm-drain.py", "lets the requests of a stopping instance end", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-drain/", "the modules that it imports", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-group.py", "the program of the watchdog", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-group/", "the modules that it imports", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-router/", "the modules that it imports", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents.py", "the program of that service", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents/", "the modules that it imports", "vllm", EVERYTHING),
     Place(

@@ -4,7 +4,8 @@
 """Start vllm-router for an instance with prefill and decode, from the file that describes its hosts.
 
 vllm-router's own command imports a second router, for tests, which needs a web framework and other packages. This
-program starts itself again in the router's virtual environment, and there calls the router without them.
+program starts itself again in the router's virtual environment, and there calls the router without them. The directory
+beside this file has what it imports of the collection.
 """
 
 from __future__ import annotations
@@ -13,26 +14,11 @@ import argparse
 import json
 import os
 import sys
-from typing import Any
 
-CONFIG_DIR = "/etc/vllm"
-# Seconds between two checks of the hosts. One that fails leaves a host out, until one succeeds: prompts are computed
-# elsewhere meanwhile, and a busy vLLM has some seconds to answer.
-INTERVAL, PATIENCE = 2, 10
+sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
-
-def arguments_of(group: dict[str, Any]) -> list[str]:
-    """Return the command line of the router."""
-    router = group["router"]
-    prefill = [word for each in group["prefill"] for word in ("--prefill", f"http://{each}")]
-    return [
-        "--vllm-pd-disaggregation", *prefill, "--decode", router["decode"], "--policy", "round_robin",
-        "--host", router["host"], "--port", str(router["port"]),
-        "--prometheus-host", "127.0.0.1", "--prometheus-port", str(router["metrics"]),
-        "--health-check-interval-secs", str(INTERVAL), "--health-check-timeout-secs", str(PATIENCE),
-        "--health-failure-threshold", "1", "--health-success-threshold", "1",
-        "--worker-startup-check-interval", "2",
-    ]  # fmt: skip
+from ansible_collections.baremetal.inference.plugins.module_utils.host_group.router import arguments_of
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.marks import CONFIG_DIR
 
 
 def run() -> None:

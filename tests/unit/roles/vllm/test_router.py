@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-router.py"
+from tests.fakes.programs import installed
+
 GROUP = {
     "prefill": ["10.0.0.3:8000", "[fd00::4]:8000"],
     "router": {"host": "0.0.0.0", "port": 8300, "metrics": 8301, "decode": "http://10.0.0.1:8000", "venv": ""},
@@ -47,8 +47,9 @@ def test_it_starts_the_router_of_its_environment_with_the_hosts_of_the_instance(
         (package / f"{name}.py").write_text(text)
     group = {**GROUP, "router": {**GROUP["router"], "venv": str(tmp_path / "venv")}}
     (tmp_path / "big.group.json").write_text(json.dumps(group))
-    script = tmp_path / "vllm-router.py"
-    script.write_text(SCRIPT.read_text().replace('"/etc/vllm"', repr(str(tmp_path))))
+    script = installed("vllm-router", tmp_path / "lib")
+    (marks,) = (tmp_path / "lib").rglob("marks.py")
+    marks.write_text(marks.read_text().replace('"/etc/vllm"', repr(str(tmp_path))))
     done = subprocess.run([sys.executable, str(script), "big"], check=True, capture_output=True, text=True)
     words = json.loads(done.stdout)
     assert words[:5] == [
