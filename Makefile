@@ -99,6 +99,8 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
 	$(BIN)/python tests/bench/gateway_streams.py
+	$(BIN)/python tests/bench/gateway_models.py
+	$(BIN)/python tests/bench/gateway_affinity.py
 
 site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
 	@tools/site.sh $(S)

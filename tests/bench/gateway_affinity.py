@@ -6,12 +6,11 @@
 
 A stand-in keeps the blocks of the prompts that it has read, as vLLM does, and reads one prompt at a time, each block
 that it lacks in a fixed time. Each line is a value of gateway_services.NAME.affinity, with a bound of a server's share.
-
-    tests/bench/gateway_affinity.py [CONVERSATIONS AT THE SAME TIME]
 """
 
 from __future__ import annotations
 
+import argparse
 import concurrent.futures
 import contextlib
 import json
@@ -31,12 +30,11 @@ sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
 from tests.fakes.gateways import KEY, gateway, plan
 
-SERVERS, TURNS, CONVERSATIONS = 4, 8, 160
+SERVERS, TURNS = 4, 8
 # Words of a block, of the system prompt, of a user's message, of an answer.
 BLOCK, SYSTEM, USER, ANSWER = 16, 256, 64, 64
 # Seconds for a block that is read, for an answer; blocks that a server keeps: a third of all.
 READ, WRITE = 0.002, 0.15
-KEPT = CONVERSATIONS * TURNS * (USER + ANSWER) // BLOCK // 3
 
 
 class Replica(BaseHTTPRequestHandler):
@@ -79,8 +77,9 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads, request_queue_size = True, 256
 
-    def __init__(self) -> None:
+    def __init__(self, conversations: int) -> None:
         super().__init__(("127.0.0.1", 0), Replica)
+        self.kept = conversations * TURNS * (USER + ANSWER) // BLOCK // 3
         self.reading, self.blocks = threading.Lock(), OrderedDict()
         self.asked = self.read = self.hit = 0
 
@@ -89,14 +88,14 @@ class Server(ThreadingHTTPServer):
         found = block in self.blocks
         self.blocks[block] = True
         self.blocks.move_to_end(block)
-        if len(self.blocks) > KEPT:
+        if len(self.blocks) > self.kept:
             self.blocks.popitem(last=False)
         return found
 
 
 @contextlib.contextmanager
-def servers() -> Iterator[list[Server]]:
-    found = [Server() for _number in range(SERVERS)]
+def servers(conversations: int) -> Iterator[list[Server]]:
+    found = [Server(conversations) for _number in range(SERVERS)]
     for each in found:
         threading.Thread(target=each.serve_forever, daemon=True).start()
     yield found
@@ -131,15 +130,15 @@ def converse(found: object, waiting: list[Iterator[bytes]], chance: random.Rando
     return took
 
 
-def measure(at_once: int, affinity: str, bound: int) -> None:
+def measure(conversations: int, at_once: int, affinity: str, bound: int) -> None:
     plans_of = {"services": {"chat": {"affinity": affinity}}}
-    with servers() as found:
+    with servers(conversations) as found:
         plans = {f"chat-{n}": plan(each.server_port) for n, each in enumerate(found)}
         more = {"variables": {"__gateway_most_of_share": bound}, "options": plans_of, "plans": plans}
         with gateway(Path(tempfile.mkdtemp()), [], **more) as front:
             began = time.perf_counter()
             with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-                waiting, chance = [turns(number) for number in range(CONVERSATIONS)], random.Random(1)
+                waiting, chance = [turns(number) for number in range(conversations)], random.Random(1)
                 parts = [pool.submit(converse, front, waiting, chance) for _worker in range(at_once)]
                 took = [each for part in parts for each in part.result()]
             seconds = time.perf_counter() - began
@@ -153,9 +152,12 @@ def measure(at_once: int, affinity: str, bound: int) -> None:
 
 
 def main() -> None:
-    at_once = int(sys.argv[1]) if len(sys.argv) > 1 else 32
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--at-once", type=int, default=32, help="conversations at the same time (default 32)")
+    parser.add_argument("--conversations", type=int, default=160, help="conversations in all (default 160)")
+    options = parser.parse_args()
     for affinity, bound in (("none", 0), ("prefix", 125), ("prefix", 150), ("prefix", 200)):
-        measure(at_once, affinity, bound)
+        measure(options.conversations, options.at_once, affinity, bound)
 
 
 if __name__ == "__main__":

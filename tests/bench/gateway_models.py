@@ -10,6 +10,7 @@ service, where the gateway does not look at the body, and through the common add
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import socket
@@ -21,13 +22,12 @@ import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP))
+sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
 from tests.fakes.gateways import KEY, gateway, plan
 
 WAYS = ("direct", "service", "model")
 PATHS = {"service": "/quick/v1/chat/completions"}
-TURNS = 300
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 # The last text is the worst case: an escaped quote costs most.
 TEXTS = {"prose": "lorem ipsum dolor sit amet ", "code": 'print("lorem ipsum")\n', "numbers": None, "quotes": '"'}
@@ -73,6 +73,9 @@ def body_of(kind: str, size: int) -> bytes:
 
 def main() -> None:
     """Print a line for each kind of body and size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=300, help="requests by each way (default 300)")
+    turns = parser.parse_args().turns
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=serve, args=(listener,), daemon=True).start()
     port = listener.getsockname()[1]
@@ -85,13 +88,13 @@ def main() -> None:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for kind in TEXTS:
             for size in (500, 16_000, 62_000, 250_000):
-                show(kind, body_of(kind, size), connections)
+                show(kind, body_of(kind, size), connections, turns)
 
 
-def show(kind: str, body: bytes, connections: dict[str, socket.socket]) -> None:
+def show(kind: str, body: bytes, connections: dict[str, socket.socket], turns: int) -> None:
     """Print the median of each way in milliseconds, and the median of the differences of neighbours."""
     took: dict[str, list[float]] = {way: [] for way in WAYS}
-    for turn in range(TURNS):
+    for turn in range(turns):
         for way in WAYS if turn % 2 else reversed(WAYS):
             path = PATHS.get(way, "/v1/chat/completions")
             lines = [

@@ -7,14 +7,14 @@
 The engine is a stand-in that makes the tokens of each stream at a fixed pace, as a busy accelerator does: what arrives
 later than that is lost throughput. Both ways by turns, with counted tokens and a key. The first figure is that of
 single requests, also by turns.
-
-    tests/bench/gateway_streams.py [ROUNDS]
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
+import json
 import resource
 import statistics
 import subprocess
@@ -32,8 +32,7 @@ ADDED_MS, LOST_PERCENT = 2.0, 2.0
 WAYS = ("direct", "gateway")
 # Of each stream: its tokens, and the seconds for one.
 TOKENS, PAUSE = 100, 0.1
-SINGLE = 300
-BODY = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"' + b"word " * 200 + b'"}]}'
+BODY = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "word " * 200}]}
 CHUNK = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" word"}}]}\n\n'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST = b"data: [DONE]\n\n"
@@ -44,17 +43,17 @@ def chunked(text: bytes) -> bytes:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer requests: with ``x-tokens`` tokens, each at its time."""
+    """Answer requests with as many tokens as they ask for, each at its time."""
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError), contextlib.closing(writer):
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             fields = dict(line.split(b": ", 1) for line in head.split(b"\r\n") if b": " in line)
-            await reader.readexactly(int(fields.get(b"content-length", 0)))
+            body = await reader.readexactly(int(fields.get(b"content-length", 0)))
             if not head.startswith(b"post"):
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                 continue
             writer.write(HEAD)
-            began, tokens = time.monotonic(), int(fields[b"x-tokens"])
+            began, tokens = time.monotonic(), json.loads(body)["max_tokens"]
             for number in range(tokens):
                 await asyncio.sleep(max(0.0, began + number * PAUSE - time.monotonic()))
                 writer.write(chunked(CHUNK))
@@ -72,9 +71,9 @@ async def stream(port: int, tokens: int) -> float:
     """Return the seconds until the first token of an answer that is read to its end."""
     began, first, found = time.perf_counter(), 0.0, b""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    lines = (b"POST /v1/chat/completions HTTP/1.1", b"Host: x", b"X-Tokens: %d" % tokens)
-    more = (b"Authorization: Bearer " + KEY.encode(), b"Content-Length: %d" % len(BODY))
-    writer.write(b"\r\n".join([*lines, *more, b"", b""]) + BODY)
+    body = json.dumps({**BODY, "max_tokens": tokens}).encode()
+    lines = (b"POST /v1/chat/completions HTTP/1.1", b"Host: x", b"Authorization: Bearer " + KEY.encode())
+    writer.write(b"\r\n".join([*lines, b"Content-Length: %d" % len(body), b"", b""]) + body)
     made = 0
     while not found.endswith(b"\r\n0\r\n\r\n"):
         part = await reader.read(65536)
@@ -88,10 +87,10 @@ async def stream(port: int, tokens: int) -> float:
     return first
 
 
-async def single(ports: dict[str, int]) -> None:
+async def single(ports: dict[str, int], number: int) -> None:
     """Print the median time to the first token by each way."""
     took: dict[str, list[float]] = {way: [] for way in WAYS}
-    for turn in range(SINGLE):
+    for turn in range(number):
         for way in WAYS if turn % 2 else reversed(WAYS):
             took[way].append(await stream(ports[way], 1))
     medians = "  ".join(f"{way} {statistics.median(values) * 1000:6.2f} ms" for way, values in took.items())
@@ -122,7 +121,11 @@ def main() -> None:
     if sys.argv[1:2] == ["--engine"]:
         asyncio.run(engine(int(sys.argv[2])))
         return
-    rounds, port = int(sys.argv[1]) if len(sys.argv) > 1 else 4, free_port()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=4, help="rounds of each number of streams (default 4)")
+    parser.add_argument("--streams", type=int, nargs="+", default=(64, 512), help="at the same time (default 64 512)")
+    parser.add_argument("--single", type=int, default=300, help="single requests by each way (default 300)")
+    options, port = parser.parse_args(), free_port()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
     process = subprocess.Popen([sys.executable, __file__, "--engine", str(port)])
@@ -130,9 +133,9 @@ def main() -> None:
         with gateway(Path(tempfile.mkdtemp()), [port], options={"tokens": True}) as found:
             until(lambda: found.state("gw--chat-1") == "UP")
             ports = {"direct": port, "gateway": found.port}
-            asyncio.run(single(ports))
-            for number in (64, 512):
-                asyncio.run(many(ports, number, rounds))
+            asyncio.run(single(ports, options.single))
+            for number in options.streams:
+                asyncio.run(many(ports, number, options.rounds))
     finally:
         process.terminate()
         process.wait(10)

@@ -13,6 +13,7 @@ The goal is 10 s for each, start of Ansible included. On a busy machine only the
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).resolve().parents[2]
-GROUPS, SIZE, GOAL = 64, 8, 10
+GOAL = 10
 OPTIONS = {
     "canaries": 1, "waves": ["25%"], "order": "clusters", "max_failures": 0, "min_available": 1, "pause": 0,
     "confirm": False,
@@ -45,12 +46,12 @@ def host(number: int, rank: int, names: list[str], state_dir: str) -> dict[str, 
     return {**place, "accelerator": "h200", "accelerator_count": 8, "__rollout_seen": seen}
 
 
-def inventory(top: Path) -> Path:
+def inventory(top: Path, groups: int, size: int) -> Path:
     """Write the inventory and return its path."""
     children: dict[str, Any] = {"gateways": {"hosts": {"gw": {}}}}
     hosts: dict[str, Any] = {}
-    for number in range(GROUPS):
-        names = [f"gpu-{number:02}-{rank}" for rank in range(SIZE)]
+    for number in range(groups):
+        names = [f"gpu-{number:02}-{rank}" for rank in range(size)]
         big = {"recipe": "openai/gpt-oss-120b", "nodes": f"pod_{number}", "strategy": "multi_node_tp_pp",
                "host": "0.0.0.0", "port": 8000}  # fmt: skip
         children[f"pod_{number}"] = {"hosts": {name: {} for name in names}, "vars": {"vllm_instances": {"big": big}}}
@@ -62,6 +63,10 @@ def inventory(top: Path) -> Path:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", type=int, default=64, help="instances over several hosts (default 64)")
+    parser.add_argument("--size", type=int, default=8, help="hosts of each (default 8)")
+    options = parser.parse_args()
     everyone = "{{ groups.inference }}"
     tasks = {
         "plan": ("inference", {"baremetal.inference.declared_plans": {}}),
@@ -71,7 +76,7 @@ def main() -> None:
     slow = []
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory)
-        path = inventory(top)
+        path = inventory(top, options.groups, options.size)
         for name, (hosts, task) in tasks.items():
             play = {"hosts": hosts, "gather_facts": False, "tasks": [{**task, "run_once": True}]}
             (top / "play.json").write_text(json.dumps([play]))
@@ -83,7 +88,7 @@ def main() -> None:
             if done.returncode:
                 sys.exit(f"{done.stdout}{done.stderr}\n{name} failed")
             busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {GROUPS * SIZE} hosts")
+            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {options.groups * options.size} hosts")
             slow += [name] if busy > GOAL else []
     if slow:
         sys.exit(f"{', '.join(slow)} took more than {GOAL} s")

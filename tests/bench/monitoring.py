@@ -12,6 +12,7 @@ On a busy machine only the processor seconds mean anything.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -22,7 +23,7 @@ import time
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-HOSTS, GATEWAYS, GOAL = 10_000, 4, 5
+GATEWAYS, GOAL = 4, 5
 ACCELERATORS = ("h100", "h200", "b200", "b300")
 SHARED = {
     "vllm_release": "0.33.0",
@@ -33,21 +34,21 @@ SHARED = {
 }
 
 
-def inventory(top: Path) -> Path:
+def inventory(top: Path, hosts: int) -> Path:
     """Write an inventory with an address and an accelerator for each host, and return its path."""
-    hosts = {
+    named = {
         f"gpu-{number:05}": {
             "ansible_host": f"10.{20 + number // 65536}.{number // 256 % 256}.{number % 256}",
             "accelerator": ACCELERATORS[number % len(ACCELERATORS)],
             "accelerator_count": 8,
         }
-        for number in range(HOSTS)
+        for number in range(hosts)
     }
     gateways = {
         f"gw-{number}": {"ansible_host": f"10.9.0.{number + 1}", "gateway_stats_listen": "0.0.0.0"}
         for number in range(GATEWAYS)
     }
-    children = {"inference": {"hosts": hosts, "vars": SHARED}, "gateways": {"hosts": gateways}}
+    children = {"inference": {"hosts": named, "vars": SHARED}, "gateways": {"hosts": gateways}}
     path = top / "hosts.json"
     path.write_text(json.dumps({"all": {"children": children}}, indent=1))
     return path
@@ -66,9 +67,12 @@ def measure(*words: str) -> tuple[float, float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=10_000, help="hosts (default 10000)")
+    hosts = parser.parse_args().hosts
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory)
-        path, play, target = str(inventory(top)), top / "empty.json", top / "monitoring"
+        path, play, target = str(inventory(top, hosts)), top / "empty.json", top / "monitoring"
         play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": []}]))
         # The first run compiles what is not compiled yet.
         measure("-i", path, str(play))
@@ -76,9 +80,9 @@ def main() -> None:
         targets = measure("-i", path, "playbooks/monitoring.yml", "-e", f"monitoring_dir={target}")
         lines = sum(line.startswith("{") for line in (target / "targets/vllm.json").read_text().splitlines())
         for name, (took, busy) in {"empty": empty, "targets": targets}.items():
-            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {HOSTS} hosts")
-    if lines != 2 * HOSTS:
-        sys.exit(f"vllm.json has {lines} targets, expected {2 * HOSTS}")
+            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {hosts} hosts")
+    if lines != 2 * hosts:
+        sys.exit(f"vllm.json has {lines} targets, expected {2 * hosts}")
     if targets[1] > GOAL:
         sys.exit(f"monitoring.yml took more than {GOAL} s")
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -26,8 +27,6 @@ sys.path.insert(0, str(TOP / ".collections"))
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
 
-# Hosts of the ordinary play: its time grows with them, and it is long.
-FEW = 20
 ACCELERATORS = ("h100", "h200", "b200", "b300")
 SHARED = {
     "vllm_release": "0.33.0",
@@ -49,15 +48,15 @@ PLAY = """
   hosts: all
   connection: local
   gather_facts: false
+  vars_files: ["%(role)s/defaults/main.yml", "%(role)s/vars/main.yml"]
   vars:
     out: "%(top)s/tasks"
-    vllm_user: vllm
-    vllm_start_timeout: 900
-    vllm_drain_timeout: 60
+    name: "{{ item.key }}"
+    plan: "{{ item.value }}"
     __vllm_container: {user: vllm, engine: docker, stop_timeout: 80}
     plans:
-      chat: "{{ lookup('file', '%(top)s/out-100/' ~ inventory_hostname ~ '/chat/plan.json') | from_json }}"
-      quick: "{{ lookup('file', '%(top)s/out-100/' ~ inventory_hostname ~ '/quick/plan.json') | from_json }}"
+      chat: "{{ lookup('file', '%(top)s/out-%(hosts)s/' ~ inventory_hostname ~ '/chat/plan.json') | from_json }}"
+      quick: "{{ lookup('file', '%(top)s/out-%(hosts)s/' ~ inventory_hostname ~ '/quick/plan.json') | from_json }}"
   tasks:
     - name: Make the directory
       ansible.builtin.file:
@@ -101,44 +100,47 @@ def render(top: Path, hosts: int, run: int) -> tuple[float, float, float]:
     return first, processor, seconds(*command)
 
 
-def ordinary_play(top: Path) -> tuple[Path, int]:
-    """Write a play with a task for each template of these plans; return its path and the number of its tasks."""
-    plan = json.loads((top / "out-100/node-0000/chat/plan.json").read_text())
+def ordinary_play(top: Path, hosts: int) -> tuple[Path, int]:
+    """Write a play with a task for each template of the plans of so many hosts; return its path and its tasks."""
+    plan = json.loads((top / f"out-{hosts}/node-0000/chat/plan.json").read_text())
     files = instance_files(plan, {"user": "vllm", "engine": "docker"})
     used = [entry["template"] for entry in files if not entry["secret"]]
     path, templates = top / "tasks.yml", TOP / "roles/vllm/templates"
     tasks = "".join(TASK % {"template": name, "templates": templates} for name in used)
-    path.write_text(PLAY % {"top": top} + tasks)
+    path.write_text(PLAY % {"top": top, "hosts": hosts, "role": TOP / "roles/vllm"} + tasks)
     return path, len(used)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs of each size (default 3); the median counts")
-    runs = parser.parse_args().runs
+    parser.add_argument("--hosts", type=int, nargs=2, default=(100, 1000), help="both sizes (default 100 1000)")
+    parser.add_argument("--few", type=int, default=20, help="hosts of the ordinary play, which is long (default 20)")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        measure(Path(directory), runs)
+        measure(Path(directory), options.runs, options.hosts, options.few)
 
 
-def measure(top: Path, runs: int) -> None:
+def measure(top: Path, runs: int, sizes: Sequence[int], few: int) -> None:
     """Print the medians for either size, of the ordinary play, and the ratios between them."""
     median, processor = {}, {}
-    for hosts in (100, 1000):
+    for hosts in sizes:
         rows = [render(top, hosts, run) for run in range(runs)]
         first, processor[hosts], again = (statistics.median(column) for column in zip(*rows))
         median[hosts] = first
         print(f"render.yml, {hosts} hosts x 2 instances: {first:.1f} s first ({processor[hosts]:.1f} s of the "
               f"processor), {again:.1f} s with nothing to do")  # fmt: skip
-    play, tasks = ordinary_play(top)
-    start = seconds("-i", str(inventory(top, FEW)), str(play), "--tags", "nothing")
-    ordinary = seconds("-i", str(inventory(top, FEW)), str(play)) - start
-    own = (median[1000] - median[100]) / 900
-    print(f"An ordinary play, {tasks} template tasks, {FEW} hosts: {ordinary:.1f} s after {start:.1f} s of start")
-    print(f"Ratio 1,000 / 100 hosts: {median[1000] / median[100]:.1f}, of the processor's time "
-          f"{processor[1000] / processor[100]:.1f}")  # fmt: skip
-    print(f"Each further host: {1000 * own:.1f} ms; in the ordinary play {1000 * ordinary / FEW:.0f} ms, "
-          f"{ordinary / FEW / own:.0f} times as long")  # fmt: skip
-    print(f"So 1,000 hosts of it would be {1000 * ordinary / FEW:.0f} s (not run)")
+    small, large = sizes
+    play, tasks = ordinary_play(top, small)
+    start = seconds("-i", str(inventory(top, few)), str(play), "--tags", "nothing")
+    ordinary = seconds("-i", str(inventory(top, few)), str(play)) - start
+    own = (median[large] - median[small]) / (large - small)
+    print(f"An ordinary play, {tasks} template tasks, {few} hosts: {ordinary:.1f} s after {start:.1f} s of start")
+    print(f"Ratio {large} / {small} hosts: {median[large] / median[small]:.1f}, of the processor's time "
+          f"{processor[large] / processor[small]:.1f}")  # fmt: skip
+    print(f"Each further host: {1000 * own:.1f} ms; in the ordinary play {1000 * ordinary / few:.0f} ms, "
+          f"{ordinary / few / own:.0f} times as long")  # fmt: skip
+    print(f"So {large} hosts of it would be {large * ordinary / few:.0f} s (not run)")
 
 
 if __name__ == "__main__":

@@ -133,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=int, default=1000)
     parser.add_argument("--seconds", type=int, default=90, help="seconds that are measured (default 90)")
+    parser.add_argument("--settle", type=int, default=30, help="seconds until every rule has run (default 30)")
     options = parser.parse_args()
     port = serve()
     with socket.socket() as probe:
@@ -161,7 +162,7 @@ def measure(url: str, prometheus: subprocess.Popen[bytes], options: argparse.Nam
             sys.exit(f"Prometheus reaches {up(url)} of {options.instances} instances")
         time.sleep(1)
     # Every series has been written once, and every rule has run over all of them.
-    time.sleep(30)
+    time.sleep(options.settle)
     appended = "prometheus_tsdb_head_samples_appended_total"
     began, used, samples = time.monotonic(), processor_seconds(prometheus.pid), figure(url, appended)
     time.sleep(options.seconds)

@@ -12,6 +12,7 @@ Start of Ansible and inventory are included in both. On a busy machine only the 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -20,15 +21,15 @@ from typing import Any
 
 from monitoring import SHARED, measure
 
-HOSTS, GATEWAYS, GOAL = 1_000, ("gw-1", "gw-2"), 10
+GATEWAYS, GOAL = ("gw-1", "gw-2"), 10
 
 
-def inventory(top: Path) -> str:
+def inventory(top: Path, number_of_hosts: int) -> str:
     """Write the inventory and return its path; an address for documentation, so that contacting a host would fail."""
     hosts = {
         f"gpu-{number:04}": {"ansible_host": "192.0.2.1", "accelerator": "h200", "accelerator_count": 8,
                              "cluster": f"c{number // 250}"}
-        for number in range(HOSTS)
+        for number in range(number_of_hosts)
     }  # fmt: skip
     here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
     groups = {"inference": {"hosts": hosts, "vars": SHARED}, "gateways": {"hosts": dict.fromkeys(GATEWAYS, here)}}
@@ -46,10 +47,12 @@ def server(number: int) -> dict[str, Any]:
     return found
 
 
-def overview(top: Path) -> str:
+def overview(top: Path, number_of_hosts: int) -> str:
     """Write the play that shows the fleet with what the gateways report, and return its path."""
     servers = {
-        f"gpu-{number:04}--{name}": server(number) for number in range(HOSTS) for name in SHARED["vllm_instances"]
+        f"gpu-{number:04}--{name}": server(number)
+        for number in range(number_of_hosts)
+        for name in SHARED["vllm_instances"]
     }
     gateways = {name: {"servers": servers} for name in GATEWAYS}
     task = {"baremetal.inference.fleet_overview": {"page": str(top / "fleet.html"), "gateways": gateways},
@@ -59,16 +62,22 @@ def overview(top: Path) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hosts", type=int, default=1_000, help="hosts, 8 or more (default 1000)")
+    hosts = parser.parse_args().hosts
     slow = []
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory)
-        path = inventory(top)
+        path = inventory(top, hosts)
         page = json.dumps({"status_page": str(top / "status.html")})
-        for name, words in {"status": ("playbooks/status.yml", "-e", page), "overview": (overview(top),)}.items():
+        for name, words in {
+            "status": ("playbooks/status.yml", "-e", page),
+            "overview": (overview(top, hosts),),
+        }.items():
             # The first run compiles what is not compiled yet.
             runs = [measure("-i", path, *words) for _run in range(2)]
             took, busy = runs[-1]
-            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {HOSTS} hosts")
+            print(f"{name:9} {took:5.1f} s, {busy:5.1f} s of a processor, {hosts} hosts")
             slow += [name] if busy > GOAL else []
         sick = (top / "fleet.html").read_text().count("xid 79")
     if not sick:

@@ -180,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--megabytes", type=int, default=2000)
+    parser.add_argument("--small", type=int, default=500, help="small files (default 500)")
     parser.add_argument("--hub-python", default="", help="a Python that has huggingface_hub")
     parser.add_argument("--directory", help="where to write; the file system that is measured (default: that of /tmp)")
     options = parser.parse_args()
@@ -190,7 +191,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
         home = Path(name)
         large = make(home, "large", 4, options.megabytes * MEGABYTE // 4)
-        small = make(home, "small", 500, 100_000)
+        small = make(home, "small", options.small, 100_000)
         with nginx(home):
             compare("large", large, home / "out", options.rounds, options.hub_python)
             compare("small", small, home / "out", options.rounds, options.hub_python)
