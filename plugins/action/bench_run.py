@@ -4,22 +4,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from datetime import datetime, timezone
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils.bench.measurement import Measurement
-from ..module_utils.vllm.plan_document import PlanDocument
 from ..plugin_utils.bench.choice import ChoiceError, check_installed, chips_of, choose_instance
-from ..plugin_utils.bench.evidence import evidence, evidence_path, evidence_text
-from ..plugin_utils.bench.page import bench_page
-from ..plugin_utils.bench.records import SUMMARY, RecordError, Records, read_summary
+from ..plugin_utils.bench.records import RecordError, Records, read_summary
 from ..plugin_utils.bench.request import check_request
+from ..plugin_utils.bench.results import evidence_of, write_results
 from ..plugin_utils.bench.run import Measure, Seeds, run_steps
-from ..plugin_utils.bench.summary import Record, slowed_notes
+from ..plugin_utils.bench.summary import Record
 from ..plugin_utils.bench.workloads import (
     Amount,
     Fitted,
@@ -80,7 +76,11 @@ class ActionModule(ControllerAction):
                 records.forget()
             found = self._measure(fitted, options, records, measure, lambda line: self._say(host, name, [line]))
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
-            return self._write(records, found, fitted, summary, other)
+            written = write_results(records, found, fitted.notes, summary, other)
+        for text in written.slowed:
+            warn(f"{host} {name}: {text}")
+        self._say(host, name, written.lines)
+        return {"changed": True, "instance": name, **written.values}
 
     @staticmethod
     def _measure(
@@ -96,39 +96,6 @@ class ActionModule(ControllerAction):
             between = "\n" if "\n" in str(exc) else " "
             raise AnsibleActionFail(f"{exc}{between}{kept}") from None
 
-    def _write(
-        self,
-        records: Records,
-        found: Sequence[Record],
-        fitted: Fitted,
-        summary: dict[str, Any],
-        other: Mapping[str, Any] | None,
-    ) -> dict[str, Any]:
-        """Write summary, evidence and page; return the values of the run."""
-        document = {key: value for key, value in summary.items() if key not in ("host", "instance")}
-        slowed = slowed_notes(found)
-        for text in slowed:
-            warn(f"{summary['host']} {summary['instance']}: {text}")
-        notes = [*fitted.notes, *slowed]
-        summary = {**summary, "notes": notes}
-        records.write(SUMMARY, json.dumps(summary, indent=1) + "\n")
-        paths = {
-            "evidence": records.write("evidence.yml", evidence_text(document)),
-            "page": records.write("report.html", bench_page(summary, other)),
-        }
-        place = f"catalog/evidence/{evidence_path(document)}"
-        lines = [f"page {paths['page']}", f"evidence {paths['evidence']} (for {place})"]
-        self._say(summary["host"], summary["instance"], lines)
-        return {
-            "changed": True,
-            "instance": summary["instance"],
-            "directory": str(records.directory),
-            "notes": notes,
-            "results": document["results"],
-            "evidence_path": evidence_path(document),
-            **paths,
-        }
-
     def _on_host(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Run a module of this collection on the host and return its result. Raises AnsibleActionFail."""
         result: dict[str, Any] = self._execute_module(
@@ -142,8 +109,3 @@ class ActionModule(ControllerAction):
     def _say(host: str, name: str, lines: Sequence[str]) -> None:
         for line in lines:
             show(f"{host} {name}: {line}")
-
-
-def evidence_of(plan: PlanDocument, info: Mapping[str, Any], driver: str, found: Sequence[Record]) -> dict[str, Any]:
-    """Return the evidence with today's date."""
-    return evidence(plan, info, driver, found, datetime.now(timezone.utc).strftime("%Y-%m-%d"))

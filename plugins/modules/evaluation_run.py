@@ -117,124 +117,16 @@ samples:
   type: int
 """
 
-import os
-import re
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.kinds import show_value
-from ..module_utils.endpoint.ready import Watch
-from ..module_utils.evaluation.gpt_oss import PROGRAM
 from ..module_utils.evaluation.lm_eval import KINDS
-from ..module_utils.evaluation.run_host import (
-    BusyError,
-    Ended,
-    lock_instance,
-    missing_bytes,
-    prepare,
-    read_data,
-    read_items,
-    remove_abandoned,
-    run,
-    write_result,
-)
-from ..module_utils.evaluation.tool import UNREADABLE, OutputError, Run, environment
+from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
+from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
 from ..module_utils.evaluation.tools import DEFAULT, TOOLS
-from ..module_utils.instance.config_file import API_KEY
-from ..module_utils.slots.host import Host, Slots
-from ..module_utils.slots.restore_host import Engine
 from ..module_utils.slots.state import SlotError
-from ..module_utils.vllm.installed_host import InstalledError, endpoint_in, secrets_in, worth_masking
-from ..module_utils.vllm.unit import Unit, UnitError, mask, reasons, redact_lines
-
-
-class EvaluationError(Exception):
-    """The task was not evaluated; the message is the whole sentence."""
-
-
-class Evaluation:
-    """One task asked of one instance."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        self.params: dict[str, Any] = module.params
-        self.name: str = self.params["instance"]
-        if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", self.name):
-            raise EvaluationError(f"instance: found {show_value(self.name)}, expected a name such as chat")
-        self.tool = TOOLS[self.params["tool"]]
-        self.url, models = endpoint_in(self.params["config_dir"], self.name)
-        self.model = models[0]
-        secrets = secrets_in(self.params["config_dir"], self.name)
-        self.key, self.secrets = secrets.get(API_KEY, ""), worth_masking(secrets)
-        module.no_log_values.update(self.secrets)
-        self.host = Host(self.params["root"], Engine(module.run_command).image_id)
-        self.watch = Watch(Unit(f"vllm@{self.name}.service", module.run_command))
-
-    def ask(self) -> list[dict[str, Any]]:
-        """Return the judged answers. Raises EvaluationError."""
-        work, task, params, tool = self.params["work"], self.params["task"], self.params, self.tool
-        program = f"{params['environment']}/{tool.program}"
-        if not os.access(program, os.X_OK):
-            raise EvaluationError(
-                f"{program} is not on this host; leave evaluate_environment empty to have the environment made, or set "
-                f"it to one with {tool.label}"
-            )
-        questions, size = read_data(params["data"])
-        needed, free = missing_bytes(work, len(questions), size)
-        if free < needed:
-            raise EvaluationError(
-                f"{work}: found {free >> 20} MiB free, expected {needed >> 20} MiB for {len(questions)} answers; make "
-                "room there"
-            )
-        chats = Run(
-            task, params["kind"], params["data"], work, self.url, self.model, params["request"], params["concurrency"],
-            params["request_timeout"],
-        )  # fmt: skip
-        files = tool.files(chats, questions)
-        prepare(work, {**files, PROGRAM: params["program"]} if params["program"] else files)
-        invocation = self.watch.invocation
-        ended = run([program, *tool.arguments(work)], environment(work, self.key), work, params["timeout"])
-        self._check(ended, invocation)
-        try:
-            return read_items(work, tool, task, questions, ended.log)
-        except OutputError as exc:
-            raise EvaluationError(mask(str(exc), self.secrets)) from exc
-
-    def _check(self, ended: Ended, invocation: str) -> None:
-        """Raise EvaluationError unless the tool finished and vLLM was not restarted."""
-        problem = self.watch.check()
-        if ended.status == 0 and not problem and self.watch.now.invocation == invocation:
-            return
-        after = f"after {ended.seconds:.0f} s"
-        if problem or self.watch.now.invocation != invocation:
-            what = problem or f"unit {self.watch.unit.name} was restarted"
-            lines = redact_lines(reasons(self.watch.unit.journal(invocation)), self.secrets)
-            why = f". The reason, from its journal: {'; '.join(lines)}" if lines else ""
-            raise EvaluationError(f"{what} {after}, so the task was not completed{why}")
-        if ended.status is None:
-            raise EvaluationError(
-                f"not every question was answered {after}; raise evaluate_timeout, or ask fewer with evaluate_samples"
-            )
-        raise EvaluationError(
-            f"{self.tool.title} failed {after} with status {ended.status}: "
-            f"{mask(self.tool.reason(ended.log), self.secrets)}"
-        )
-
-    def document(self, items: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the content of the file of answers."""
-        state = self.host.state(self.name).digest
-        slots = Slots(self.host, self.name)
-        plan = slots.read(state).plan if state in slots.digests() else {}
-        return {
-            "instance": self.name,
-            "model": self.model,
-            "state": state,
-            "plan": plan,
-            "tool": self.tool.label,
-            "task": self.params["task"],
-            "unreadable": sum(item["answer"] == UNREADABLE for item in items),
-            "items": [{**item, "response": mask(str(item["response"]), self.secrets)} for item in items],
-        }
+from ..module_utils.vllm.installed_host import InstalledError
+from ..module_utils.vllm.unit import UnitError
 
 
 def main() -> None:

@@ -197,24 +197,13 @@ started:
 
 import dataclasses
 import time
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gateway.drain_host import GatewayServers, ServersOutcome
+from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
-from ..module_utils.gateway.servers import (
-    DRAINED,
-    RETURNED,
-    STATUS,
-    Selection,
-    ServersError,
-    ServersRequest,
-    check_request,
-    describe_server,
-    valid_record,
-)
-from ..module_utils.gateway.state import HaproxyServer
+from ..module_utils.gateway.server_report import diff_of, result_of
+from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersError, ServersRequest, check_request
 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},
@@ -234,8 +223,6 @@ ARGUMENTS = {
     "arrivals_file": {"type": "path", "default": GatewayPaths.arrivals_file},
     "tool": {"type": "path", "default": GatewayPaths.tool},
 }
-FIGURES = ("backend", "address", "state", "up", "why", "sessions", "queued")
-COUNTERS = ("requests", "errors", "retries", "redispatches")
 
 
 def main() -> None:
@@ -268,60 +255,6 @@ def main() -> None:
     if problem:
         module.fail_json(msg=problem, **result_of(outcome), **diff)
     module.exit_json(**result_of(outcome), **diff)
-
-
-def result_of(outcome: ServersOutcome) -> dict[str, Any]:
-    """Return the values that the module returns."""
-    view, (before, records) = outcome.view, outcome.before
-    return {
-        "changed": outcome.changed,
-        "servers": {name: row_of(view.servers[name], outcome.records) for name in outcome.names},
-        "held": {name: owner_of(before.servers[name], records) for name in outcome.change.held},
-        "idle": outcome.idle(),
-        "up": outcome.up(),
-        "waited_s": round(outcome.waited, 3),
-        "backends": view.backends(),
-        "frontends": view.frontends,
-        "address_arrivals": outcome.arrivals,
-        "started": view.started,
-    }
-
-
-def row_of(server: HaproxyServer, records: Any) -> dict[str, Any]:
-    """Return the values of a server."""
-    return {
-        **{name: getattr(server, name) for name in FIGURES},
-        **owner_of(server, records),
-        **{name: getattr(server, name) for name in COUNTERS},
-    }
-
-
-def owner_of(server: HaproxyServer, records: Any) -> dict[str, str]:
-    """Return who drained a server, empty strings for an unknown owner."""
-    record = valid_record(server, records)
-    return {name: record.get(name, "") for name in ("owner", "reason", "since")}
-
-
-def diff_of(outcome: ServersOutcome, request: ServersRequest, check: bool) -> dict[str, str]:
-    """Return a line for each changed server, from before and after the change."""
-    before, records = outcome.before
-    after = outcome.view.servers
-    lines = {"before": "", "after": ""}
-    for name in outcome.change.changed:
-        lines["before"] += f"{name}: {describe_server(before.servers[name], records)}\n"
-        lines["after"] += (
-            f"{name}: {planned(outcome, name, request) if check else describe_server(after[name], outcome.records)}\n"
-        )
-    return lines
-
-
-def planned(outcome: ServersOutcome, name: str, request: ServersRequest) -> str:
-    """Return the state of a server after the change that check mode leaves out."""
-    if request.state != DRAINED:
-        return "ready"
-    reason = f" ({request.reason})" if request.reason else ""
-    word = "in maintenance" if outcome.change.records[name]["state"] == "maint" else "drained"
-    return f"{word} by {request.owner}{reason}"
 
 
 if __name__ == "__main__":

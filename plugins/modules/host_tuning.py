@@ -113,16 +113,15 @@ mark:
   type: dict
 """
 
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.files_host import text_of
 from ..module_utils.common.processes_host import boot_id
 from ..module_utils.host_tuning.host import REBOOT_MARK, HostSettings
-from ..module_utils.host_tuning.plan import Plan, decide, describe, reboot_reasons
+from ..module_utils.host_tuning.plan import decide, describe, reboot_reasons
+from ..module_utils.host_tuning.report_host import diff_of, refusal_of
 from ..module_utils.host_tuning.settings import TuningError, wanted_of
-from ..module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
+from ..module_utils.vendor_stack.reboot import boot_mark
 
 
 def main() -> None:
@@ -171,38 +170,6 @@ def main() -> None:
         mark={"path": REBOOT_MARK, "content": boot_mark(boot_id(), reasons)},
         **({"diff": diff_of(plan)} if module._diff and plan.changes else {}),
     )
-
-
-def refusal_of(options: dict[str, Any], host: HostSettings, reasons: list[str]) -> str | None:
-    """Return why the host must not be rebooted for these reasons, None if it may be or need not."""
-    if not reasons:
-        return None
-    running = host.running_instances()
-    if running and options["reboot_allowed"]:
-        return (
-            f"a reboot is needed ({'; '.join(reasons)}), and {', '.join(running)} serves requests: drain the host with "
-            "drain.yml and stop the instances first"
-        )
-    return reboot_refusal(
-        reasons,
-        options["reboot_allowed"],
-        boot_id(),
-        options["controllers_boot"],
-        text_of(REBOOT_MARK),
-        "host_tuning",
-    )
-
-
-def diff_of(plan: Plan) -> dict[str, str]:
-    """Return the values before and after as Ansible shows them."""
-    before = [f"{step.setting} of {step.place}: {step.before.strip() or 'none'}\n" for step in plan.changes]
-    after = [f"{step.setting} of {step.place}: {step.after.strip() or 'none'}\n" for step in plan.changes]
-    return {
-        "before_header": "settings of the host",
-        "after_header": "settings of the host",
-        "before": "".join(before),
-        "after": "".join(after),
-    }
 
 
 if __name__ == "__main__":

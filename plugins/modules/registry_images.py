@@ -66,7 +66,6 @@ pushed:
 """
 
 import http.client
-import os
 import time
 import urllib.error
 
@@ -74,7 +73,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils.common.foreign_text import quote_foreign
-from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing, parse_index
+from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing
+from ..module_utils.containers.push_host import find_images, push
 
 TIMEOUT = 30
 # A registry that has just been started may not listen yet.
@@ -107,18 +107,6 @@ def main() -> None:
             "after": listing(images, {image.name: image.digest for image in images}),
         },
     )
-
-
-def find_images(root: str) -> list[Image]:
-    """Return the images of all layouts below a directory, sorted by name."""
-    images = []
-    for directory, below, files in os.walk(root):
-        below[:] = [name for name in below if not name.startswith(".")]
-        if "oci-layout" in files:
-            below.clear()
-            with open(os.path.join(directory, "index.json"), encoding="utf-8") as file:
-                images += parse_index(file.read(), directory, os.path.relpath(directory, root))
-    return sorted(images, key=lambda image: image.name)
 
 
 def ask_all(images: list[Image], registry: str, check_mode: bool) -> dict[str, str | None]:
@@ -165,15 +153,6 @@ def digest_of(image: Image, registry: str) -> str | None:
         raise OciError(f"{url}: no answer of a registry ({quote_foreign(exc)})") from exc
     digest: str | None = answer.headers.get("Docker-Content-Digest")
     return digest
-
-
-def push(module: AnsibleModule, image: Image, registry: str) -> None:
-    """Push an image with skopeo, all its platforms, byte for byte."""
-    skopeo = module.get_bin_path("skopeo", required=True)
-    command = [skopeo, "copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false"]
-    rc, out, err = module.run_command([*command, f"oci:{image.path}:{image.tag}", f"docker://{registry}/{image.name}"])
-    if rc:
-        raise OciError(f"{image.path}: skopeo could not push {image.name} to {registry}: {(err or out).strip()[-600:]}")
 
 
 if __name__ == "__main__":

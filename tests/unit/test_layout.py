@@ -138,9 +138,9 @@ PUBLISHES_BY_HAND = {
     "plugins/module_utils/weights/retention_host.py": "hides a directory before it is removed",
     "plugins/module_utils/wheels/environment_host.py": "an environment is a directory",
     "plugins/module_utils/wheels/wheelhouse_host.py": "pip wrote the wheels; the next run checks their hashes",
-    "plugins/modules/mirror_images.py": "a layout is a directory",
-    "plugins/modules/uv_venv.py": "an environment is a directory",
+    "plugins/module_utils/containers/copy_host.py": "a layout is a directory",
     "plugins/module_utils/usage/store_host.py": "it moves a damaged database aside",
+    "plugins/module_utils/wheels/build_host.py": "an environment is a directory",
 }
 BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock", "fcntl.lockf", "tempfile.mktemp"}
 

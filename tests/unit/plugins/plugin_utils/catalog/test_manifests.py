@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.action.weights import list_of, resolve
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.manifests import requested_models, resolve
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 SITE = "repository: openai/gpt-oss-20b\nrevision: '%s'\nfiles: {a: {size: 1, sha256: '%s'}}\n"
@@ -43,27 +43,6 @@ def test_wrong_manifest_names_its_file(tmp_path):
         resolve(["a/b"], [str(tmp_path)])
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("openai/gpt-oss-20b", ["openai/gpt-oss-20b"]),
-        ("hub, /media/disk", ["hub", "/media/disk"]),
-        ({"source": "hub"}, [{"source": "hub"}]),
-        (["hub"], ["hub"]),
-        ([], []),
-    ],
-)
-def test_text_or_mapping_counts_as_a_list_of_one(value, expected):
-    assert list_of("sources", value) == expected
-
-
-def test_option_that_was_not_given_is_an_empty_list():
-    assert list_of("sources", None) == []
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "shown"), [("sources", 7, "7"), ("models", None, "nothing"), ("models", True, "true")]
-)
-def test_other_value_names_the_roles_variable(option, value, shown):
-    with pytest.raises(WeightsError, match=f"^weights_{option}: found {shown}, expected a list$"):
-        list_of(option, value)
+def test_an_error_names_the_roles_variable():
+    with pytest.raises(WeightsError, match=r"^weights_models: .*openai/gpt-oss-21b"):
+        requested_models("openai/gpt-oss-21b", None)

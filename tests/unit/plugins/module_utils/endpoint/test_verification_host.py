@@ -18,7 +18,7 @@ from tests.fakes.actions import ACTIONS
 from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm
 from tests.fakes.wheelhouse import run_module
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 # What the module asks systemd about a unit that runs.
 UNIT_IS_UP = """#!/bin/sh
 printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\nResult=success\\nNRestarts=0\\nInvocationID=one\\n'

@@ -10,13 +10,14 @@ import platform
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning import web as _web
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.build_host import ensure_uv
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     VenvError,
     check_listed,
     explain_failure,
     parse_lock,
 )
-from ansible_collections.baremetal.inference.plugins.modules.uv_venv import Index, ensure_uv
+from ansible_collections.baremetal.inference.plugins.modules.uv_venv import Index
 
 from tests.fakes.fuzz import HostileServer, assert_enough, assert_presentable, cases, mutated_text, told_apart, within
 from tests.fakes.wheelhouse import make_wheel

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.modules.uv_venv import link_for_linker
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.build_host import link_for_linker
 
 from tests.fakes.wheelhouse import make_wheel, run_module, served
 

@@ -116,7 +116,7 @@ def test_every_question_is_asked_and_judged(evaluate, fake, place):
 
 GPQA = [{"id": f"q{n}", "expected": "A", "question": f"Which {n}?", "choices": ["right", "x", "y", "z"]}
         for n in range(3)]  # fmt: skip
-PROGRAM = (Path(__file__).resolve().parents[4] / "playbooks/files/gpt_oss_evals.py").read_text()
+PROGRAM = (Path(__file__).resolve().parents[5] / "playbooks/files/gpt_oss_evals.py").read_text()
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import os
 import subprocess
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.action.weights import resolve
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.manifests import resolve
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What rooms use of an AnsibleModule: a door hands itself on, and no room imports Ansible."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Module(Protocol):
+    """The options of a task, and the ways to run commands and to report."""
+
+    params: dict[str, Any]
+    check_mode: bool
+    tmpdir: str
+    no_log_values: set[str]
+
+    def run_command(self, args: Any, check_rc: bool = ..., encoding: str | None = ...) -> Any:
+        """Return status, output and error output of a command."""
+
+    def get_bin_path(self, arg: str, required: bool = ..., opt_dirs: Any = ...) -> str | None:
+        """Return the path of a program, None where the host has none."""
+
+    def warn(self, warning: str) -> None:
+        """Show a warning with the result."""
+
+    def log(self, msg: str) -> None:
+        """Write to the system's log."""
+
+    def fail_json(self, msg: str, **kwargs: Any) -> None:
+        """End with an error."""

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the pages and the metadata files of a directory of wheels."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import re
+import stat
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass, field
+from email.parser import BytesHeaderParser
+from hashlib import sha256
+
+from ..common.files_host import publish, sha256_of
+from .index import ROOT_PAGE, Wheel, WheelError, changed_pages, list_files, parse_name, render_pages, stale_pages
+
+# The metadata of each wheel; because of the leading dot, the web server does not serve it.
+STAMPS = ".wheels.json"
+METADATA = ".metadata"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A wheel, and the size, time and inode that its file had when it was read."""
+
+    wheel: Wheel
+    stamp: list[int]
+    world_readable: bool = field(default=True, compare=False)
+
+
+@dataclass(frozen=True)
+class MadeIndex:
+    """The wheels of a directory, the projects with a page, and what was changed, or would be."""
+
+    entries: list[Entry]
+    projects: list[str]
+    changed: bool
+    diff: dict[str, str]
+
+
+def make_index(root: str, trust_stamps: bool, check_mode: bool) -> MadeIndex:
+    """Write the pages and metadata files that are missing or differ. Raises OSError and WheelError."""
+    simple, wheels = (os.path.join(root, name) for name in ("simple", "wheels"))
+    entries = read_entries(wheels, read_stamps(simple) if trust_stamps else {})
+    pages, present = render_pages(entry.wheel for entry in entries), read_pages(simple)
+    changed, stale = changed_pages(pages, present), stale_pages(pages, present)
+    lacking, orphans = compare_metadata(wheels, entries)
+    if not check_mode:
+        os.makedirs(simple, exist_ok=True)
+        for name in lacking:
+            publish(os.path.join(wheels, name + METADATA), read_metadata(os.path.join(wheels, name)))
+        for path in changed:
+            os.makedirs(os.path.dirname(os.path.join(simple, path)), exist_ok=True)
+            publish(os.path.join(simple, path), pages[path])
+        remove(simple, stale)
+        for name in orphans:
+            os.unlink(os.path.join(wheels, name))
+        write_stamps(simple, entries)
+    return MadeIndex(
+        entries,
+        sorted(os.path.dirname(path) for path in pages if path != ROOT_PAGE),
+        bool(changed or stale or lacking or orphans),
+        {"before_header": simple, "after_header": simple, "before": list_files(present), "after": list_files(pages)},
+    )
+
+
+def read_entries(wheels: str, stamps: dict[str, Entry]) -> list[Entry]:
+    """Return every wheel of a directory, sorted by name; a file that has not changed since its stamp is not read."""
+    names = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
+    return [
+        read_entry(os.path.join(wheels, name), stamps.get(name))
+        for name in names
+        if name.endswith(".whl") and not name.startswith(".")
+    ]
+
+
+def read_entry(path: str, known: Entry | None) -> Entry:
+    """Return the entry of one wheel. Raises WheelError if it is invalid or incomplete."""
+    name = os.path.basename(path)
+    parse_name(name)
+    status = os.stat(path)
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+    world_readable = bool(status.st_mode & stat.S_IROTH)
+    if known and known.stamp == stamp:
+        return Entry(known.wheel, stamp, world_readable)
+    metadata = read_metadata(path)
+    requires_python = BytesHeaderParser().parsebytes(metadata).get("Requires-Python", "")
+    return Entry(Wheel(name, sha256_of(path), requires_python, sha256(metadata).hexdigest()), stamp, world_readable)
+
+
+def read_metadata(path: str) -> bytes:
+    """Return METADATA of a wheel. Raises WheelError for a file that is not a complete zip with one inside."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+            if len(members) != 1:
+                raise zipfile.BadZipFile(f"{len(members)} files *.dist-info/METADATA inside, expected 1")
+            return archive.read(members[0])
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as exc:
+        raise WheelError(
+            f"{path}: not a whole wheel ({exc}); nothing was changed; copy the file again, or remove it"
+        ) from exc
+
+
+def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list[str]]:
+    """Return the wheels that lack their metadata file or have another's, and the metadata files without a wheel."""
+    wanted = {entry.wheel.filename: entry.wheel.metadata_sha256 for entry in entries}
+    files = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
+    orphans = [name for name in files if name.endswith(".whl" + METADATA) and name[: -len(METADATA)] not in wanted]
+    there = set(files)
+    lacking = [
+        name
+        for name, digest in wanted.items()
+        if name + METADATA not in there or sha256_of(os.path.join(wheels, name + METADATA)) != digest
+    ]
+    return lacking, orphans
+
+
+def read_pages(simple: str) -> dict[str, str]:
+    """Return path below simple -> text of the pages that are there."""
+    paths = glob.glob(os.path.join(glob.escape(simple), ROOT_PAGE)) + glob.glob(
+        os.path.join(glob.escape(simple), "*", ROOT_PAGE)
+    )
+    found = {}
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found[os.path.relpath(path, simple)] = file.read()
+    return found
+
+
+def read_stamps(simple: str) -> dict[str, Entry]:
+    """Return the stored entries by file name; empty if the stamps are missing or have another format."""
+    try:
+        with open(os.path.join(simple, STAMPS), encoding="utf-8") as file:
+            stored = json.load(file)
+        return {item["wheel"]["filename"]: Entry(Wheel(**item["wheel"]), item["stamp"]) for item in stored}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def write_stamps(simple: str, entries: list[Entry]) -> None:
+    """Store entries for the next run; this does not change the index, so it is not reported as a change."""
+    if read_stamps(simple) != {entry.wheel.filename: entry for entry in entries}:
+        stored = [{"wheel": asdict(entry.wheel), "stamp": entry.stamp} for entry in entries]
+        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0))
+
+
+def remove(simple: str, stale: list[str]) -> None:
+    """Remove pages, and the directories that are empty without them."""
+    for path in stale:
+        os.unlink(os.path.join(simple, path))
+        with contextlib.suppress(OSError):  # it has other files
+            os.rmdir(os.path.dirname(os.path.join(simple, path)))
