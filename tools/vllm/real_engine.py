@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tools.vllm.real_parser import CommandLine, Refused, answers  # noqa: E402
+from tools.vllm.real_parser import CommandLine, Refused, answers
 
 TOKENIZER = {
     "version": "1.0",
