@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A download: the partial file is hashed while it is written, and published by rename once its hash is right."""
+"""A download: the partial file is hashed while it is written, and published by rename once its hash is right.
+
+It is read again only where another process may have written into it.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from typing import Callable, NamedTuple
 
 from ..common.files_host import try_lock
 from .connections import FetchError, redact_url
+from .openings import OpeningsWatch
 from .scheduler import Job
 
 CHUNK = 1024 * 1024
@@ -135,6 +139,9 @@ class PartialFile:
         self._hash = hashlib.sha256()
         try:
             self._file = self._open_locked()
+            self._openings = OpeningsWatch(path)
+            # Who had it open before could still write into the part that an earlier run has left.
+            self._trusted = not os.fstat(self._file.fileno()).st_size
             for chunk in iter(lambda: self._file.read(CHUNK), b""):
                 self._count(chunk)
             # The kernel was asked to write the bytes up to here to the disk.
@@ -144,6 +151,7 @@ class PartialFile:
 
     def close(self) -> None:
         """Close the file and release its lock. Raises FetchError."""
+        self._openings.close()
         try:
             self._file.close()
         except OSError as exc:
@@ -184,22 +192,36 @@ class PartialFile:
     def publish(self, dest: str) -> os.stat_result:
         """Rename the file to ``dest``, complete and readable for all, close it, and return its stat.
 
-        Raises TargetError, also where another process has made the file longer or put another one into its place.
+        Raises TargetError, also where another process has changed the file or put another one into its place.
         """
         try:
             os.fchmod(self._file.fileno(), 0o644)
             os.fsync(self._file.fileno())
             found = os.fstat(self._file.fileno())
-            if found.st_size != self.length or not os.path.samestat(found, os.lstat(self.path)):
+            is_ours = found.st_size == self.length and os.path.samestat(found, os.lstat(self.path))
+            if not is_ours or (self._may_differ(found) and self._hash_again() != self.sha256):
                 raise TargetError(
                     f"{self.path}: another process has changed it while it was downloaded (found {found.st_size} "
                     f"bytes, wrote {self.length}); find out which, remove the file, then run again"
                 )
             os.replace(self.path, dest)
-            self._file.close()
+            self.close()
         except OSError as exc:
             raise self._error(exc) from exc
         return found
+
+    def _may_differ(self, found: os.stat_result) -> bool:
+        """Whether the content may differ from what was hashed: others had it open, or emptied it by its name."""
+        has_hole = found.st_blocks * 512 < found.st_size
+        return has_hole or not self._trusted or self._openings.was_opened()
+
+    def _hash_again(self) -> str:
+        """Return the sha256 of what is in the file."""
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        for chunk in iter(lambda: self._file.read(CHUNK), b""):
+            digest.update(chunk)
+        return digest.hexdigest()
 
     def _open_locked(self) -> io.FileIO:
         while True:

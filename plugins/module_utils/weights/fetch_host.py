@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, replace
@@ -250,10 +251,10 @@ def _fetch_and_publish(
     shared = link_shared_files(site.root, state)
     if shared:
         log(f"{state.manifest.path}: {len(shared)} files are those of other models here: {', '.join(shared)}")
-    verified = {file.name: state.seen[file.name] for file in state.right}
-    result = _fetch_missing_files(chosen, site, log, track, verified)
+    verified, touched = {file.name: state.seen[file.name] for file in state.right}, {}
+    result = _fetch_missing_files(chosen, site, log, track, verified, touched)
     remove_unlisted_files(state)
-    confirm_verified_files(state, verified)
+    confirm_verified_files(state, verified, touched)
     write_stamp(state.partial, state.manifest, verified)
     with stopped(find_serving(state, site.state_dir, site.is_active), site.systemctl):
         publish_model(state)
@@ -266,16 +267,21 @@ def _fetch_missing_files(
     log: Callable[[str], None],
     track: ProgressTracker,
     verified: dict[str, FileStatus],
+    touched: dict[str, int],
 ) -> FetchOutcome:
     """Fetch the missing files from the chosen source and those after it, until all are complete.
 
-    ``verified`` gets the stat of each file when its hash was confirmed.
+    ``verified`` gets the stat of each file when its hash was confirmed, ``touched`` the time of its last change.
     """
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
     missing = _files_to_fetch(state, verified)
 
     def published(request: DownloadRequest, found: os.stat_result) -> None:
-        verified[os.path.relpath(request.dest, state.partial)] = file_status(found)
+        name = os.path.relpath(request.dest, state.partial)
+        verified[name], touched[name] = file_status(found), 0
+        with contextlib.suppress(OSError):
+            # After its rename, which counts as a change.
+            touched[name] = os.lstat(request.dest).st_ctime_ns
 
     if not missing:
         pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0

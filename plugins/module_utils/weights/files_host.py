@@ -97,15 +97,17 @@ def file_status(found: os.stat_result) -> FileStatus:
     return FileStatus(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
-def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus]) -> None:
+def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus], touched: Mapping[str, int]) -> None:
     """Update ``verified`` with the present files of the partial directory; a changed file is read again.
 
+    ``touched`` is when a file of this run was last changed in any way, which no program can set back.
     Raises WeightsError for a file that another process has damaged since it was verified; the file is removed.
     """
     now = stat_files(state.partial, state.manifest)
     for file in state.manifest.files:
         path = os.path.join(state.partial, file.name)
-        if now.get(file.name) == verified.get(file.name) and not os.path.islink(path):
+        is_same = now.get(file.name) == verified.get(file.name) and not os.path.islink(path)
+        if is_same and touched.get(file.name) in (None, os.lstat(path).st_ctime_ns):
             continue
         if os.path.islink(path) or file.name not in now or not has_expected_hash(path, file):
             with contextlib.suppress(FileNotFoundError):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import resource
 
@@ -12,6 +13,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
     Download,
     DownloadRequest,
+    PartialFile,
     TargetError,
 )
 
@@ -70,6 +72,81 @@ def test_partial_file_that_another_process_changes_is_not_published(wanted, tmp_
         with pytest.raises(TargetError, match=r"a.bin.partial: another process has changed it while it was downloaded"):
             one.end()
     assert not (tmp_path / "a.bin").exists()
+
+
+def overwrite(path):
+    with open(path, "r+b") as file:
+        file.write(b"x" * 100)
+
+
+def overwrite_and_restore_times(path):
+    before = path.stat()
+    overwrite(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def overwrite_in_memory(path):
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        memory[10] ^= 1
+
+
+def overwrite_by_another_name(path):
+    os.link(path, path.with_name("other"))
+    overwrite(path.with_name("other"))
+    path.with_name("other").unlink()
+
+
+@pytest.mark.parametrize("when", ["halfway", "at the end"])
+@pytest.mark.parametrize(
+    "meddle", [overwrite, overwrite_and_restore_times, overwrite_in_memory, overwrite_by_another_name]
+)
+def test_a_writer_into_the_partial_file_is_not_published(wanted, tmp_path, meddle, when):
+    with Download(wanted) as one:
+        one.append(memoryview(CONTENT)[:3000])
+        if when == "halfway":
+            meddle(tmp_path / "a.bin.partial")
+        one.append(memoryview(CONTENT)[3000:])
+        if when != "halfway":
+            meddle(tmp_path / "a.bin.partial")
+        with pytest.raises(TargetError, match=r"a.bin.partial: another process has changed it while it was downloaded"):
+            one.end()
+    assert not (tmp_path / "a.bin").exists()
+
+
+def test_a_partial_file_that_was_emptied_by_its_name_is_not_published(tmp_path):
+    content = os.urandom(1_000_000)
+    file = DownloadRequest("http://m/b", str(tmp_path / "b"), len(content), hashlib.sha256(content).hexdigest())
+    with Download(file) as one:
+        one.append(memoryview(content)[:900_000])
+        os.truncate(tmp_path / "b.partial", 0)
+        one.append(memoryview(content)[900_000:])
+        with pytest.raises(TargetError, match=r"another process has changed it"):
+            one.end()
+
+
+def test_a_writer_that_had_the_file_of_an_earlier_run_open(wanted, tmp_path):
+    partial = tmp_path / "a.bin.partial"
+    partial.write_bytes(CONTENT[:4000])
+    with open(partial, "r+b", buffering=0) as other, Download(wanted) as one:
+        one.append(memoryview(CONTENT)[4000:])
+        other.write(b"x" * 100)
+        with pytest.raises(TargetError, match=r"another process has changed it"):
+            one.end()
+
+
+def test_a_reader_does_no_harm(wanted, tmp_path):
+    with Download(wanted) as one:
+        one.append(memoryview(CONTENT))
+        (tmp_path / "a.bin.partial").read_bytes()
+        one.end()
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+def test_the_file_is_read_again_only_where_others_had_it_open(wanted, monkeypatch):
+    monkeypatch.setattr(PartialFile, "_hash_again", lambda _file: pytest.fail("read again"))
+    with Download(wanted) as one:
+        one.append(memoryview(CONTENT))
+        one.end()
 
 
 def test_stat_of_the_published_file_is_that_of_its_descriptor(wanted, tmp_path):

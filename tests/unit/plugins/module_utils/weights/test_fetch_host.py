@@ -173,7 +173,7 @@ TWO = parse_manifest(
 )
 
 
-@pytest.mark.parametrize("content", [b"x" * len(CONTENT), b"short", None])
+@pytest.mark.parametrize("content", [b"x" * len(CONTENT), b"short", None, "with the old times"])
 def test_file_that_another_process_changes_during_the_download_is_not_published(server, tmp_path, content):
     for file in TWO.files:
         server.files[f"/good/{TWO.path}/{file.name}"] = CONTENT
@@ -191,6 +191,10 @@ def test_file_that_another_process_changes_during_the_download_is_not_published(
             if content is None:
                 first.unlink()
                 first.symlink_to("/etc/hostname")
+            elif isinstance(content, str):
+                before = first.stat()
+                first.write_bytes(b"x" * len(CONTENT))
+                os.utime(first, ns=(before.st_atime_ns, before.st_mtime_ns))
             else:
                 first.write_bytes(content)
         return False
