@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: selected_hosts
 short_description: (internal) The hosts of a play, or an error where there are none
-version_added: 0.8.0
+version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 description:

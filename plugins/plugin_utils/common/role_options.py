@@ -34,7 +34,7 @@ FACTS = (
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
     "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
-    "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "monitoring_dir",
+    "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "mirror_to_install", "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
     "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
