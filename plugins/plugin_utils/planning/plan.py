@@ -25,7 +25,7 @@ from .checks import (
     placeholders,
     variant_doubts,
 )
-from .chips import allot, check_host_memory, check_shares, unused_chips, utilization
+from .chips import allot, check_host_memory, check_offload, check_shares, unused_chips, utilization
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, layers_of
 from .disaggregation import check_requested, router_of
@@ -174,6 +174,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     """Return the checked arguments and environment that all replicas of the instance share."""
     facts = facts_of(entry, accelerator)
     layers = [
+        *_chip_layers(accelerator),
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_release_layers(entry.release, site),
         *_group_layers(entry, accelerator, site),
@@ -207,6 +208,14 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     elif entry.group is not None:
         check_executor(composed.args, entry.where)
     return composed
+
+
+def _chip_layers(accelerator: Accelerator) -> list[Layer]:
+    """Return what a chip needs, whatever is served on it; a recipe or the site may say otherwise."""
+    if accelerator.generation != "ascend_310p":
+        return []
+    because = "this chip computes no bfloat16 (vllm-ascend's guide for 310P)"
+    return [Layer("collection", {"dtype": "float16"}, {}, because)]
 
 
 def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> list[Layer]:
@@ -428,4 +437,7 @@ def _check_together(plans: Sequence[ServePlan], chosen: Sequence[Chosen], accele
     check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
     check_shares(shares_of(shares, chosen))
+    check_offload(
+        {plan.instance: plan.args for plan in plans}, {plan.instance: len(plan.chips) for plan in plans}, accelerator
+    )
     check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)

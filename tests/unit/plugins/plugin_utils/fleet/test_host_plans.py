@@ -9,8 +9,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     declared_accelerator,
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import host_plans as _planning
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import Group, environment
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 SITE = {
@@ -101,6 +103,21 @@ def test_a_value_that_vllm_refuses_at_its_start_is_refused(args, env, problem):
 def test_a_longer_context_than_the_model_s_own_needs_a_word_of_the_site():
     assert plan(args={"max-model-len": 140000}, env={"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"})
     assert plan(args={"max-model-len": 140000, "hf-overrides": {"max_position_embeddings": 140000}})
+
+
+def test_an_atlas_300i_computes_in_float16(tmp_path):
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "m.yaml").write_text("model: {model_id: org/m, context_length: 4096}\n")
+    found = plans("ascend_310p", {"chat": {"recipe": "org/m"}}, "0.23.0", recipe_path=[str(tmp_path)])["chat"]
+    assert found["args"]["dtype"] == "float16"
+
+
+@pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
+def test_a_group_s_own_variables_cause_no_warning(stack):
+    group = Group("chat", {"h1": "10.0.0.1"}, 0, "head", "eth1", 1)
+    own = environment(group, stack, {"hca": ["mlx5_0"], "gid_index": 3})
+    foreign = load_foreign(stack)
+    assert [name for name in own if not foreign.covers(name) and not name.startswith("VLLM_")] == []
 
 
 @pytest.mark.parametrize("size", [3, 5, 6, 7])
