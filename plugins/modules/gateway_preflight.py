@@ -102,6 +102,11 @@ shares_address:
   description: Whether keepalived has a configuration from this role.
   type: bool
   returned: success
+memory_kib:
+  description: Memory of the host in KiB, which limits the connections of the gateway.
+  type: int
+  returned: success
+  version_added: 0.8.0
 """
 
 import os
@@ -152,6 +157,7 @@ def main() -> None:
         unread=unread_files(module.params["socket"], module.params["files"]),
         certificate=first_certificate(module.params["certificate"] or ""),
         shares_address=has_text(KEEPALIVED_CONFIG, MARK),
+        memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024,
         counts_tokens=os.path.exists(USAGE_UNIT),
         limits_tokens=os.path.exists(USAGE_UNIT) and has_text(HAPROXY_CONFIG, USED_BUDGETS),
     )

@@ -147,7 +147,7 @@ class RunningGateway:
             "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
             "gateway_inspect_kib": requested["inspect_kib"],
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
-            "gateway_access_log": "text",
+            "gateway_access_log": "text", "__gateway_host": {"memory_kib": 2 * 1024 * 1024},
             "gateway_tokens": requested["tokens"], "gateway_tokens_port": requested["tokens_port"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),
