@@ -9,8 +9,8 @@ import json
 
 import pytest
 from ansible.errors import AnsibleParserError
-from ansible_collections.baremetal.inference.plugins.inventory import accelerators
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import FACTS, options_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import source as inventory_source
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import BMC_NAMES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
@@ -213,7 +213,7 @@ def asked(monkeypatch, answers):
         seen.append((list(bmcs), limits))
         return [answers[bmc.host] for bmc in bmcs]
 
-    monkeypatch.setattr(accelerators, "ask_bmcs", ask)
+    monkeypatch.setattr(inventory_source, "ask_bmcs", ask)
     return seen
 
 

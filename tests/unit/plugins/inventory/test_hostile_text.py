@@ -19,7 +19,6 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
-from ansible_collections.baremetal.inference.plugins.inventory import accelerators
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING, specs_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import render
@@ -32,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     InventoryVariables,
     KeptHostVariables,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import source as inventory_source
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import NAMES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import OverviewReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
@@ -193,7 +193,7 @@ def test_the_cache_of_discovery(tmp_path, harm):
     entry = {"at": text, "observation": seen, "stale_reason": text, "stale_since": "2026-11-21T14:40:00Z"}
     (tmp_path / "discovery.json").write_text(json.dumps({"schema": 1, "hosts": {"gpu-1": entry}}))
     files = {"fleet.json": json.dumps({"hosts": {"gpu-1": {**SERVED, "note": text}}})}
-    with mock.patch(f"{accelerators.__name__}.Seen.discovered", lambda *_: {
+    with mock.patch(f"{inventory_source.__name__}.Seen.discovered", lambda *_: {
         "accelerator_detected": {"model": text, "count": 8, "models": {text: 8}, "unknown": [{"name": text}]},
         "accelerator_stale": text, "accelerator_discovered_at": text,
     }):  # fmt: skip
@@ -206,7 +206,7 @@ def test_answers_of_bmcs(tmp_path, harm):
     chips = Chips(ids={"10de:fffe": 2}, names={text: 3})
     files = {"fleet.json": json.dumps({"hosts": {"gpu-1": {"accelerator_bmc": "bmc", **SERVED, "note": text}}})}
     login = {"redfish": True, "redfish_username": "reader", "redfish_password": "secret"}
-    with mock.patch(f"{accelerators.__name__}.ask_bmcs", lambda bmcs, limits: [Answer("gpu-1", chips, None)]):
+    with mock.patch(f"{inventory_source.__name__}.ask_bmcs", lambda bmcs, limits: [Answer("gpu-1", chips, None)]):
         check(parse(write_source(tmp_path, files, **login)), harm)
 
 
@@ -214,7 +214,7 @@ def test_cached_facts(tmp_path, harm):
     facts = {"accelerator_detected": {"model": "h200", "count": 8, "models": {"h200": 8}}, "fact": hostile(harm)}
     files = {"fleet.json": json.dumps({"hosts": {"gpu-1": dict(SERVED)}})}
     source = write_source(tmp_path, files, use_fact_cache=True, compose={"composed": "fact"}, strict=True)
-    with mock.patch(f"{accelerators.__name__}.CachedFacts.__init__", facts_of(facts)):
+    with mock.patch(f"{inventory_source.__name__}.CachedFacts.__init__", facts_of(facts)):
         check(parse(source), harm)
 
 

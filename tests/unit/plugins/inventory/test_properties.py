@@ -17,7 +17,7 @@ from pathlib import Path
 from unittest import mock
 
 from ansible.errors import AnsibleParserError
-from ansible_collections.baremetal.inference.plugins.inventory import accelerators
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import source as inventory_source
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 from hypothesis import example, given
@@ -51,7 +51,7 @@ def written(fleet, layout, **options):
         def answer(bmcs, _limits):
             return [Answer(bmc.host, Chips(bmc_ids(shown[bmc.host]), {}), None) for bmc in bmcs]
 
-        with mock.patch.object(accelerators, "ask_bmcs", answer):
+        with mock.patch.object(inventory_source, "ask_bmcs", answer):
             yield write_source(directory, files, **options)
 
 

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files that Ansible calls read options, call a room and return its result: they stay small."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+DOORS = ("modules", "action", "inventory", "filter", "lookup", "callback", "vars")
+# Lines of the bodies of all functions of a file, without their docstrings.
+MOST = 60
+
+
+def lines_of_bodies(source: str) -> int:
+    total, waiting = 0, [ast.parse(source)]
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+                total += body[-1].end_lineno - body[0].lineno + 1 if body else 0
+            else:
+                waiting.append(node)
+    return total
+
+
+def test_no_door_has_more_lines_than_it_needs():
+    """A door has grown: move what it decides into its room in plugins/module_utils or plugins/plugin_utils."""
+    doors = [path for kind in DOORS for path in sorted((PLUGINS / kind).glob("*.py"))]
+    found = {str(path.relative_to(PLUGINS)): lines_of_bodies(path.read_text(encoding="utf-8")) for path in doors}
+    assert len(found) > 150
+    assert {name: lines for name, lines in found.items() if lines > MOST} == {}
+
+
+def test_bodies_are_counted_once_and_without_docstrings():
+    source = (
+        'class A:\n    def b(self):\n        """Doc."""\n        def c():\n            return 1\n        return c\n'
+    )
+    assert lines_of_bodies(source) == 3
