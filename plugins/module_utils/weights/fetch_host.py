@@ -251,7 +251,8 @@ def _fetch_and_publish(
     shared = link_shared_files(site.root, state)
     if shared:
         log(f"{state.manifest.path}: {len(shared)} files are those of other models here: {', '.join(shared)}")
-    verified, touched = {file.name: state.seen[file.name] for file in state.right}, {}
+    verified = {file.name: state.seen[file.name] for file in state.right}
+    touched: dict[str, int] = {}
     result = _fetch_missing_files(chosen, site, log, track, verified, touched)
     remove_unlisted_files(state)
     confirm_verified_files(state, verified, touched)
