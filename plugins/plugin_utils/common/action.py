@@ -40,7 +40,7 @@ class ControllerAction(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        check_options(self.ROLES, task_vars, self._templar, self._task)
+        check_options(self.roles(), task_vars, self._templar, self._task)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
         try:
             found = self.decide(options, task_vars or {})
@@ -50,6 +50,10 @@ class ControllerAction(ActionBase):
         if "warnings" in found:
             found = {**found, "warnings": escaped(found["warnings"])}
         return {**result, "changed": False, **found}
+
+    def roles(self) -> tuple[str, ...]:
+        """Return the roles whose options are checked."""
+        return self.ROLES
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the keys of the result; ``changed`` is false unless it is among them."""

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.versions import at_least, newest, upstream_version
-from ...module_utils.cuda.chips import NVLINK5, CudaHardware, flavour_of
+from ...module_utils.cuda.chips import NVLINK5, STACK, CudaHardware, flavour_of, hardware_of
 from ...module_utils.cuda.packages import (
     DEBIAN_BRANCHES,
     Driver,
@@ -17,6 +17,7 @@ from ...module_utils.cuda.packages import (
     fabric_packages,
     is_driver,
     is_fabric,
+    is_kernel,
     is_pinning,
     kernel_packages,
     on_disk,
@@ -50,6 +51,8 @@ from ...module_utils.vendor_stack.packages import (
     is_installed,
     rebuild_initramfs,
 )
+from ..planning.inputs import PlanError
+from ..vendor_stack.action import Stack, StackInputs
 
 NOUVEAU = ConfigFile(
     "/etc/modprobe.d/baremetal-nouveau.conf", "blacklist nouveau\noptions nouveau modeset=0\n", in_initramfs=True
@@ -321,3 +324,48 @@ def _notes(hardware: CudaHardware) -> tuple[str, ...]:
     if hardware.fabric == NVLINK5 and not hardware.management_ports:
         notes.append("eight chips of an NVLink 5 board, but no management port of its switches was seen")
     return tuple(notes)
+
+
+class CudaStack(Stack):
+    """Decide what NVIDIA's driver needs."""
+
+    name = STACK
+    paths = tuple(file.path for file in FILES)
+
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> CudaRequest:
+        minimum = release.get("minimum_driver") or options["version"]
+        if not minimum:
+            name = options["release"]
+            raise PlanError(
+                f"vLLM release {name!r} does not say which NVIDIA driver it needs; set cuda_version to a driver branch "
+                'such as "580", or set vllm_release (cuda_release) to another release'
+            )
+        return CudaRequest(
+            options["release"],
+            minimum,
+            options["version"],
+            options["source"],
+            options["policy"],
+            options["mirror"],
+            options["epel_mirror"],
+            options["hold"],
+        )
+
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
+        # The module's package decides on the version of all.
+        versions = next(iter(offered.values())) if offered else None
+        return plan_driver(inputs.host, _hardware(inputs), inputs.request, versions)
+
+    def version_packages(self, plan: DriverPlan) -> list[str]:
+        return [package.name for package in plan.packages if is_kernel(package.name)]
+
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
+        return {
+            "minimum_driver": inputs.request.minimum,
+            "fabric": _hardware(inputs).fabric or "none",
+            "driver": inputs.state["driver"],
+        }
+
+
+def _hardware(inputs: StackInputs) -> CudaHardware:
+    return hardware_of(inputs.detected, inputs.catalogue, inputs.state["fabric"] == NVLINK5)

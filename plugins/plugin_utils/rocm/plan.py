@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.credentials import redact_credentials
 from ...module_utils.common.versions import at_least, version_key
-from ...module_utils.rocm.chips import MODULES, RocmHostState
+from ...module_utils.rocm.chips import MODULES, STACK, RocmHostState
 from ...module_utils.rocm.packages import (
     DRIVER,
     INSTALLERS,
     INSTALLERS_FILES,
     NO_USERSPACE,
+    PREFERENCES,
     driver_packages,
     driver_repository,
     is_driver,
@@ -24,9 +25,9 @@ from ...module_utils.rocm.packages import (
     on_disk,
     own_packages,
 )
-from ...module_utils.rocm.releases import NEEDS, Release, system_of
-from ...module_utils.rocm.settings import Settings, steps
-from ...module_utils.vendor_stack.chips import Chip
+from ...module_utils.rocm.releases import NEEDS, Release, release_of, system_of
+from ...module_utils.rocm.settings import GRUB_FILE, NUMA, Settings, steps
+from ...module_utils.vendor_stack.chips import Chip, chips_of
 from ...module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -51,6 +52,7 @@ from ...module_utils.vendor_stack.packages import (
     is_installed,
     rebuild_initramfs,
 )
+from ..vendor_stack.action import Stack, StackInputs
 from .userspace import UserspaceRequest, plan_userspace
 
 MODULE = MODULES[0]
@@ -366,3 +368,60 @@ def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Comma
 def _notes(chips: Sequence[Chip]) -> tuple[str, ...]:
     reasons = {chip.model: chip.unsupported for chip in chips if chip.unsupported}
     return tuple(f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items()))
+
+
+class RocmStack(Stack):
+    """Decide what AMD's driver needs."""
+
+    name = STACK
+    state_options = ("users",)
+    paths = (GRUB_FILE, NUMA.path, PREFERENCES.path)
+
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> RocmRequest:
+        asked = options["version"]
+        named = asked or release.get("rocm", "")
+        # The driver in the release file belongs to the ROCm version in the same file.
+        driver = release.get("amdgpu", "") if named == release.get("rocm") else ""
+        rocm = release_of(named, driver) if named else None
+        minimum = release.get("minimum_driver", "")
+        if not minimum and release.get("rocm"):
+            minimum = release_of(release["rocm"], release.get("amdgpu", "")).oldest
+        settings = Settings(
+            options["blacklist_remove"],
+            options["iommu_pt"],
+            options["numa_balancing_off"],
+            tuple(options["users"]),
+        )
+        return RocmRequest(
+            options["release"],
+            rocm,
+            bool(asked),
+            minimum,
+            options["source"],
+            options["policy"],
+            options["mirror"],
+            options["epel_mirror"],
+            options["hold"],
+            options["userspace"],
+            settings,
+        )
+
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
+        return plan_driver(
+            inputs.host, _chips(inputs), RocmHostState.from_dict(inputs.state["shown"]), inputs.request, offered
+        )
+
+    def version_packages(self, plan: DriverPlan) -> list[str]:
+        return [package.name for package in plan.packages if is_driver(package.name)]
+
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
+        chips = _chips(inputs)
+        return {
+            "minimum_driver": minimum_of(chips, inputs.request)[0],
+            "chips": [chip.address for chip in chips],
+            "driver": inputs.state["driver"],
+        }
+
+
+def _chips(inputs: StackInputs) -> tuple[Chip, ...]:
+    return chips_of(STACK, inputs.detected, inputs.catalogue)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Base class of the actions that plan a vendor's stack: read the host, decide on the controller."""
+"""What the action driver_plan does for every stack: read the host, decide on the controller."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, ClassVar, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 
@@ -41,12 +41,10 @@ class StackInputs:
         return Host.from_dict(self.state["host"])
 
 
-class StackAction(ControllerAction):
-    """Reads the host, checks for other users of the chips and for reboots, and returns the plan of a stack's action."""
+class Stack:
+    """What the planning of one vendor's driver needs beside what all have in common."""
 
-    _requires_connection = True
-
-    stack = ""
+    name = ""
     # Options that are passed on to the module driver_state.
     state_options: Sequence[str] = ()
     # Files of plans: their contents on the host decide whether they must be written.
@@ -68,34 +66,55 @@ class StackAction(ControllerAction):
         """Return further results for the role's tasks."""
         raise NotImplementedError
 
-    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return self._planned(options, variables)
-        except (AcceleratorError, AddressError, PlanError, StackError) as exc:
-            raise AnsibleActionFail(f"{variables.get('inventory_hostname', '')}: {exc}") from exc
 
-    def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+class StackAction(ControllerAction):
+    """Reads the host, checks for other users of the chips and for reboots, and returns the plan of a stack."""
+
+    _requires_connection = True
+
+    STACKS: ClassVar[Mapping[str, Stack]] = {}
+    # The options of only some stacks, with these.
+    OF_STACKS: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def roles(self) -> tuple[str, ...]:
+        """Return the role of the stack, which has its name."""
+        stack = self._task.args.get("stack")
+        return (stack,) if stack in self.STACKS else ()
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = variables.get("inventory_hostname", "")
+        for name in self._task.args:
+            stacks = self.OF_STACKS.get(name, (options["stack"],))
+            if options["stack"] not in stacks:
+                found = f"found with stack {options['stack']}"
+                raise AnsibleActionFail(f"{name}: {found}; it is an option of stack {' or '.join(stacks)}")
+        try:
+            return self._planned(self.STACKS[options["stack"]], options, variables)
+        except (AcceleratorError, AddressError, PlanError, StackError) as exc:
+            raise AnsibleActionFail(f"{host}: {exc}") from exc
+
+    def _planned(self, stack: Stack, options: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         for option in ("mirror", "epel_mirror"):
-            refuse_login(f"{self.stack}_{option}", options.get(option, ""))
-        release = load_release(options["release"], options["release_path"])["stacks"].get(self.stack, {})
+            refuse_login(f"{stack.name}_{option}", options.get(option, ""))
+        release = load_release(options["release"], options["release_path"])["stacks"].get(stack.name, {})
         if options["keep"]:
             options, release = {**options, "version": "", "policy": RETAIN}, {**release, "minimum_driver": "0"}
-        request, catalogue = self.request(options, release), load_catalogue(options["catalog_path"])
-        state = self._state(options, [], task_vars)
+        request, catalogue = stack.request(options, release), load_catalogue(options["catalog_path"])
+        state = self._state(stack, options, [], task_vars)
         if state.get("failed"):
             return state
         inputs = StackInputs(request, state, options["detected"], catalogue)
-        found = self.plan(inputs, None)
-        chosen = self.version_packages(found)
+        found = stack.plan(inputs, None)
+        chosen = stack.version_packages(found)
         if options["resolve"] and chosen:
-            found = self.plan(inputs, self._state(options, chosen, task_vars)["offered"])
+            found = stack.plan(inputs, self._state(stack, options, chosen, task_vars)["offered"])
         if found.halt:
             raise StackError(found.halt)
         if _works(found, state):
             # The role's files would add nothing to a working driver, and cost a new initramfs.
             found = replace(found, files=(), finish=())
         stopping = _stopping(found, state)
-        refused = _refused(self.stack, found, state, options)
+        refused = _refused(stack.name, found, state, options)
         if found.replaces and refused and not found.unload:
             # If the tools were newer than the module, no program could start until then.
             raise StackError(
@@ -103,18 +122,20 @@ class StackAction(ControllerAction):
             )
         return {
             "no_reboot": refused,
-            **_result(self.stack, found, inputs, stopping),
-            **self.further_results(inputs),
+            **_result(stack.name, found, inputs, stopping),
+            **stack.further_results(inputs),
         }
 
-    def _state(self, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _state(
+        self, stack: Stack, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any]
+    ) -> dict[str, Any]:
         """Return the state of the host."""
         arguments = {
-            **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *self.state_options)},
-            "contents_of": [_mark(self.stack), *self.paths],
+            **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *stack.state_options)},
+            "contents_of": [_mark(stack.name), *stack.paths],
             "offered_of": offered_of,
-            "stack": self.stack,
-            "faults": faults_of_host(self.stack),
+            "stack": stack.name,
+            "faults": faults_of_host(stack.name),
         }
         state: dict[str, Any] = self._execute_module(
             module_name="baremetal.inference.driver_state", module_args=arguments, task_vars=task_vars

@@ -30,7 +30,8 @@ PLAY = """
         - baremetal.inference.accelerator_info:
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
-        - baremetal.inference.cann_plan:
+        - baremetal.inference.driver_plan:
+            stack: cann
             detected: "{{ ansible_facts.accelerator_detected }}"
             release: "{{ release | default('ours') }}"
             release_path: ["{{ releases }}"]

@@ -28,7 +28,8 @@ PLAY = """
         - baremetal.inference.accelerator_info:
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
-        - baremetal.inference.cuda_plan:
+        - baremetal.inference.driver_plan:
+            stack: cuda
             detected: "{{ ansible_facts.accelerator_detected }}"
             release: "{{ release | default('0.33.0') }}"
             release_path: ["{{ releases }}"]

@@ -33,7 +33,8 @@ PLAY = """
         - baremetal.inference.accelerator_info:
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
-        - baremetal.inference.rocm_plan:
+        - baremetal.inference.driver_plan:
+            stack: rocm
             detected: "{{ ansible_facts.accelerator_detected }}"
             release: "{{ release | default('0.33.0') }}"
             release_path: ["{{ releases }}"]
@@ -283,5 +284,13 @@ def test_no_host_is_rebooted_twice_for_the_same_reason(fleet):
 def test_a_mirror_with_a_password_is_refused_before_the_host_is_asked(option):
     options = {"detected": {}, "release": "0.33.0", option: "https://site:geheim@mirror/rocm"}
     with pytest.raises(AnsibleActionFail, match=rf"^gpu-1: rocm_{option}: found an address with") as caught:
-        run_action("rocm_plan", options, {"inventory_hostname": "gpu-1"})
+        run_action("driver_plan", {"stack": "rocm", **options}, {"inventory_hostname": "gpu-1"})
     assert "geheim" not in str(caught.value)
+
+
+def test_an_option_of_another_stack_is_refused_before_the_host_is_asked():
+    options = {"stack": "rocm", "detected": {}, "release": "0.33.0", "licence_accepted": True}
+    with pytest.raises(
+        AnsibleActionFail, match="licence_accepted: found with stack rocm; it is an option of stack cann"
+    ):
+        run_action("driver_plan", options, {"inventory_hostname": "gpu-1"})

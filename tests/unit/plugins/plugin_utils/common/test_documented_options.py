@@ -51,7 +51,7 @@ def test_the_options_are_those_that_ansible_doc_shows(documented):
 
 
 def test_options_of_an_option_become_a_spec_of_their_own():
-    files = documented_options("cann_plan")["run_files"]
+    files = documented_options("driver_plan")["run_files"]
     assert files["elements"] == "dict" and files["options"]["url"] == {"type": "str", "required": True}
 
 

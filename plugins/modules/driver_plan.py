@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: cuda_plan
-short_description: (internal) Decide what a host needs for NVIDIA's driver
+module: driver_plan
+short_description: (internal) Decide what a host needs for a vendor's driver
 version_added: 0.3.0
 description:
-  - Internal to the role P(baremetal.inference.cuda#role).
+  - Internal to the roles P(baremetal.inference.cuda#role), P(baremetal.inference.rocm#role) and
+    P(baremetal.inference.cann#role).
   - Reads the host as M(baremetal.inference.driver_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
-  - The chips decide on open or proprietary kernel modules and on the fabric manager, the release of vLLM on the oldest
-    driver.
+  - The release of vLLM and the chips decide on the driver, for V(cann) on firmware and CANN too.
   - Fails with the reason if the host cannot get what it needs, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -26,14 +26,22 @@ attributes:
   diff_mode:
     support: none
 options:
+  stack:
+    description:
+      - The stack whose driver is planned. Options of other stacks are an error.
+    type: str
+    choices: [cuda, rocm, cann]
+    required: true
   version:
     description:
-      - Branch (V(580)) or exact version (V(580.95.05)) of the driver. By default the branch of the release's minimum.
+      - For V(cuda) the branch (V(580)) or exact version (V(580.95.05)) of the driver, for V(rocm) the release of ROCm
+        whose driver is installed, for V(cann) the version of CANN. By default what the release of vLLM needs.
     type: str
     default: ""
   source:
     description:
-      - Where packages come from. With V(none), none are installed.
+      - Where packages come from. With V(none), none are installed. V(distro) has the distribution's own driver, but
+        none of Huawei's.
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
@@ -44,16 +52,108 @@ options:
     default: ""
   epel_mirror:
     description:
-      - Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones.
+      - Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones. Not for V(cann).
     type: str
     default: ""
+  userspace:
+    description:
+      - How much of ROCm is installed on the host itself, V(none) if images and virtual environments have it.
+    type: str
+    choices: [none, runtime, full]
+    default: none
+  users:
+    description:
+      - Users of the host that are put into the groups C(render) and C(video).
+    type: list
+    elements: str
+    default: []
+  blacklist_remove:
+    description:
+      - Whether to remove lines in C(modprobe.d) that keep C(amdgpu) from loading. Otherwise they are an error.
+    type: bool
+    default: false
+  iommu_pt:
+    description:
+      - Whether to set the IOMMU to pass-through mode (C(iommu=pt)), which needs a reboot.
+    type: bool
+    default: false
+  numa_balancing_off:
+    description:
+      - Whether to keep the kernel from moving memory between NUMA nodes.
+    type: bool
+    default: false
+  driver_version:
+    description:
+      - Version of the driver. By default the release's C(hdk).
+    type: str
+    default: ""
+  firmware_version:
+    description:
+      - Version of the firmware by its own number. By default the release's, which is for the release's driver only.
+        Without one, the firmware is not changed unless O(run_files) has a file of it.
+    type: str
+    default: ""
+  repository_key:
+    description:
+      - Address of the repository's key. By default the key in the repository itself.
+    type: str
+    default: ""
+  format:
+    description:
+      - V(packages), V(run) files, or V(auto) for files where O(run_files) has some.
+    type: str
+    choices: [auto, packages, run]
+    default: auto
+  run_files:
+    description:
+      - Huawei's files for all kinds of hosts; each host uses those that match its chips and architecture.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - The file's name as Huawei gives it, which says what it is. By default the end of O(run_files[].url).
+        type: str
+        default: ""
+      url:
+        description:
+          - Address of the file, C(https://), C(http://), or C(file://) on the host.
+        type: str
+        required: true
+      sha256:
+        description:
+          - Its checksum, 64 hexadecimal digits. A file without one is an error.
+        type: str
+        default: ""
+  licence_accepted:
+    description:
+      - Whether a person has read and accepted Huawei's licence. Without it, nothing of Huawei's is installed.
+    type: bool
+    default: false
+  toolkit:
+    description:
+      - Whether to install CANN itself on the host. Containers have their own.
+    type: bool
+    default: false
+  user:
+    description:
+      - The user for whom the driver is installed.
+    type: str
+    default: HwHiAiUser
+  group:
+    description:
+      - The group of O(user).
+    type: str
+    default: HwHiAiUser
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""
 - name: Decide what the driver needs
-  baremetal.inference.cuda_plan:
+  baremetal.inference.driver_plan:
+    stack: cuda
     detected: "{{ ansible_facts.accelerator_detected }}"
     release: "0.33.0"
   become: true
@@ -189,17 +289,31 @@ manager:
   description: The host's package manager, V(apt) or V(dnf).
   type: str
   returned: success
-fabric:
-  description: Over which switches the chips are connected, V(none) for none.
-  type: str
-  returned: success
 minimum_driver:
-  description: The oldest driver that the release works with.
+  description: The oldest driver that the release and the chips work with, empty for any.
   type: str
   returned: success
 driver:
-  description: The C(version) and C(flavour) of the driver that is loaded, empty for none.
+  description: The driver that is loaded, as M(baremetal.inference.driver_state) returns it.
   type: dict
   returned: success
+fabric:
+  description: Over which switches the chips are connected, V(none) for none.
+  type: str
+  returned: with O(stack=cuda)
+chips:
+  description: PCI addresses of AMD's chips that are in the catalogue.
+  type: list
+  elements: str
+  returned: with O(stack=rocm)
+cann_version:
+  description: The version of CANN that the release belongs to.
+  type: str
+  returned: with O(stack=cann)
+nodes:
+  description: Device nodes that the driver must provide.
+  type: list
+  elements: str
+  returned: with O(stack=cann)
 """
 # The action plugin of the same name does the work; on the host it runs the module driver_state.
