@@ -23,6 +23,7 @@ from ..plugin_utils.fleet.members import expand, members_of, spans
 from ..plugin_utils.fleet.secret_names import check_secret_names
 from ..plugin_utils.planning.hardware import Accelerator
 from ..plugin_utils.planning.inputs import SETTINGS, PlanError
+from ..plugin_utils.planning.explanation import COLLECTION
 from ..plugin_utils.planning.kernels import COMPILATION, compiles_sampler
 
 preload(load_catalogue, load_exclusive, load_replaced)
@@ -92,12 +93,17 @@ def compilers_of(plans: Mapping[str, PlanDocument]) -> dict[str, list[str]]:
 
 
 def samplers_of(plans: Mapping[str, PlanDocument], capability: str | None) -> list[dict[str, Any]]:
-    """Return the environments in which FlashInfer compiles its sampler, as flashinfer_sampler takes them."""
+    """Return the environments in which FlashInfer compiles its sampler, as flashinfer_sampler takes them.
+
+    Root compiles, with the collection's own compilers only: where an instance names others, its first start compiles.
+    """
     found: dict[str, dict[str, Any]] = {}
     for entry in plans.values():
         if capability and entry["venv"] and compiles_sampler(entry["compilers"], entry["env"]):
-            path, env = entry["venv"]["path"], entry["env"]
-            given = {name: env[name] for name in COMPILATION if name in env}
+            path, origins = entry["venv"]["path"], {row["key"]: row["layer"] for row in entry["explain"]}
+            given = {name: entry["env"][name] for name in COMPILATION if name in entry["env"]}
+            if any(origins[f"env.{name}"] != COLLECTION for name in given):
+                continue
             found.setdefault(path, {"path": path, "compute_capability": capability, "environment": given})
     return list(found.values())
 

@@ -9,6 +9,9 @@ from typing import Any, Mapping
 
 from .compose import Composed
 
+# The layer of what the collection itself sets.
+COLLECTION = "collection"
+
 
 def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return for every argument and variable its value, the layer that set it, and the values that it overrode.
@@ -25,7 +28,7 @@ def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str])
             {
                 "key": key,
                 "value": value,
-                "layer": last.layer if last else "collection",
+                "layer": last.layer if last else COLLECTION,
                 "because": last.because if last else "the instance's own place on this host",
                 "overrides": [{"layer": step.layer, "value": step.value} for step in steps[:-1]],
             }

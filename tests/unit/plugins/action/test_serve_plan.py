@@ -144,6 +144,9 @@ def test_the_environment_whose_flashinfer_compiles_its_sampler_is_named_once():
     assert sorted(sampler["environment"]) == ["CUDA_HOME", "LIBRARY_PATH", "PATH"]
     assert sampler["environment"]["PATH"].startswith(f"{venv['path']}/bin:")
     assert found(c={"chips": [2], **off})[0] == []
+    # Root runs no compiler that an instance names.
+    assert found(c={"chips": [2], "env": {"CUDA_HOME": "/opt/cuda"}})[0] == []
+    assert found(c={"chips": [2], "env": {"PATH": "/srv/bin"}})[0] == []
     assert run()["samplers"] == []
 
 
