@@ -13,7 +13,16 @@ from ..plugin_utils.common.places import misplaced
 from ..plugin_utils.evidence.citation import cite
 from ..plugin_utils.evidence.document import EvidenceError
 from ..plugin_utils.evidence.files import load_evidence
-from ..plugin_utils.fleet.explain import ExplainError, as_documents, group, how_to_narrow, plan_table, select_instance
+from ..plugin_utils.fleet.explain import (
+    ExplainError,
+    as_documents,
+    command_line,
+    command_lines,
+    group,
+    how_to_narrow,
+    plan_table,
+    select_instance,
+)
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
@@ -31,11 +40,14 @@ class ActionModule(ControllerAction):
         fleet.check("nothing is explained")
         groups = group(fleet.plans())
         groups = select_instance(groups, options["instance"]) if options["instance"] else groups
-        groups = [{**entry, "evidence": cite(cast(PlanDocument, entry), evidence)} for entry in groups]
+        groups = [
+            {**entry, "evidence": cite(cast(PlanDocument, entry), evidence), "command": command_line(entry)}
+            for entry in groups
+        ]
         # The text is shown here as it is: a callback would put it into quotes.
         document = as_documents(groups)
         as_json = options["format"] == "json"
-        table = how_to_narrow(groups) + plan_table(groups)
+        table = f"{how_to_narrow(groups)}{plan_table(groups)}\n\n{command_lines(groups)}"
         if as_json:
             show_json(document)
         else:

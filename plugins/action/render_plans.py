@@ -9,6 +9,7 @@ from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
+from ..plugin_utils.fleet.explain import command_lines, group
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
@@ -32,8 +33,10 @@ class ActionModule(ControllerAction):
         write_fleet(fleet, tree, self._loader)
         # The task runs once, so a callback names one host only and not what was done.
         show(summary(fleet, tree))
-        hosts = sum(len(group.hosts) for group in fleet.groups)
-        instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
+        if options["commands"]:
+            show(command_lines(group(fleet.plans())))
+        hosts = sum(len(alike.hosts) for alike in fleet.groups)
+        instances = sum(len(alike.hosts) * len(alike.plans) for alike in fleet.groups)
         return {
             "changed": bool(tree.written or tree.removed),
             "warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()),

@@ -21,9 +21,9 @@ from ..plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.members import expand, members_of, spans
 from ..plugin_utils.fleet.secret_names import check_secret_names
+from ..plugin_utils.planning.explanation import COLLECTION
 from ..plugin_utils.planning.hardware import Accelerator
 from ..plugin_utils.planning.inputs import SETTINGS, PlanError
-from ..plugin_utils.planning.explanation import COLLECTION
 from ..plugin_utils.planning.kernels import COMPILATION, compiles_sampler
 
 preload(load_catalogue, load_exclusive, load_replaced)

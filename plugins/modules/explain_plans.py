@@ -61,6 +61,7 @@ plans:
   sample:
     - hosts: [gpu-a-01, gpu-a-02]
       instance: chat
+      command: env HF_HUB_OFFLINE=1 vllm serve /srv/models/openai/gpt-oss-120b/b5c9 --tensor-parallel-size 2
       explain:
         - key: tensor-parallel-size
           value: 2

@@ -35,6 +35,11 @@ options:
       - Directory on the controller to write into. It is created if it does not exist.
     type: path
     required: true
+  commands:
+    description:
+      - Also show the command of each different plan, with its variables but without secrets, as one line for a shell.
+    type: bool
+    default: false
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -9,7 +9,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..instance.marks import RUN_DIR
-from ..vllm.files import LIBRARY, env_path, middleware_of
+from ..vllm.files import LIBRARY, env_path
 from ..vllm.plan_document import PlanDocument
 from .image_names import reference
 
@@ -60,9 +60,9 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         *device_words(container["devices"], settings),
         *(["--mount", _mount(mount)] for mount in mounts_of(plan)),
         ["--env-file", env_path(plan["instance"])],
-        *(["--env", word] for word in env_words(plan)),
+        *(["--env", name] for name in secret_names(plan)),
         *(["--entrypoint", word] for word in container["command"][:1]),
-        [reference(container["image"]), *container["command"][1:], *middleware_of(plan)[0]],
+        [reference(container["image"]), *container["command"][1:], *plan["middleware"]],
     ]
 
 
@@ -74,7 +74,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     """
     container = plan["container"] or {}
     user, _colon, group = user_of(container, settings).partition(":")
-    words = [*container["command"][1:], *middleware_of(plan)[0]]
+    words = [*container["command"][1:], *plan["middleware"]]
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
         ("Image", reference(container["image"])),
@@ -101,7 +101,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     arguments += [["=".join(words)] for words in limits(container, settings)]
     arguments += [[f"--entrypoint={word}"] for word in container["command"][:1]]
     arguments += [[f"--env-file={env_path(plan['instance'])}"]]
-    arguments += [[f"--env={word}"] for word in env_words(plan)]
+    arguments += [[f"--env={name}"] for name in secret_names(plan)]
     pairs += [("PodmanArgs", _quoted(words)) for words in arguments]
     return [f"{key}={value}" for key, value in pairs]
 
@@ -136,17 +136,12 @@ def mounts_of(plan: PlanDocument) -> list[str]:
     return [*(plan["container"] or {})["mounts"], f"{LIBRARY}:{LIBRARY}:ro", f"{run}:{run}:ro"]
 
 
-def env_words(plan: PlanDocument) -> list[str]:
-    """Return what follows ``--env``: the names of the secrets, and what the middleware needs.
+def secret_names(plan: PlanDocument) -> list[str]:
+    """Return the names of the secrets, which the engine takes from its own environment: no argument has their values.
 
-    The engine reads the other variables from their file. Its command runs as root and would obey some of them, so its
-    own environment has only the secrets, and no secret is in an argument.
+    It reads the other variables from their file. Its command runs as root, and would obey some of them.
     """
-    # The image's own PYTHONPATH would not be seen: what needs one has a shell that makes it at the start (Ascend's), or
-    # names it in the instance's env.
-    path = ":".join([LIBRARY, *filter(None, [plan["env"].get("PYTHONPATH", "")])])
-    own = [f"PYTHONPATH={path}", *(f"{name}={value}" for name, value in middleware_of(plan)[1].items())]
-    return [*sorted(name for name in plan["secrets"] if name not in plan["env"]), *own]
+    return sorted(name for name in plan["secrets"] if name not in plan["env"])
 
 
 def command_of(settings: Mapping[str, Any]) -> str:

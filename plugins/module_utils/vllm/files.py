@@ -9,20 +9,19 @@ The role and playbooks/render.yml write the same files, so both use this module.
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import Any, Mapping, NamedTuple, Sequence
 
 from ..instance.marks import CONFIG_DIR, RUN_DIR
 from .adapters import KEY, AdapterError, adapters_of, has_guard
-from .plan_document import DECODE, PREFILL, PlanOutline
+from .plan_document import DECODE, PREFILL, GroupDocument, PlanOutline
 
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
-# The directory of the module that vLLM imports.
+# The directory of the modules that vLLM imports.
 LIBRARY = "/usr/local/lib/vllm"
-MIDDLEWARE = ("--middleware", "availability.Availability")
-# Of hosts that compute prompts or answers for others. vLLM calls the last one first.
-ROUTED = ("--middleware", "routed.Routed")
+# The middleware as vLLM imports it: of every instance, and of hosts that compute prompts or answers for others.
+AVAILABILITY, ROUTED = "availability.Availability", "routed.Routed"
 
 # What vLLM imports. A change does not affect a running instance.
 MIDDLEWARE_FILES = tuple(
@@ -40,14 +39,30 @@ MIDDLEWARE_FILES = tuple(
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
-def middleware_of(plan: PlanOutline) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the arguments of vLLM for this collection's middleware, and the variables that it reads."""
-    name, group = plan["instance"], plan.get("group")
+class Middleware(NamedTuple):
+    """The arguments of vLLM for this collection's middleware, and the variables that it reads."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+
+
+def middleware_of(name: str, group: GroupDocument | None) -> Middleware:
+    """Return the middleware of an instance, which answers gateways while its unit starts and stops.
+
+    vLLM calls the last one first: on hosts that compute for others the router's word about a KV cache is judged first.
+    """
     env = {"AVAILABILITY_DIRECTORY": f"{RUN_DIR}/{name}"}
     if group is None or group["role"] not in (DECODE, PREFILL):
-        return MIDDLEWARE, env
+        return Middleware(("--middleware", AVAILABILITY), env)
+    # Only the router may say where the KV cache of a prompt is: on one of these hosts.
     addresses = [each.rpartition(":")[0].strip("[]") for each in group["prefill"]] if group["role"] == DECODE else []
-    return (*MIDDLEWARE, *ROUTED), {**env, "PREFILL_HOSTS": " ".join(addresses)}
+    words = ("--middleware", AVAILABILITY, "--middleware", ROUTED)
+    return Middleware(words, {**env, "PREFILL_HOSTS": " ".join(addresses)})
+
+
+def metadata_path(name: str) -> str:
+    """Return the directory where Python finds a distribution called vllm, for a build that has another name."""
+    return f"{STATE_DIR}/{name}/metadata"
 
 
 def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
@@ -126,7 +141,7 @@ def group_files(name: str, user: str, metadata: bool) -> list[dict[str, Any]]:
     ]
     if metadata:
         # vLLM's command asks for the version of a distribution called vllm.
-        path = f"{STATE_DIR}/{name}/metadata/vllm.dist-info/METADATA"
+        path = f"{metadata_path(name)}/vllm.dist-info/METADATA"
         files.append(_file(path, "instance.metadata.j2", "root", "0644"))
     return files
 

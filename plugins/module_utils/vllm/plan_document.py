@@ -77,7 +77,12 @@ class PlanOutline(Grouped, Resident):
 
 
 class PlanDocument(PlanOutline):
-    """Everything needed to install and start one instance; planning.plan.ServePlan describes the fields."""
+    """Everything needed to install and start one instance.
+
+    ``argv`` is the whole command, ``env`` its variables but for the secrets. A host runs ``launch`` and ``middleware``,
+    followed by ``--config`` and the file of ``config``: the same words. ``args`` are the arguments but for model and
+    the address. ``device_groups`` are the groups of users that may open the ``devices``.
+    """
 
     host: str
     replica_of: str
@@ -103,11 +108,12 @@ class PlanDocument(PlanOutline):
     config: dict[str, Any]
     argv: list[str]
     launch: list[str]
+    middleware: list[str]
     venv: dict[str, Any] | None
     libraries: list[str]
     chips: list[int]
     devices: list[str]
-    groups: list[str]
+    device_groups: list[str]
     mounts: list[str]
     container: dict[str, Any] | None
     secrets: list[str]

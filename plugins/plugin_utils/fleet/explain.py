@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any, Dict, Iterable, Mapping, Sequence
 
 from ...module_utils.common.spelling import nearest
@@ -21,7 +22,7 @@ HEADERS = ("key", "value", "from", "instead of")
 FACTS = (
     "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
     "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
-    "compilers",
+    "compilers", "command",
     "evidence", "warnings", "known_issues", "explain",
 )  # fmt: skip
 
@@ -59,6 +60,17 @@ def select_instance(groups: Sequence[Group], instance: str) -> list[Group]:
 def as_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the groups as a document for programs: hosts, what was chosen, and each setting with its origin."""
     return [{"hosts": entry["hosts"], **{key: entry[key] for key in FACTS if key in entry}} for entry in groups]
+
+
+def command_line(plan: Plan) -> str:
+    """Return the variables and the whole command of a plan as one line for a shell; secrets are not in it."""
+    return shlex.join(["env", *(f"{name}={value}" for name, value in plan["env"].items()), *plan["argv"]])
+
+
+def command_lines(groups: Sequence[Group]) -> str:
+    """Return the command of each plan on one line for a shell, below a comment that names the instance."""
+    places = (f"# {entry['instance']} on {hosts_in_words(by_name(entry['hosts']))}" for entry in groups)
+    return "\n".join(f"{place}\n{command_line(entry)}" for place, entry in zip(places, groups))
 
 
 def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:

@@ -64,7 +64,9 @@ class RoleTemplates:
 
     def _templar(self, variables: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Templar:
         """Return what renders the role's own texts; the reader has templated the host's variables already."""
-        return Templar(loader=self._loader, variables={**(given or {}), **constants(), **as_text(dict(variables))})
+        whole = {**(given or {}), **constants(), **as_text(dict(variables))}
+        # Where the templates find what several of them include.
+        return Templar(loader=self._loader, variables=whole).copy_with_new_env(searchpath=[str(TEMPLATES)])
 
 
 def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instance_files) -> dict[str, Texts]:

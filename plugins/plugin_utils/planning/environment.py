@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils.encodings.library import ENCODINGS_VARIABLE
 from ...module_utils.vllm.adapters import has_guard
+from ...module_utils.vllm.files import LIBRARY, Middleware, metadata_path
 from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
@@ -48,8 +49,12 @@ def environment_of(
     accelerator: Accelerator,
     chips: Sequence[int],
     site: SiteSettings,
+    own: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the whole environment of one instance: composed variables, its own caches, its own chips."""
+    """Return the whole environment of one instance: composed variables, its own caches, its own chips, its middleware.
+
+    ``own`` are the variables of own_variables.
+    """
     cache = f"{site.cache_root}/{name}"
     caches = {
         "HF_HOME": f"{cache}/huggingface",
@@ -71,8 +76,27 @@ def environment_of(
     if entry.runtime == "container" and accelerator.stack not in ROOT_STACKS:
         # Images have no user with the host's number, and torch needs a name.
         caches["USER"] = "vllm"
-    whole = {**caches, **composed.env, **visible_env(accelerator, chips, entry.runtime, composed.env)}
+    visible = visible_env(accelerator, chips, entry.runtime, composed.env)
+    whole = {**caches, **composed.env, **visible, **own}
     return dict(sorted(whole.items()))
+
+
+def has_metadata(entry: Chosen) -> bool:
+    """Return whether the environment needs the metadata of a distribution called vllm.
+
+    `vllm serve`, which alone knows the ranks of several hosts, asks for its version, and this build has another name.
+    """
+    return entry.runtime == "venv" and entry.group is not None and entry.stack.get("entrypoint") == "module"
+
+
+def own_variables(name: str, composed: Composed, middleware: Middleware, metadata: bool) -> dict[str, str]:
+    """Return the variables of this collection's middleware, and where Python finds it before the instance's own path.
+
+    A PYTHONPATH that only an image has would not be seen: what needs one has a shell that makes it at the start
+    (Ascend's), or names it in the instance's env.
+    """
+    path = [LIBRARY, composed.env.get("PYTHONPATH", ""), metadata_path(name) if metadata else ""]
+    return {**middleware.env, "PYTHONPATH": ":".join(filter(None, path))}
 
 
 def mounts_of(

@@ -9,10 +9,11 @@ in tests from plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
-from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, GroupDocument, PlanDocument
+from ...module_utils.vllm.files import middleware_of
+from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, PlanDocument, Resident
 from ..options.arguments import to_argv, to_config, to_mapping
 from .checks import (
     check_format,
@@ -31,7 +32,7 @@ from .compose import Composed, Layer, compose, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
 from .divisions import check_sizes, size_doubts
-from .environment import base_env, environment_of, mounts_of, needs_vocabulary
+from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary, own_variables
 from .explanation import explain
 from .fit import length_layer, length_problem, named_models, required_memory
 from .groups import check_executor, check_group_ports, check_router_ports, environment
@@ -62,59 +63,27 @@ __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "
 PLACE = ("model", "served-model-name", "host", "port")
 
 
-@dataclass(frozen=True)
-class ServePlan:
-    """Everything needed to install and start one instance; ``as_dict`` is the document that users see."""
+# Fields that the plan of an instance has only where it spans hosts, or shares its chips.
+_OPTIONAL = (*Grouped.__annotations__, *Resident.__annotations__)
 
-    host: str
-    instance: str
-    replica_of: str
-    accelerator: str
-    stack: str
-    generation: str
-    runtime: str
-    vllm_version: str
-    release: str
-    image: str | None
-    recipe: str
-    variant: str
-    preset: str | None
-    strategy: str
-    features: dict[str, str | None]
-    model: str
-    revision: str | None
-    weights: str | None
-    models: list[str]
-    served_model_names: list[str]
-    listen: dict[str, Any]
-    env: dict[str, str]
-    args: dict[str, Any]
-    config: dict[str, Any]
-    argv: list[str]
-    launch: list[str]
-    venv: dict[str, Any] | None
-    libraries: list[str]
-    chips: list[int]
-    devices: list[str]
-    groups: list[str]
-    mounts: list[str]
-    container: dict[str, Any] | None
-    secrets: list[str]
-    memory_required_gib: float | None
-    compilers: list[str]
-    known_issues: list[dict[str, str]]
-    explain: list[dict[str, Any]]
-    warnings: list[str]
-    group: GroupDocument | None = None
-    residents: str | None = None
+
+def _fields() -> list[Any]:
+    """Return the fields of a plan, which PlanDocument describes, as make_dataclass takes them."""
+    kinds = {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()}
+    whole = [(name, kind) for name, kind in kinds.items() if name not in _OPTIONAL]
+    return [*whole, *((name, f"{kinds[name]} | None", field(default=None)) for name in _OPTIONAL)]
+
+
+@dataclass(frozen=True)
+class ServePlan(make_dataclass("Fields", _fields(), frozen=True)):  # type: ignore[misc]
+    """Everything needed to install and start one instance; ``as_dict`` is the document that users see."""
 
     def as_dict(self) -> PlanDocument:
         """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan.
 
         The plan of an instance on one host has no key ``group``, that of one with its own chips none ``residents``.
         """
-        optional = ("group", "residents")
-        fields = {name: value for name, value in vars(self).items() if name not in optional or value is not None}
+        fields = {name: value for name, value in vars(self).items() if name not in _OPTIONAL or value is not None}
         return cast(PlanDocument, _copied(fields))
 
 
@@ -315,7 +284,9 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
             "port": entry.requested.get("port", 8000) + number - 1,
         }
     )
-    env = environment_of(name, entry, composed, accelerator, chips, site)
+    middleware = middleware_of(name, group)
+    own = own_variables(name, composed, middleware, has_metadata(entry))
+    env = environment_of(name, entry, composed, accelerator, chips, site, own)
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
@@ -325,7 +296,8 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
-    start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
+    mounts = mounts_of(name, weights, composed, accelerator, site)
+    start = _start(entry, accelerator, site, chips, mounts)
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if role in INNER else exposure(entry.where, entry.name, listen["host"], secrets)
@@ -354,9 +326,10 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         env=env,
         args=args,
         config=to_config(config, entry.table),
-        argv=to_argv(config, entry.table),
+        argv=[*to_argv(config, entry.table), *middleware.words],
+        middleware=list(middleware.words),
         chips=list(chips),
-        groups=list(accelerator.groups),
+        device_groups=list(accelerator.groups),
         secrets=secrets,
         memory_required_gib=memory,
         known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ()), *START_FAILURES],
@@ -379,7 +352,7 @@ def _start(
     container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
     stack = entry.stack
-    if venv and entry.group and stack.get("entrypoint") == "module":
+    if venv and has_metadata(entry):
         # Only `vllm serve` knows ranks, and it looks for a distribution called vllm, which this build is not called.
         stack = {**stack, "entrypoint": "serve"}
         venv["distribution"] = f"{entry.release['vllm']}+{accelerator.stack}"

@@ -41,6 +41,7 @@ def plan(instance="chat", **container):
         "stack": "cuda",
         "env": {"HOME": f"/var/cache/vllm/{instance}", "PLAIN": "a b"},
         "config": {"port": 8000},
+        "middleware": ["--middleware", "availability.Availability"],
         "secrets": ["HF_TOKEN"],
         "container": {
             "image": "mirror:5000/lab/vllm:1",
@@ -278,11 +279,8 @@ def test_vllm_finds_the_middleware_in_every_runtime():
     words = rendered()[SERVE].split()
     assert f"type=bind,source={library},target={library},readonly" in words
     assert f"type=bind,source={run},target={run},readonly" in words
-    assert f"PYTHONPATH={library}" in words and f"AVAILABILITY_DIRECTORY={run}" in words
     lines = rendered({"engine": "podman"})[QUADLET].splitlines()
     assert f"Volume={library}:{library}:ro" in lines and f"Volume={run}:{run}:ro" in lines
-    assert f"PodmanArgs=--env=PYTHONPATH={library}" in lines
-    assert f"PodmanArgs=--env=AVAILABILITY_DIRECTORY={run}" in lines
 
 
 def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():

@@ -31,6 +31,7 @@ def plan(**container):
         "replica_of": "chat",
         "env": {"HOME": "/var/cache/vllm/chat", "LD_PRELOAD": "libx.so", "VLLM_CACHE_ROOT": "/c", "http_proxy": "p"},
         "secrets": ["HF_TOKEN"],
+        "middleware": NOTICE,
         "container": {
             "image": "vllm/vllm-openai:v0.33.0",
             "command": [],
@@ -45,13 +46,6 @@ def plan(**container):
     }
 
 
-def test_a_pythonpath_of_the_instance_comes_after_the_middleware():
-    given = plan()
-    given["env"]["PYTHONPATH"] = "/opt/mine"
-    found = [word for group in run_words(given, SETTINGS) for word in group]
-    assert [word for word in found if "PYTHONPATH" in word] == ["PYTHONPATH=/usr/local/lib/vllm:/opt/mine"]
-
-
 def words(settings=None, **container):
     return [word for group in run_words(plan(**container), {**SETTINGS, **(settings or {})}) for word in group]
 
@@ -64,28 +58,10 @@ def option(found, name):
     return [found[index + 1] for index, word in enumerate(found) if word == name]
 
 
-def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
-    group = {"role": "decode", "prefill": ["10.0.0.3:8000", "[fd00::4]:8000"]}
-    for found in (
-        [word for part in run_words({**plan(), "group": group}, SETTINGS) for word in part],
-        shlex.split(" ".join(quadlet_lines({**plan(), "group": group}, SETTINGS))),
-    ):
-        # vLLM calls the last one first: it restores the path that the other one looks at.
-        text = " ".join(found)
-        assert "--middleware availability.Availability --middleware routed.Routed" in text
-        assert "PREFILL_HOSTS=10.0.0.3 fd00::4" in text
-    prefill = {**plan(), "group": {**group, "role": "prefill"}}
-    words = [word for part in run_words(prefill, SETTINGS) for word in part]
-    assert "PREFILL_HOSTS=" in words and "routed.Routed" in words
-    assert "routed" not in str(run_words({**plan(), "group": {"role": "head", "prefill": []}}, SETTINGS))
-
-
 def test_no_secret_and_no_value_of_the_plan_is_among_the_words():
     # The engine's own command would obey some of them, so it reads the file instead of having them in its environment.
     assert option(words(), "--env-file") == ["/etc/vllm/chat.env"]
-    assert option(words(), "--env") == [
-        "HF_TOKEN", "PYTHONPATH=/usr/local/lib/vllm", "AVAILABILITY_DIRECTORY=/run/vllm/chat",
-    ]  # fmt: skip
+    assert option(words(), "--env") == ["HF_TOKEN"]
     assert "PodmanArgs=--env-file=/etc/vllm/chat.env" in lines()
     assert "libx.so" not in str(words()) + str(lines())
 

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.filter.instance_files import FilterModule
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files, unit_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    instance_files,
+    middleware_of,
+    unit_kind,
+)
 
 TEMPLATES = Path(__file__).resolve().parents[5] / "roles/vllm/templates"
 VENV = {"instance": "chat", "runtime": "venv"}
@@ -129,3 +133,13 @@ def test_the_program_of_shared_chips_comes_before_its_unit():
     assert paths.index(program) < paths.index(RESIDENT[1]) < paths.index(RESIDENT[0])
     alone = [entry["path"] for entry in entries({"chat": {**VENV, "weights": None}}, {"user": "vllm"})]
     assert program not in alone and not {*RESIDENT} & {*alone}
+
+
+def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
+    group = {"role": "decode", "prefill": ["10.0.0.3:8000", "[fd00::4]:8000"]}
+    found = middleware_of("chat", group)
+    # vLLM calls the last one first: it restores the path that the other one checks.
+    assert list(found.words) == ["--middleware", "availability.Availability", "--middleware", "routed.Routed"]
+    assert found.env["PREFILL_HOSTS"] == "10.0.0.3 fd00::4"
+    assert middleware_of("chat", {**group, "role": "prefill"}).env["PREFILL_HOSTS"] == ""
+    assert "PREFILL_HOSTS" not in middleware_of("chat", {**group, "role": "head"}).env

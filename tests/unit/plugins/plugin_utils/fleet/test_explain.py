@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
     as_documents,
+    command_line,
+    command_lines,
     format_value,
     group,
     how_to_narrow,
@@ -140,3 +145,14 @@ def test_values_are_shown_as_people_write_them():
     assert [format_value(value) for value in (None, "", "a b", True, {"a": 1})] == [
         "(not set)", '""', "a b", "true", '{"a": 1}',
     ]  # fmt: skip
+
+
+def test_the_command_is_one_line_that_a_shell_takes():
+    env, argv = {"A": "a b", "B": '$x "y"'}, ["vllm", "serve", "/srv/m", "--compilation-config", '{"mode": 3}']
+    line = command_line(plan(env=env, argv=argv))
+    assert "\n" not in line and shlex.split(line) == ["env", "A=a b", 'B=$x "y"', *argv]
+    shown = command_lines(group([plan(env=env, argv=argv), plan("gpu-2", env=env, argv=argv)]))
+    assert shown == f"# chat on gpu-1, gpu-2\n{line}"
+    script = shown.replace("vllm serve", "printf '%s|'")
+    printed = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
+    assert printed.stdout == "|".join([*argv[2:], ""])

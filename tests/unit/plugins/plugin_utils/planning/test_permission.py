@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
@@ -94,16 +95,15 @@ def test_no_block_of_a_recipe_can_in_either_runtime(block, runtime):
 def test_the_instance_allows_the_same_value_only_or_removes_it():
     evil = recipe(model={"base_env": {"PYTHONPATH": "/srv/a"}, "base_args": ["--middleware", "evil.Code"]})
     allowed = {"env": {"PYTHONPATH": "/srv/a"}, "args": {"middleware": "evil.Code"}}
-    assert strict_plan(allowed, a_recipe=evil).env["PYTHONPATH"] == "/srv/a"
-    assert (
-        "PYTHONPATH" not in strict_plan({"env": {"PYTHONPATH": None}, "args": {"middleware": None}}, a_recipe=evil).env
-    )
+    assert strict_plan(allowed, a_recipe=evil).env["PYTHONPATH"] == f"{LIBRARY}:/srv/a"
+    removed = strict_plan({"env": {"PYTHONPATH": None}, "args": {"middleware": None}}, a_recipe=evil)
+    assert removed.env["PYTHONPATH"] == LIBRARY and "middleware" not in removed.args
     with pytest.raises(PermissionNeededError) as caught:
         strict_plan({"env": {"PYTHONPATH": "/srv/a"}}, a_recipe=evil)
     assert caught.value.settings == {"args": {"middleware": "evil.Code"}, "env": {}}
     # Its own value replaces the recipe's.
     own = {"env": {"PYTHONPATH": "/srv/b"}, "args": {"middleware": "mine.Code"}}
-    assert strict_plan(own, a_recipe=evil).env["PYTHONPATH"] == "/srv/b"
+    assert strict_plan(own, a_recipe=evil).env["PYTHONPATH"] == f"{LIBRARY}:/srv/b"
 
 
 def test_a_key_inside_json_needs_a_permission_of_its_own():

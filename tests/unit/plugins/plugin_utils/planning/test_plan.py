@@ -40,6 +40,7 @@ def test_argv_and_config_say_the_same():
         "vllm", "serve", "/srv/models/org/model/" + "f" * 40, "--served-model-name", "org/model", "--host", "0.0.0.0",
         "--port", "8001", "--max-num-seqs", "8", "--tensor-parallel-size", "2", "--shutdown-timeout", "60",
         "--fail-on-environ-validation", "--no-caching", "--compilation-config", '{"mode": 3}',
+        "--middleware", "availability.Availability",
     ]  # fmt: skip
     assert found.config == {
         "model": "/srv/models/org/model/" + "f" * 40,
@@ -136,3 +137,11 @@ def test_a_revision_without_a_manifest_is_named_with_the_command():
     found = plan({"revision": "e" * 40})
     assert found.revision is None
     assert f"-e pin_model=org/model -e pin_revision={'e' * 40} -e pin_beside=true" in " ".join(found.warnings)
+
+
+def test_the_middleware_and_what_it_reads_are_a_part_of_the_plan():
+    found = plan({"env": {"PYTHONPATH": "/opt/mine"}})
+    assert found.middleware == ["--middleware", "availability.Availability"] == found.argv[-2:]
+    assert found.env["AVAILABILITY_DIRECTORY"] == "/run/vllm/chat"
+    # The instance's own path comes after that of the middleware.
+    assert found.env["PYTHONPATH"] == "/usr/local/lib/vllm:/opt/mine"
