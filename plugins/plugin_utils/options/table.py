@@ -45,14 +45,15 @@ class Flag(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Variables that libraries below vLLM read, exact names and prefixes, and values that plugins register."""
+    """Variables of libraries below vLLM (names, prefixes), values that plugins register, the prefix of their own."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
     values: frozenset[str] = frozenset()
+    plugin: str = ""
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Mapping[str, Sequence[str]]], stack: str | None = None) -> Foreign:
+    def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
         """Return the variables of every stack and of ``stack`` (None: of all stacks) from the content of foreign.yml.
 
         Raises OptionTableError for an unknown stack.
@@ -62,7 +63,14 @@ class Foreign(NamedTuple):
         parts = [part for name, part in data.items() if stack is None or name in ("all", stack)]
         names = frozenset(name for part in parts for name in part.get("names", ()))
         values = frozenset(value for part in parts for value in part.get("values", ()))
-        return cls(names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})), values)
+        plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
+        return cls(
+            names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})), values, plugin
+        )
+
+    def of_plugin(self, name: str) -> bool:
+        """Return whether a variable belongs to a plugin of vLLM."""
+        return bool(self.plugin) and name.startswith(self.plugin)
 
     def covers(self, name: str) -> bool:
         """Return whether a library is known to read the variable ``name``."""
@@ -176,6 +184,9 @@ class OptionTable:
         problems: list[str] = []
         for name in names:
             if name in self.env or foreign.covers(name):
+                continue
+            if foreign.of_plugin(name):
+                problems.append(_of_plugin(name, foreign))
                 continue
             if name.startswith("VLLM_"):
                 history = _history(self.version, [table for table in others if name in table.env])
@@ -296,6 +307,18 @@ def _instead(name: str, version: str, replaced: Replaced) -> str:
     entry = replaced.get(name) or {}
     since = str(entry.get("since") or "0")
     return f"instead: {entry['instead']}" if "instead" in entry and sort_key(version) >= sort_key(since) else ""
+
+
+def _of_plugin(name: str, foreign: Foreign) -> str:
+    """Return the problem of a plugin's variable that no known release reads; a newer one may, unless it is misspelt."""
+    # The common beginning would make all of them alike.
+    begin = len(foreign.plugin)
+    near = misspelt(name[begin:], [known[begin:] for known in foreign.names if foreign.of_plugin(known)])
+    if near:
+        return f"{name}: vLLM's plugin on this stack does not read this variable; nearest: '{foreign.plugin}{near}'"
+    return Doubt(
+        f"{name}: no release of vLLM's plugin that is known here reads this variable, so it may have no effect"
+    )
 
 
 def _clause(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Mapping, Sequence, cast
 from ...module_utils.vllm.files import middleware_of
 from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, PlanDocument, Resident
 from ..options.arguments import to_argv, to_config, to_mapping
+from ..options.table import Foreign
 from .checks import (
     check_format,
     doubts_of,
@@ -145,7 +146,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     layers = [
         *_chip_layers(accelerator),
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
-        *_release_layers(entry.release, site),
+        *_release_layers(entry.release, site, library.foreign(accelerator.stack)),
         *_group_layers(entry, accelerator, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
         *residents_layers(entry),
@@ -385,13 +386,16 @@ def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
     return f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
 
 
-def _release_layers(release: Mapping[str, Any], site: SiteSettings) -> list[Layer]:
-    """Return the arguments that every instance gets where the release supports them, each with its reason."""
+def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: Foreign) -> list[Layer]:
+    """Return the arguments that every instance gets where the release supports them, each with its reason.
+
+    vLLM's own check of variables knows no plugin, and would stop at each variable of one.
+    """
     wanted: list[tuple[str, Any, str]] = [
         ("shutdown-timeout", site.drain_timeout, "requests finish before a stop"),
         ("fail-on-environ-validation", True, "by default vLLM ignores a VLLM_* variable that it does not know"),
     ]
-    options = release.get("supports") or []
+    options = {*(release.get("supports") or [])} - ({"fail-on-environ-validation"} if foreign.plugin else set())
     return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 

@@ -60,7 +60,8 @@ def test_every_name_of_a_release_that_sounds_so_is_on_the_list_or_has_a_reason()
     kinds = {name: table.flags[name]["kind"] for table in TABLES for name in table.flags}
     unknown = {name for name in unknown if kinds.get(name) not in ("integer", "number", "choice")}
     sizes = re.compile(
-        r".*(_GIB|_MB|_HOURS|_LEN|CACHE_LAYOUT|INTERVAL|TOKEN_THRESHOLD|HYBRID_KV_CACHE|KVCACHE_SPACE|_cache"
+        r".*(_GIB|_MB|_HOURS|_LEN|CACHE_LAYOUT|INTERVAL|TOKEN_THRESHOLD|HYBRID_KV_CACHE|KVCACHE_SPACE"
+        r"|CACHE_BY_BLOCK|FREE_TIMEOUT|FLOATING_TOLERANCE|_cache"
         r"|-cache-[a-z-]+|disable-[a-z-]+|-token-(threshold|ids).*)\Z"
     )
     assert not (left := sorted(name for name in unknown if not sizes.match(name))), ", ".join(left)

@@ -406,3 +406,14 @@ def test_a_parser_that_the_release_does_not_register_is_refused():
     )
     # A nightly build may have it.
     assert isinstance(problem, Unknown)
+
+
+def test_a_variable_of_a_plugin_is_known_by_name_refused_if_misspelt_and_doubted_else():
+    data = {"cann": {"names": ["VLLM_ASCEND_ENABLE_NZ", "VLLM_ASCEND_ENABLE_MLAPO"], "plugin": "VLLM_ASCEND_"}}
+    foreign = Foreign.from_data(data, "cann")
+    table = OptionTable.from_data({"version": "1.0", "flags": {}, "env": []})
+    assert table.check_env(["VLLM_ASCEND_ENABLE_NZ"], foreign) == []
+    (wrong,) = table.check_env(["VLLM_ASCEND_ENABLE_MLPAO"], foreign)
+    assert not isinstance(wrong, (Doubt, Unknown)) and wrong.endswith("nearest: 'VLLM_ASCEND_ENABLE_MLAPO'")
+    (newer,) = table.check_env(["VLLM_ASCEND_SOMETHING_ELSE"], foreign)
+    assert isinstance(newer, Doubt)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
+from tests.fakes import plans as fakes
 from tests.fakes.plans import (
+    A3,
+    FOREIGN,
     plan,
     recipe,
     refusal,
@@ -166,3 +169,11 @@ def test_rules_know_the_sizes_that_the_instance_asked_for():
     a_recipe = recipe(hardware_overrides={"h200": {"rules": rules}})
     assert "a" not in plan(a_recipe=a_recipe).args
     assert plan({"args": {"tensor-parallel-size": 1}}, a_recipe=a_recipe).args["a"] == "one"
+
+
+def test_vllm_s_own_check_of_variables_is_left_out_where_a_plugin_has_variables(monkeypatch):
+    assert plan().args["fail-on-environ-validation"] is True
+    monkeypatch.setattr(fakes, "FOREIGN", FOREIGN._replace(plugin="VLLM_ASCEND_"))
+    found = plan({"env": {"VLLM_ASCEND_NEW": "1"}}, A3)
+    assert "fail-on-environ-validation" not in found.args
+    assert any("VLLM_ASCEND_NEW: no release of vLLM's plugin" in text for text in found.warnings)
