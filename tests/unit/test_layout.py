@@ -165,6 +165,121 @@ def test_a_planted_publication_by_hand_is_found():
     assert not by_hand("'a'.replace('a', 'b')\nreplace(plan, host='a')\n")
 
 
+# Who opens files without common/foreign_files_host.py: why nobody but root (or the user that runs it) could have put
+# something else there. A room, or a file of one.
+OPENS = {
+    "module_utils/accelerator/": "files of the kernel",
+    "module_utils/acceptance/python_host.py": "root's own configuration",
+    "module_utils/acceptance/storage_host.py": "a benchmark of disks reads what the playbook names",
+    "module_utils/bench/target_host.py": "root's own configuration",
+    "module_utils/cann/": "root's own packages",
+    "module_utils/chip_identity/": "files of the kernel",
+    "module_utils/common/": "the functions themselves",
+    "module_utils/container_runtime/": "root's own configuration",
+    "module_utils/containers/": "layouts that root or the controller's user has written",
+    "module_utils/cuda/": "files of the kernel, and root's own configuration",
+    "module_utils/encodings/": "root's own directories",
+    "module_utils/endpoint/": "files of root, or of who runs the module",
+    "module_utils/evaluation/run_host.py": "written before the directory is given away; a new file of root's",
+    "module_utils/gateway/": "root's own directories, and files of the kernel",
+    "module_utils/health/": "root's own directories; the marks of instances are read by the door",
+    "module_utils/host_group/": "root's own directories; the marks of instances are read by the door",
+    "module_utils/host_tuning/": "files of the kernel, and root's own configuration",
+    "module_utils/instance/": "root's own configuration, by the function that names its errors",
+    "module_utils/mirror/": "a carried disk, of which mirror/bill_host.py refuses links",
+    "module_utils/pinning/": "the controller's user reads and writes its own files",
+    "module_utils/removal/": "root's own configuration, and files of the kernel",
+    "module_utils/residents/": "root's own directories; the marks of instances are read by the door",
+    "module_utils/rocm/": "files of the kernel, and root's own configuration",
+    "module_utils/slots/": "root's own directories",
+    "module_utils/transfer/": "a directory that this user makes, without following links",
+    "module_utils/usage/": "vLLM's own user, in its own directory",
+    "module_utils/vendor_stack/": "files of the kernel, and root's own configuration",
+    "module_utils/vllm/": "root's own configuration, and files of the kernel",
+    "module_utils/weights/direct_read_host.py": "opens without following or waiting itself, for reads past the cache",
+    "module_utils/weights/fetch_host.py": "a file that was read just before, without following links",
+    "module_utils/weights/files_host.py": "the sha256 of files, after links were refused; a FIFO is not waited for",
+    "module_utils/weights/progress_host.py": "a file of the run",
+    "module_utils/weights/retention_host.py": "files of the kernel; sets a time without following links",
+    "module_utils/weights/scrub_host.py": "the report of root",
+    "module_utils/weights/scrub_run_host.py": "the report of root",
+    "module_utils/wheels/": "environments that root makes",
+    "modules/": "root's own directories, or files that the user of the module names",
+    "playbooks/files/gpt_oss_evals.py": "the user of the tool, in its own directory",
+    "roles/gateway/files/": "root's own configuration",
+    "roles/vllm/files/availability.py": "vLLM's own user, in its own directory",
+    "roles/vllm/files/vllm-router.py": "root's own configuration",
+    "roles/vllm/files/vllm_operator.py": "vLLM's own user, in its own directory",
+    "roles/vllm/files/vllm_usage.py": "vLLM's own user, in its own directory",
+}
+WAYS_TO_OPEN = {
+    "open", "os.open", "os.utime", "os.mknod", "os.mkfifo", "text_of", "bytes_of", "sha256_of", "publish", "create",
+    "touch", "read_text", "read_bytes", "write_text", "write_bytes",
+}  # fmt: skip
+# Directories of other users, whose files are always opened by the door.
+FOREIGN = {
+    "RUN_DIR",
+    "run_dir",
+    "STAMP_NAME",
+    "READY",
+    "UNHEALTHY",
+    "OPERATOR",
+    "HOLD",
+    "WATCHED",
+    "STOPPING",
+    "CLOSED",
+}
+
+
+def opens(source: str) -> dict[str, set[str]]:
+    """Return the ways in which a module opens files, each with the names that its arguments hold."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            way = ast.unparse(node.func)
+            owner, _dot, method = way.rpartition(".")
+            way = method if owner != "os" and owner != "self" and "marks" not in owner and "place" not in owner else way
+            if way in WAYS_TO_OPEN:
+                names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+                names |= {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+                found.setdefault(way, set()).update(names)
+    return found
+
+
+def opening() -> dict[str, dict[str, set[str]]]:
+    """Return the programs and modules of hosts that open files by themselves."""
+    paths = [*host_files(), *sorted((TOP / "plugins/modules").glob("*.py")), *programs()]
+    found = {path.relative_to(TOP).as_posix().removeprefix("plugins/"): opens(path.read_text()) for path in paths}
+    return {name: ways for name, ways in found.items() if ways}
+
+
+def test_files_are_opened_by_the_door_or_belong_to_nobody_else():
+    found = opening()
+    unlisted = [name for name in found if not any(name.startswith(place) for place in OPENS)]
+    assert unlisted == [], (
+        "use common/foreign_files_host.py, or say in OPENS why nobody else could have placed the file"
+    )
+    unused = [place for place in OPENS if not any(name.startswith(place) for name in found)]
+    assert unused == [], "these open nothing any longer: take them out of the table"
+
+
+def test_what_lies_in_a_directory_of_another_user_is_opened_by_the_door_alone():
+    allowed = {"module_utils/weights/retention_host.py", "roles/vllm/files/availability.py"}
+    found = {
+        name: sorted(names & FOREIGN)
+        for name, ways in opening().items()
+        if name not in allowed and (names := set().union(*ways.values())) & FOREIGN
+    }
+    assert found == {}, "use ForeignDirectory of common/foreign_files_host.py"
+
+
+@pytest.mark.parametrize(
+    "line", ["open(f'{RUN_DIR}/{name}/ready')", "text_of(os.path.join(self.run_dir, name))", "Path(RUN_DIR, x).touch()"]
+)
+def test_a_planted_open_in_a_directory_of_another_user_is_found(line):
+    assert set().union(*opens(line).values()) & FOREIGN
+
+
 def test_host_code_is_written_for_python_3_8():
     modules = (TOP / "plugins/modules").glob("*.py")
     for path in (*host_files(), *modules, *programs()):

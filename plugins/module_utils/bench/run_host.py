@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Callable, Iterator, Mapping, Sequence, cast
 
+from ..common.foreign_files_host import ForeignDirectory
 from ..vllm.unit import mask
 from .answers import STARTED, explain_output, read_result
 from .measurement import API_KEY, KILL_AFTER, TIMED_OUT, BenchError, Measurement, bench_argv, limited_argv
@@ -30,6 +31,7 @@ INTERVAL = 0.5
 PATIENCE = 10.0
 LINES = 40
 RESULT = "result.json"
+MAX_RESULT_BYTES = 1 << 28
 # Nothing is looked up on the network, and no proxy stands between client and server of one host.
 QUIET = {
     "HF_HUB_OFFLINE": "1",
@@ -221,8 +223,8 @@ def _read(instance: Instance, place: str, directory: str) -> str:
     target = instance.target
     try:
         if not target.inside:
-            with open(os.path.join(directory, RESULT), encoding="utf-8") as file:
-                return file.read()
+            # It belongs to the user that ran the benchmark.
+            return ForeignDirectory(directory).read(RESULT, MAX_RESULT_BYTES).decode()
         words = list(target.inside)
         done = subprocess.run(
             [*words, "cat", f"{place}/{RESULT}"], capture_output=True, text=True, timeout=60, check=False

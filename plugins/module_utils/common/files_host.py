@@ -100,10 +100,15 @@ def sync_tree(top: str) -> None:
         sync_directory(directory)
 
 
+def open_now(path: str, flags: int) -> int:
+    """Open a file for ``open``, without waiting for a writer where it is a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def text_of(path: str) -> str:
     """Return the text of a file, empty where it cannot be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_now) as file:
             return file.read()
     except OSError:
         return ""
@@ -112,7 +117,7 @@ def text_of(path: str) -> str:
 def bytes_of(path: str) -> bytes:
     """Return the bytes of a file, empty where it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_now) as file:
             return file.read()
     except OSError:
         return b""
@@ -137,7 +142,7 @@ def existing_above(path: str) -> str:
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=open_now) as file:
         for chunk in iter(lambda: file.read(1 << 20), b""):
             digest.update(chunk)
     return digest.hexdigest()

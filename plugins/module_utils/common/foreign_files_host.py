@@ -42,7 +42,7 @@ class ForeignDirectory:
         with self._opened() as directory, _regular(name, os.O_RDONLY, directory) as file:
             if owner is not None and os.fstat(file).st_uid != owner:
                 raise PermissionError(errno.EPERM, f"belongs to another user than {owner}", name)
-            return os.read(file, limit)
+            return os.read(file, min(limit, os.fstat(file).st_size))
 
     def text(self, name: str, limit: int = MAX_BYTES, owner: int | None = None) -> str:
         """Return the text of a file, empty where it cannot be read. Raises nothing."""
@@ -75,13 +75,17 @@ class ForeignDirectory:
         with self._opened() as directory:
             _write(os.open(name, _NEW, 0o600, dir_fd=directory), text, mode, gid)
 
-    def replace(self, name: str, text: str, mode: int = 0o644) -> None:
-        """Write a file under its final name in one step."""
+    def replace(
+        self, name: str, text: str, mode: int = 0o644, durable: bool = False, times: os.stat_result | None = None
+    ) -> None:
+        """Write a file under its final name in one step, with other ``times`` where some are given."""
         beside = f".{name}.{secrets.token_hex(6)}.partial"
         with self._opened() as directory:
             try:
-                _write(os.open(beside, _NEW, 0o600, dir_fd=directory), text, mode)
+                _write(os.open(beside, _NEW, 0o600, dir_fd=directory), text, mode, durable=durable, times=times)
                 os.rename(beside, name, src_dir_fd=directory, dst_dir_fd=directory)
+                if durable:
+                    os.fsync(directory)
             except OSError:
                 with contextlib.suppress(OSError):
                     os.unlink(beside, dir_fd=directory)
@@ -135,9 +139,21 @@ def _regular(name: str, flags: int, directory: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _write(descriptor: int, text: str, mode: int, gid: int = -1) -> None:
+def _write(
+    descriptor: int,
+    text: str,
+    mode: int,
+    gid: int = -1,
+    durable: bool = False,
+    times: os.stat_result | None = None,
+) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         if gid >= 0:
             os.fchown(file.fileno(), -1, gid)
         os.fchmod(file.fileno(), mode)
         file.write(text)
+        file.flush()
+        if times:
+            os.utime(file.fileno(), ns=(times.st_atime_ns, times.st_mtime_ns))
+        if durable:
+            os.fsync(file.fileno())

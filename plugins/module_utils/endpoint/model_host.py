@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
+from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.config_file import InstanceError, read_flat_yaml
 from ..vllm.installed_host import InstalledError, read_text
@@ -46,9 +47,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _read(directory: str, name: str) -> Any:
-    path = os.path.join(directory, name)
     try:
-        with open(path, "rb") as stream:
-            return load_json(stream.read(_MOST_BYTES))
+        return load_json(ForeignDirectory(os.path.realpath(directory)).read(name, _MOST_BYTES))
     except (OSError, ValueError):
         return None

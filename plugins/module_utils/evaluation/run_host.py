@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import gzip
+import io
 import json
 import os
 import pwd
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ..common.files_host import try_lock
+from ..common.foreign_files_host import ForeignDirectory
 from .tool import OUT, OutputError, Tool, shorten
 
 # It reads questions and answers of models, and holds the key of one instance.
@@ -30,6 +32,7 @@ _BASE_BYTES = 64 << 20
 # A tool writes the prompt up to three times beside the response, and this module writes the response again.
 _PROMPTS, _RESPONSE_BYTES = 4, 8192
 _LOG_BYTES = 1 << 18
+_MAX_OUTPUT_BYTES = 1 << 30
 # A failed request ends with its reason.
 _ERROR = 200
 
@@ -147,21 +150,27 @@ def read_items(
     """
     base = f"{glob.escape(work)}/{OUT}"
     for path in glob.glob(f"{base}/{tool.failures}") if tool.failures else []:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        lines = _written(work, path).splitlines()
         if lines:
             raise OutputError(f"{tool.title}: {len(lines)} requests failed; the first: {shorten(lines[0][-_ERROR:])}")
     found = glob.glob(f"{base}/{tool.output(task)}")
     if len(found) != 1:
         for path in sorted(glob.glob(f"{base}/*/logs/*/*/*.out")):
-            with open(path, encoding="utf-8", errors="replace") as file:
-                log += file.read()[-_LOG_BYTES:]
+            log += _written(work, path)[-_LOG_BYTES:]
         raise OutputError(
             f"{tool.title} left {len(found)} files of judged answers, expected 1; is the disk full? Its last message: "
             f"{tool.reason(log)}"
         )
-    with open(found[0], encoding="utf-8") as file:
-        return tool.read(file, questions)
+    return tool.read(io.StringIO(_written(work, found[0])), questions)
+
+
+def _written(work: str, path: str) -> str:
+    """Return the text of a file of the tool, whose user owns the directory ``work`` and all below it."""
+    *directories, name = os.path.relpath(path, work).split(os.sep)
+    try:
+        return ForeignDirectory(work, *directories).read(name, _MAX_OUTPUT_BYTES).decode("utf-8", "replace")
+    except OSError as exc:
+        raise OutputError(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
 def write_result(path: str, document: Mapping[str, Any]) -> None:

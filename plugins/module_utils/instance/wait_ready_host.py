@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_json import load_json
 from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
 from .config_host import listening_in
@@ -21,6 +22,7 @@ from .warm_up_host import WarmUp, WarmUpError
 STATE_DIR = "/var/lib/vllm"
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
 class EndedError(Exception):
@@ -100,7 +102,8 @@ def connected(name: str) -> bool:
 def vocabulary_of(name: str) -> int:
     """Return the size of the model's vocabulary."""
     try:
-        config = json.loads(_text(f"{STATE_DIR}/{name}/model/config.json"))
+        model = ForeignDirectory(os.path.realpath(f"{STATE_DIR}/{name}/model"))
+        config = load_json(model.read("config.json", MAX_CONFIG_BYTES))
         return int(config.get("vocab_size") or config["text_config"]["vocab_size"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return VOCABULARY

@@ -12,8 +12,11 @@ from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
 from ..common.files_host import create, publish_link, sync_directory
+from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_json import load_json
 from ..instance.systemd import parse_properties
 from ..vllm.files import QUADLET, firewall_path, firewall_table
+from ..weights.files_host import MAX_STAMP_BYTES
 from ..weights.plan import STAMP_NAME, parse_stamp
 from .host import Host, Slots, is_full, readlink
 from .state import (
@@ -188,8 +191,8 @@ def _weights_trouble(host: Host, slot: Slot) -> list[str]:
     if not slot.stamped:
         return []
     try:
-        with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
-            files = parse_stamp(json.load(file))
+        stamp = ForeignDirectory(os.path.realpath(directory)).read(STAMP_NAME, MAX_STAMP_BYTES)
+        files = parse_stamp(load_json(stamp))
     except (OSError, ValueError) as exc:
         return [f"weights: {os.path.join(directory, STAMP_NAME)} cannot be read ({exc}); {advice}"]
     wrong = [name for name, (seen, _sha256) in files.items() if _size(os.path.join(directory, name)) != seen.size]

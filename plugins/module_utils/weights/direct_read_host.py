@@ -33,7 +33,7 @@ def direct_sha256(path: str, took: Callable[[int], None]) -> tuple[str, os.stat_
 
 
 def _open_direct(path: str) -> int:
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         return os.open(path, flags | os.O_DIRECT)
     except OSError as exc:

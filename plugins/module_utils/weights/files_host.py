@@ -13,10 +13,15 @@ import shutil
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from ..common.files_host import publish, sha256_of, sync_directory, sync_tree
+from ..common.files_host import sha256_of, sync_directory, sync_tree
+from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_json import load_json
 from ..transfer.partial_file import make_directory
 from .manifest import Manifest, ManifestFile, WeightsError
 from .plan import STAMP_NAME, FileStatus, make_stamp
+
+# Weights may have come with a disk, and then belong to somebody else. A stamp of 20,000 files has 4 MB.
+MAX_STAMP_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,7 @@ def has_expected_hash(path: str, file: ManifestFile) -> bool:
 def read_stamp(directory: str) -> dict[str, Any]:
     """Return the stamp of a directory; empty if it is missing or unreadable."""
     try:
-        with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
-            stamp = json.load(file)
+        stamp = load_json(ForeignDirectory(directory).read(STAMP_NAME, MAX_STAMP_BYTES))
     except (OSError, ValueError):
         return {}
     return stamp if isinstance(stamp, dict) else {}
@@ -141,4 +145,4 @@ def read_stamp(directory: str) -> dict[str, Any]:
 def write_stamp(directory: str, manifest: Manifest, verified: Mapping[str, FileStatus]) -> None:
     """Record the size, time and inode that each file had when it was verified. Raises OSError."""
     stamp = make_stamp(manifest, verified)
-    publish(os.path.join(directory, STAMP_NAME), json.dumps(stamp, indent=1, sort_keys=True))
+    ForeignDirectory(directory).replace(STAMP_NAME, json.dumps(stamp, indent=1, sort_keys=True), durable=True)

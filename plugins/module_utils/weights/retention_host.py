@@ -106,7 +106,7 @@ def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> Non
         for revision in _revisions_of(directory, _links(state_dir)) - wanted:
             # A read-only store is not pruned either.
             with contextlib.suppress(OSError):
-                os.utime(os.path.join(directory, revision, STAMP_NAME))
+                os.utime(os.path.join(directory, revision, STAMP_NAME), follow_symlinks=False)
 
 
 def remove_old(old: OldDirectory) -> bool:

@@ -21,6 +21,7 @@ import time
 from typing import Iterator
 
 from ..common.files_host import LockedError, locked, publish
+from ..common.foreign_files_host import ForeignDirectory
 from .direct_read_host import direct_sha256
 from .files_host import read_stamp
 from .lock_host import LOCK_NAME
@@ -152,10 +153,10 @@ def withdraw(pinned: Pinned, seen: os.stat_result | None) -> bool:
             entry = data.get("files", {}).get(pinned.name, {})
             if entry.get("sha256") != pinned.sha256 or (seen and not os.path.samestat(os.stat(pinned.path), seen)):
                 raise SkippedError("was replaced while it was read")
-            times = os.stat(stamp)
+            times = os.lstat(stamp)
             del data["files"][pinned.name]
-            publish(stamp, json.dumps(data, indent=1, sort_keys=True))
-            os.utime(stamp, ns=(times.st_atime_ns, times.st_mtime_ns))
+            text = json.dumps(data, indent=1, sort_keys=True)
+            ForeignDirectory(pinned.directory).replace(STAMP_NAME, text, durable=True, times=times)
     except LockedError as exc:
         raise SkippedError("its model is being fetched") from exc
     except FileNotFoundError as exc:

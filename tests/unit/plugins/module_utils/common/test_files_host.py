@@ -219,3 +219,11 @@ def test_a_tree_is_synced_with_every_directory_below_it(tmp_path, monkeypatch):
     monkeypatch.setattr(files_host, "sync_directory", synced.append)
     sync_tree(str(tmp_path))
     assert sorted(synced) == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a/b")]
+
+
+@pytest.mark.parametrize("read", [text_of, bytes_of, sha256_of])
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    began = time.monotonic()
+    read(str(tmp_path / "pipe"))
+    assert time.monotonic() - began < 1

@@ -25,11 +25,11 @@ def test_the_hash_is_that_of_all_bytes(tmp_path, size):
 def test_a_file_system_without_direct_reads_gives_the_same(run, root, monkeypatch):
     real, refused = os.open, []
 
-    def through_the_cache(path, flags, *rest):
+    def through_the_cache(path, flags, *rest, **more):
         if flags & os.O_DIRECT:
             refused.append(path)
             raise OSError(errno.EINVAL, "Invalid argument")
-        return real(path, flags, *rest)
+        return real(path, flags, *rest, **more)
 
     monkeypatch.setattr(direct_read_host.os, "open", through_the_cache)
     status, report = run()

@@ -95,3 +95,9 @@ def test_the_partial_directory_shares_the_files_that_are_right(tmp_path):
     link_verified_files(ModelState(state.manifest, state.directory, right, (), False))
     for name in FILES:
         assert os.path.samefile(os.path.join(state.partial, name), os.path.join(state.directory, name))
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_a_stamp_that_is_no_file_vouches_for_nothing_and_is_not_waited_for(tmp_path, odd):
+    odd(tmp_path / ".verified.json")
+    assert files_host.read_stamp(str(tmp_path)) == {}

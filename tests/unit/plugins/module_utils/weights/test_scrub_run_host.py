@@ -139,14 +139,11 @@ def test_a_stamp_that_is_none_vouches_for_nothing(run, root, text):
 def test_a_stamp_that_cannot_be_changed_is_said_and_told_by_the_role(run, root, tmp_path, monkeypatch, capsys):
     path = root / "example/tiny" / A / "model.safetensors"
     flip(path)
-    write = scrub_run_host.publish
 
-    def refused(name, *rest):
-        if name.endswith(".verified.json"):
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        write(name, *rest)
+    def refused(_directory, _name, *_text, **_more):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(scrub_run_host, "publish", refused)
+    monkeypatch.setattr(scrub_run_host.ForeignDirectory, "replace", refused)
     status, report = run()
     assert status == 1
     assert report["damaged"][str(path)]["withdrawn"] is False
