@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -290,18 +291,25 @@ def test_one_document_whatever_happens_to_a_host(verify):
     rows = {(row["host"], row["instance"], row["name"]): row for row in document["checks"]}
     assert set(rows) == {("here", "not-there", "endpoint"), ("away", None, "reach")}
     assert "/etc/vllm/not-there.yaml is not there" in rows["here", "not-there", "endpoint"]["detail"]
-    assert "Connection refused" in rows["away", None, "reach"]["detail"]
+    # On a busy machine ssh has ended before Ansible has sent it anything.
+    assert re.search(r"Connection refused|Broken pipe", rows["away", None, "reach"]["detail"])
+
+
+def test_nothing_verified_is_not_ok(verify):
+    status, document = verify({"bare": {}})
+    (row,) = document["checks"]
+    assert (status, document["ok"], row["host"], row["ok"]) == (1, False, "bare", False)
+    assert "No host of this run has vllm_instances" in row["detail"]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ((), "no instance was verified"),
         (("--limit", "nobody"), "ansible-playbook ended with status 1 before it verified anything"),
         (("--no-such-option",), "ansible-playbook ended with status 2 before it verified anything"),
     ],
 )
-def test_nothing_verified_is_not_ok(verify, flags, said):
+def test_a_run_that_ends_before_it_verifies_is_not_ok(verify, flags, said):
     status, document = verify({"bare": {}}, *flags)
     assert (status, document["ok"], document["checks"]) == (1, False, [])
     assert said in document["problem"]
