@@ -17,7 +17,7 @@ import pytest
 
 from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan, until
 from tests.fakes.wheelhouse import run_module
-from tests.hostile.http2 import Http2
+from tests.hostile.http2 import REFUSED_STREAM, Http2
 from tests.integration.gateway_engines import engine
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -74,9 +74,10 @@ class Held:
         for name in ("running", "idle", "unused"):
             connection = getattr(self, name)
             with contextlib.suppress(OSError):
-                status = connection.status(connection.request("POST", CHAT, AUTH, PLAIN))
-                # The gateway may close what is idle.
-                if connection.open or name == "running":
+                stream = connection.request("POST", CHAT, AUTH, PLAIN)
+                status = connection.status(stream)
+                # HAProxy may close the connection, or refuse the stream: then clients repeat the request over another one.
+                if status or connection.open and connection.resets.get(stream) != REFUSED_STREAM:
                     found[name] = status
         # Now the answers end that were running all the time.
         self.server.freed.set()
