@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from typing import Any
+
+# More brackets before a document are not a message.
+_MOST_BRACKETS = 100
 
 
 def load_json(text: str | bytes) -> Any:
@@ -15,3 +20,20 @@ def load_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def find_document(text: str) -> Any:
+    """Return the first object, or list of objects, in the output of a tool; None where there is none.
+
+    Tools print messages before and behind their JSON, and these may have brackets too.
+    """
+    decoder = json.JSONDecoder()
+    for match in itertools.islice(re.finditer(r"[\[{]", text), _MOST_BRACKETS):
+        try:
+            found, _end = decoder.raw_decode(text, match.start())
+        except (ValueError, RecursionError):
+            continue
+        entries = found if isinstance(found, list) else [found]
+        if entries and all(isinstance(entry, dict) for entry in entries):
+            return found
+    return None

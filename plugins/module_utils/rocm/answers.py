@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ..common.foreign_json import load_json
+from ..common.foreign_json import find_document
 from ..common.foreign_numbers import read_count
 
 AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
@@ -57,7 +57,7 @@ def parse_amd_smi(text: str) -> list[GpuAnswer]:
     Since ROCm 7 the output is an object with the list in ``gpu_data``, before it the list itself. Other lines may
     precede it.
     """
-    document = _json(text)
+    document = find_document(text)
     entries = document.get("gpu_data") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         return []
@@ -77,7 +77,7 @@ def parse_amd_smi(text: str) -> list[GpuAnswer]:
 
 def parse_rocm_smi(text: str) -> list[GpuAnswer]:
     """Return the chips in ``rocm-smi --json``, each once; empty for any other text."""
-    document = _json(text)
+    document = find_document(text)
     if not isinstance(document, dict):
         return []
     found: dict[str, GpuAnswer] = {}
@@ -108,15 +108,6 @@ def parse_kfd(nodes: Sequence[str]) -> list[GpuAnswer]:
 def gfx_of(number: int) -> str:
     """Return the gfx target for KFD's number: gfx90a for 90010, gfx1201 for 120001; empty for 0."""
     return f"gfx{number // 10000}{number // 100 % 100}{number % 100:x}" if number else ""
-
-
-def _json(text: str) -> Any:
-    """Return the JSON document in an output, None where there is none."""
-    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
-    try:
-        return load_json(text[start:]) if start >= 0 else None
-    except ValueError:
-        return None
 
 
 def _text(entry: Any, *names: str) -> str:

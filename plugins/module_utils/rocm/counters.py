@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ..common.foreign_json import load_json
+from ..common.foreign_json import find_document
 from ..vendor_stack.answers import CommandResult
 from ..vendor_stack.counters import (
     ChipCounters,
@@ -70,11 +70,7 @@ def addresses_of(static: CommandResult) -> dict[str, str]:
 
 def _gpus(text: str) -> list[Mapping[str, Any]]:
     """Return the entries of a document of amd-smi: a list, or from ROCm 7 on an object with the list in gpu_data."""
-    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
-    try:
-        document = load_json(text[start:]) if start >= 0 else None
-    except ValueError:
-        return []
+    document = find_document(text)
     entries = document.get("gpu_data") if isinstance(document, dict) else document
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import find_document, load_json
 
 
 def test_texts_and_bytes_are_read():
@@ -18,3 +18,16 @@ def test_texts_and_bytes_are_read():
 def test_what_cannot_be_read_is_a_value_error(text):
     with pytest.raises(ValueError):
         load_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}), ('[{"a": 1}]', [{"a": 1}]), ('WARNING: [gpu 3] busy\n[{"a": 1}]\n', [{"a": 1}]),
+        ('[1/8] reading {x}\n{"a": [1]}\nDone [ok].\n', {"a": [1]}), ('[8] chips\n{"a": 1} trailing }', {"a": 1}),
+        ("[]", None), ("", None), ("nothing here", None), ('{"a": ', None), ("[1, 2]", None), ("[" * 100_000, None),
+        ("{" * 1000 + '{"a": 1}', None),
+    ],
+)  # fmt: skip
+def test_the_document_in_a_tools_output_is_found(text, found):
+    assert find_document(text) == found

@@ -39,6 +39,12 @@ def test_a_chip_in_both_shapes(older):
     assert (chip.celsius, chip.watts, chip.link_width) == ({"hotspot": 71, "mem": 58}, 741, 16)
 
 
+def test_messages_around_the_document_hide_no_chip():
+    metric = f"WARNING: [amdsmi] gpu {{3}} is busy\n{json.dumps([METRIC])}\nDone [ok].\n"
+    (chip,) = counters(metric, [STATIC]).chips
+    assert chip.chip == "0000:05:00.0"
+
+
 def test_a_chip_that_is_too_hot_now():
     hot = {**METRIC, "throttle": {"hbm_thermal_violation_status": "ACTIVE"}}
     assert counters([hot], [STATIC]).chips[0].slowing == ("hbm_thermal",)
