@@ -76,8 +76,8 @@ class Held:
             with contextlib.suppress(OSError):
                 stream = connection.request("POST", CHAT, AUTH, PLAIN)
                 status = connection.status(stream)
-                # HAProxy may close the connection, or refuse the stream: then clients repeat the request over another one.
-                if status or connection.open and connection.resets.get(stream) != REFUSED_STREAM:
+                # HAProxy may close the connection, or refuse the stream: then clients repeat the request elsewhere.
+                if status or (connection.open and connection.resets.get(stream) != REFUSED_STREAM):
                     found[name] = status
         # Now the answers end that were running all the time.
         self.server.freed.set()
