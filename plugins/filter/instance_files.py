@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping
 from ..module_utils.instance.marks import CONFIG_DIR
 from ..module_utils.vllm import files as _files
 from ..module_utils.vllm.plan_document import PlanDocument
-from ..plugin_utils.common.host_library import program_files
+from ..plugin_utils.common.host_library import MIDDLEWARE, program_files
 
 # They wait in the unit until vLLM answers, and take an instance out of service before a stop.
 PROGRAMS = ("vllm-wait-ready", "vllm-drain")
@@ -45,8 +45,12 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
     sharing = any("residents" in plan for plan in plans.values())
     names = [*PROGRAMS, *(GROUP_PROGRAMS if grouped else []), *(RESIDENT_PROGRAMS if sharing else [])]
-    programs = [{**entry, "unit": False, "restarts": ()} for name in names for entry in program_files(name)]
-    return [*found, *programs, *_files.MIDDLEWARE_FILES, *files]
+    programs = {
+        entry["path"]: {**entry, "unit": False, "restarts": ()}
+        for name in (*names, *MIDDLEWARE)
+        for entry in program_files(name)
+    }
+    return [*found, *programs.values(), *files]
 
 
 class FilterModule:

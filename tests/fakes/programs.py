@@ -15,7 +15,7 @@ def installed(name: str, top: Path) -> Path:
     for entry in program_files(name):
         path = top / Path(entry["path"]).relative_to(DIRECTORY)
         if entry.get("state") == "directory":
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(Path(entry["src"]).read_text() if "src" in entry else entry["content"])

@@ -292,11 +292,11 @@ def until(true, seconds=40.0):
 def main(name, top, port):
     import uvicorn
 
-    sys.path.insert(0, str(FILES))
-    import availability
+    sys.path.insert(0, str(COLLECTIONS))
+    from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
 
-    availability.vllm_usage.CACHE = str(top)
-    app = availability.Availability(SleepingEngine(name, Path(top)))
+    availability_host.CACHE = str(top)
+    app = availability_host.Availability(SleepingEngine(name, Path(top)))
     uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="error", lifespan="off", access_log=False)
 
 

@@ -11,32 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import socket
-import sys
 import threading
 import time
-from pathlib import Path
 
 import uvicorn
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
 
-MIDDLEWARE = Path(__file__).resolve().parents[2] / "roles/vllm/files/availability.py"
 TOKENS = 10
 
 
 def middleware(run):
     """Return the role's class for an instance whose directory is ``run``."""
     os.environ["AVAILABILITY_DIRECTORY"] = str(run)
-    # The modules import each other by their names, as in the instance.
-    if str(MIDDLEWARE.parent) not in sys.path:
-        sys.path.append(str(MIDDLEWARE.parent))
-    spec = importlib.util.spec_from_file_location("availability", MIDDLEWARE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.vllm_usage.CACHE = str(run.parent)
-    return module.Availability
+    availability_host.CACHE = str(run.parent)
+    return availability_host.Availability
 
 
 class StoppingEngine:

@@ -16,9 +16,10 @@ from tests.fakes.gateways import TOP, free_port
 
 # The middleware as the role starts it, but for the place of its records.
 COUNTED = """
-import os, vllm_usage
-vllm_usage.CACHE = os.environ["USAGE_CACHE"]
+import os
 from availability import Availability
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
+availability_host.CACHE = os.environ["USAGE_CACHE"]
 """
 CPUS = os.cpu_count() or 1
 
@@ -35,7 +36,8 @@ class RealEngine:
         words += ["--dtype", "float32", "--enforce-eager", "--middleware", "counted.Availability", *arguments]
         environ = {
             **os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1",
-            "PYTHONPATH": f"{directory}:{TOP / 'roles/vllm/files'}", "USAGE_CACHE": str(directory / "cache"),
+            "PYTHONPATH": f"{directory}:{TOP / 'roles/vllm/files'}:{TOP / '.collections'}",
+            "USAGE_CACHE": str(directory / "cache"),
             "AVAILABILITY_DIRECTORY": str(directory / "run"), "OMP_NUM_THREADS": "1",
             "VLLM_CPU_OMP_THREADS_BIND": str(number % CPUS), **(env or {}),
         }  # fmt: skip

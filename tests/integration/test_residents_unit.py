@@ -60,7 +60,7 @@ templates = RoleTemplates(DataLoader())
 found = {}
 names = ("vllm-wait-ready", "vllm-drain", "vllm-residents")
 programs = [entry for name in names for entry in program_files(name) if entry.get("state") != "directory"]
-for program in (*programs, *files.MIDDLEWARE_FILES):
+for program in (*programs, *program_files('availability')):
     text = (Path(sys.argv[2]) / program["src"]).read_text() if "src" in program else program["content"]
     found[program["path"]] = {"owner": "root", "group": "root", "mode": program["mode"], "text": text}
 for plan in plans:

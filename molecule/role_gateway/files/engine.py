@@ -14,11 +14,26 @@ import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
-from vllm_usage import Usage
+sys.path.insert(0, "/usr/local/lib/vllm")
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware.usage_host import Usage
 
 RUN = Path("/run/engine")
 STUCK, HOLD = RUN / "stuck", RUN / "hold"
+
+
+class Client:
+    """The calls of vLLM's engine that its endpoints make."""
+
+    async def generate(self, prompt, sampling_params, request_id):
+        """Yield the only output."""
+        choice = SimpleNamespace(index=0, token_ids=[1] * sampling_params)
+        yield SimpleNamespace(prompt_token_ids=[1] * 10, num_cached_tokens=0, outputs=[choice], finished=True)
+
+
+MODEL = SimpleNamespace(name="")
+STATE = SimpleNamespace(engine_client=Client(), openai_serving_models=SimpleNamespace(base_model_paths=[MODEL]))
 
 
 async def engine(scope, receive, send):
@@ -36,7 +51,9 @@ async def engine(scope, receive, send):
         key = headers.get(b"authorization")
         found = {"path": path, "key": key and key.decode(), "bytes": len(body)}
         if b'"max_tokens"' in body:
-            made = json.loads(body)["max_tokens"]
+            made, MODEL.name = json.loads(body)["max_tokens"], json.loads(body)["model"]
+            async for _output in STATE.engine_client.generate(None, made, "cmpl-1"):
+                pass
             usage = {"prompt_tokens": 10, "completion_tokens": made, "total_tokens": 10 + made}
             found.update(model=json.loads(body)["model"], usage=usage)
         await answer(send, json.dumps(found))

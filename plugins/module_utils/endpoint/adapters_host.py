@@ -4,7 +4,7 @@
 """Load and unload adapters in a running engine, so that it has those of its configuration.
 
 No request is lost. An adapter at another path is unloaded and loaded, because requests that run keep the weights of the
-former one then; meanwhile the engine keeps new requests waiting (roles/vllm/files/vllm_hold.py).
+former one then; meanwhile the engine keeps new requests waiting (middleware/hold_host.py).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ LINES_IN_MESSAGE = 5
 LOCAL_PREFILL = "this host computed the prompt itself, and no prefill host did; see the journals of both sides"
 NO_PREFILL = "no prefill host computed the prompt; see the journals of both sides and of vllm-router"
 SERVER_ERROR = 500
-# What the router has a prefill host compute, and what routed.py removes: the router changes requests that it knows.
+# What the router has a prefill host compute, and routed_host.py removes: the router changes requests that it knows.
 ROUTED = ("/v1/chat/completions", "/v1/completions")
 ROUTED_PREFIX = "/routed"
 # The checks that send the prompt.

@@ -15,7 +15,7 @@ from ..instance.config_file import read_flat_yaml
 # The key of a ``--config`` file.
 KEY = "lora-modules"
 # vLLM has its endpoints for adapters with the first variable. With the second one our middleware keeps clients from
-# them (roles/vllm/files/vllm_operator.py).
+# them (middleware/operator_host.py).
 UPDATING, GUARDED = "VLLM_ALLOW_RUNTIME_LORA_UPDATING", "OPERATOR_GUARD"
 
 

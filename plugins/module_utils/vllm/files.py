@@ -18,21 +18,11 @@ from .plan_document import DECODE, PREFILL, GroupDocument, PlanOutline
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
-# The directory of the modules that vLLM imports.
+# The directory of the modules that vLLM imports. A change there does not affect a running instance.
 LIBRARY = "/usr/local/lib/vllm"
-# The middleware as vLLM imports it: of every instance, and of hosts that compute prompts or answers for others.
+# The middleware as vLLM imports it, and as kept states name it: of every instance, and of hosts that compute prompts or
+# answers for others.
 AVAILABILITY, ROUTED = "availability.Availability", "routed.Routed"
-
-# What vLLM imports. A change does not affect a running instance.
-MIDDLEWARE_FILES = tuple(
-    {"path": f"{LIBRARY}/{name}", "src": name, "mode": "0644", "unit": False, "restarts": ()}
-    for name in (
-        # Before the module that imports them, because an instance may start at any time.
-        "vllm_usage.py", "vllm_models.py", "vllm_operator.py", "vllm_hold.py", "vllm_residents.py", "availability.py",
-        # Used where an instance has hosts that compute prompts.
-        "routed.py",
-    )
-)  # fmt: skip
 
 # The kinds of units of an instance: the unit that all venv instances share, a separate unit that runs the engine's
 # command, or a quadlet, from which podman generates the unit.

@@ -4,6 +4,7 @@
 """Find the files that a program of a host runs from: the program in a role, and all modules that it imports.
 
 On the host, a program ``NAME.py`` has its modules in the directory ``NAME`` beside it, laid out as in the collection.
+What vLLM imports lies in one directory, which is on its path, with all its modules.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import functools
 from pathlib import Path
 from typing import Any, Iterable, Iterator
 
+from ...module_utils.vllm.files import AVAILABILITY, LIBRARY, ROUTED
+
 COLLECTION = "ansible_collections/baremetal/inference/"
 PACKAGE = COLLECTION.replace("/", ".")
 TOP = Path(__file__).resolve().parents[3]
 DIRECTORY = "/usr/local/lib"
+MIDDLEWARE = tuple(name.partition(".")[0] for name in (AVAILABILITY, ROUTED))
 
 
 def program_files(name: str) -> list[dict[str, Any]]:
     """Return the files of a program, as entries of host_files: its modules first, because it may start at any time."""
     (program,) = TOP.glob(f"roles/*/files/{name}.py")
     modules = _closure(_imports(program))
-    entry = {"path": f"{DIRECTORY}/{name}.py", "src": str(program), "mode": "0644"}
-    return [*(library(f"{DIRECTORY}/{name}", modules) if modules else []), entry]
+    top, beside = (LIBRARY,) * 2 if name in MIDDLEWARE else (DIRECTORY, f"{DIRECTORY}/{name}")
+    entry = {"path": f"{top}/{name}.py", "src": str(program), "mode": "0644"}
+    return [*(library(beside, modules) if modules else []), entry]
 
 
 def library(directory: str, names: tuple[str, ...]) -> list[dict[str, Any]]:

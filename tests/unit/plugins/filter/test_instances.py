@@ -89,7 +89,7 @@ def test_every_directory_comes_before_what_lies_in_it():
     paths = [entry["path"] for entry in entries]
     assert [entry["path"] for entry in entries if entry.get("secret")] == ["/etc/vllm/chat.secrets"]
     directories = [entry["path"] for entry in entries if entry.get("state") == "directory"]
-    own = [path for path in directories if not path.startswith("/usr/local/lib/vllm-")]
+    own = [path for path in directories if not path.startswith(("/usr/local/lib/vllm-", "/usr/local/lib/vllm/"))]
     assert own == ["/etc/vllm", "/usr/local/lib/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
     for directory in directories:
         assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
@@ -97,6 +97,8 @@ def test_every_directory_comes_before_what_lies_in_it():
     restarts = {entry["path"]: list(entry["restarts"]) for entry in entries}
     assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
     assert restarts["/usr/local/lib/vllm-wait-ready.py"] == restarts["/usr/local/lib/vllm-drain.py"] == []
+    assert all(restarts[path] == [] for path in paths if path.startswith("/usr/local/lib/vllm/"))
+    assert paths.index("/usr/local/lib/vllm/availability.py") < paths.index("/etc/vllm/chat.yaml")
 
 
 def test_instances_that_still_work():

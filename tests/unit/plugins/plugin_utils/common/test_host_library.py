@@ -67,7 +67,7 @@ def test_a_program_runs_from_its_own_modules_beside_another_ansible(program, tmp
     code = f"import runpy; runpy.run_path({str(path)!r}, run_name='door')"
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
-        capture_output=True, text=True, check=False, cwd="/", env={"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True, text=True, check=False, cwd="/", env={"PYTHONPATH": f"{path.parent}:{tmp_path / 'site'}"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -9,18 +9,15 @@ import asyncio
 import http.client
 import json
 import socket
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import usage_host
 
 from tests.fakes.counted_engine import counted_engine, output, params
 from tests.fakes.gateways import until
-
-sys.path.append(str(Path(__file__).resolve().parents[4] / "roles/vllm/files"))
-import vllm_usage
 
 NAMED = {"X-Gateway-Usage": "gw1 alice research"}
 CHAT = "/v1/chat/completions"
@@ -234,7 +231,7 @@ def counted(tmp_path, client, endpoint, kind="http"):
         await usage(scope | {"headers": [(b"x-gateway-usage", b"gw1 alice research")]}, receive, send)
         await asyncio.sleep(0.05)
 
-    usage = vllm_usage.Usage(app, str(tmp_path), str(tmp_path / "closed"))
+    usage = usage_host.Usage(app, str(tmp_path), str(tmp_path / "closed"))
     asyncio.run(run())
     lines = [json.loads(line) for path in sorted(tmp_path.iterdir()) for line in path.read_text().splitlines()]
     return [(each["state"], each["prompt"], each["completion"]) for each in lines]

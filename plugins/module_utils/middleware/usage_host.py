@@ -16,120 +16,22 @@ or ``encode`` of the engine's client, whatever the form of its answer, and wheth
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import inspect
-import json
 import os
-import re
 import time
 import urllib.parse
-from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Iterator, MutableMapping, NamedTuple
+from typing import Any, AsyncGenerator, Callable, Iterator
 
-Scope = MutableMapping[str, Any]
-Message = Dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from ..usage.record import HEADER, RECORDS_PATH, Asked, Tokens, record_of
+from ..usage.records_host import Records
+from .asgi import App, Message, Receive, Scope, Send, send_answer
 
-HEADER = b"x-gateway-usage"
-RECORDS_PATH = "/gateway/usage"
-# Both runtimes let the instance write there, and it outlives a restart. All API servers of an instance share it.
-CACHE = "/var/cache/vllm"
-# Of one file of records, and of files that are kept: some 300,000 requests that no gateway has read.
-FILE_BYTES, FILES = 4 * 1024 * 1024, 16
-# Of records in one answer to a gateway.
-ANSWER_BYTES = 1024 * 1024
 # Seconds that a gateway may wait for a record, and between two looks at the files.
 LONGEST_WAIT, LOOK = 5.0, 0.02
-_TIME = re.compile("[0-9]{1,11}")
 # In the id of a request to the engine that is one step of one beam.
 _BEAM = "-beam-"
-
-
-class Tokens(NamedTuple):
-    """Tokens of the prompt, those of it that were in the cache, and generated ones."""
-
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-
-
-class Records:
-    """The files of records in ``directory``; a process writes its own, and reads all.
-
-    ``number`` counts the records of this process, those too that could not be written: so a gateway sees how many are
-    missing.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        # A clock that restarts with its host may name two processes alike.
-        self.process = f"{time.time_ns()}-{os.getpid()}-{os.urandom(4).hex()}"
-        self.number = 0
-        self.file: int | None = None
-        self.torn = False
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a record; a disk that is full must not fail the request."""
-        self.number += 1
-        line = json.dumps({"number": self.number, **record}, separators=(",", ":")).encode() + b"\n"
-        try:
-            file = self._open()
-            written = os.write(file, b"\n" + line if self.torn else line)
-            self.torn = written < len(line)
-        except OSError as exc:
-            if not self.torn:
-                print(f"usage of a request is not recorded: {exc}", flush=True)
-            self.torn = True
-
-    def _open(self) -> int:
-        if self.file is not None:
-            state = os.fstat(self.file)
-            if state.st_nlink and state.st_size < FILE_BYTES:
-                return self.file
-            os.close(self.file)
-            self.file = None
-        os.makedirs(self.directory, mode=0o750, exist_ok=True)
-        names = self.names()
-        for name in names[: -(FILES - 1)]:
-            os.unlink(os.path.join(self.directory, name))
-        # A clock may have been set back: the newest file has the largest number, and the oldest is removed first.
-        last = names[-1].partition(".")[0] if names else ""
-        number = max(time.time_ns(), int(last) + 1 if last.isdecimal() else 0)
-        path = os.path.join(self.directory, f"{number}.{self.process}.jsonl")
-        self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-        return self.file
-
-    def names(self) -> list[str]:
-        """Return the names of the files, the oldest first."""
-        with contextlib.suppress(OSError):
-            return sorted(name for name in os.listdir(self.directory) if name.endswith(".jsonl"))
-        return []
-
-    def read(self, read: dict[str, int]) -> bytes:
-        """Return what follows the offsets ``read``: for each file a line with its name and offset, then its lines."""
-        found, room = [], ANSWER_BYTES
-        for name in self.names():
-            path, offset = os.path.join(self.directory, name), read.get(name, 0)
-            try:
-                if os.stat(path).st_size <= offset:
-                    continue
-                with open(path, "rb") as file:
-                    file.seek(offset)
-                    text = file.read(room)
-            except OSError:
-                continue
-            # A line that is being written is for the next time.
-            text = text[: text.rfind(b"\n") + 1]
-            if text:
-                head = json.dumps({"file": name, "end": offset + len(text)}).encode() + b"\n"
-                found.append(head + text)
-                room -= len(text)
-            if room <= 0:
-                break
-        return b"".join(found)
 
 
 class Usage:
@@ -168,9 +70,7 @@ class Usage:
         while not body and time.monotonic() < ends and not os.path.exists(self.closed):
             await asyncio.sleep(LOOK)
             body = self.records.read(offsets)
-        headers = [(b"content-type", b"application/jsonl"), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send_answer(send, 200, body, b"application/jsonl")
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -220,10 +120,9 @@ class Answer:
     """
 
     def __init__(self, named: bytes, records: Records, engine: Any, receive: Receive, send: Send) -> None:
-        names = [*named.decode("ascii", "replace").split(), "", "", "", "", ""][:5]
-        self.gateway, self.client, self.team, self.id, at = (name[:128] for name in names)
+        self.asked = Asked.from_header(named)
         # By the clock of the gateway, so that a wrong one here puts no tokens into another day.
-        self.at = int(at) if _TIME.fullmatch(at) else int(time.time())
+        self.at = self.asked.at if self.asked.at >= 0 else int(time.time())
         self.began = time.monotonic()
         self.records, self.engine, self._receive, self._send = records, engine, receive, send
         self.model, self.status = "", 0
@@ -294,13 +193,8 @@ class Answer:
             self._write(new, "complete" if all(part.finished for part in self.parts) else "aborted")
 
     def _write(self, tokens: Tokens, state: str) -> None:
-        self.records.add(
-            {
-                "at": self.at + int(time.monotonic() - self.began), "gateway": self.gateway, "client": self.client,
-                "team": self.team, "model": self.model, "state": state, **tokens._asdict(),
-                **({"id": self.id} if self.id else {}),
-            }
-        )  # fmt: skip
+        at = self.at + int(time.monotonic() - self.began)
+        self.records.add(record_of(self.asked, at, self.model, state, tokens))
 
 
 # The answer that the present task works for; tasks that vLLM starts for it inherit it.

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "roles/vllm/files"))
-import vllm_operator
-import vllm_residents
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import operator_host, residents_host
 
 TOKEN = "a" * 32
 
@@ -69,12 +64,12 @@ class Client:
 
 def run(monkeypatch, tmp_path, scenario):
     """Run a scenario with a gate and its engine."""
-    monkeypatch.setenv(vllm_operator.VARIABLE, "1")
+    monkeypatch.setenv(operator_host.VARIABLE, "1")
     (tmp_path / "operator").write_text(TOKEN)
 
     async def main():
         engine = Engine()
-        gate = vllm_residents.Gate(engine, vllm_operator.Guard(str(tmp_path)), str(tmp_path / "closed"))
+        gate = residents_host.Gate(engine, operator_host.Guard(str(tmp_path)), str(tmp_path / "closed"))
         await scenario(gate, engine)
 
     asyncio.run(asyncio.wait_for(main(), 20))
@@ -133,7 +128,7 @@ def test_the_rest_of_a_request_may_come_after_the_wait(monkeypatch, tmp_path):
 
 
 def test_between_two_calls_for_a_sleep_the_gate_stays_closed_but_not_for_long(monkeypatch, tmp_path):
-    monkeypatch.setattr(vllm_residents, "LEASE", 0.4)
+    monkeypatch.setattr(residents_host, "LEASE", 0.4)
 
     async def scenario(gate, engine):
         Client(gate, "/v1/completions").give(b"1")
@@ -196,7 +191,7 @@ def test_a_question_for_news_is_answered_when_there_are_some(monkeypatch, tmp_pa
     run(monkeypatch, tmp_path, scenario)
 
 
-@pytest.mark.parametrize("path", vllm_residents.OWN)
+@pytest.mark.parametrize("path", residents_host.OWN)
 def test_without_the_token_nothing_is_done(monkeypatch, tmp_path, path):
     async def scenario(gate, engine):
         for token in (None, "b" * 32):
@@ -226,7 +221,7 @@ def test_who_waits_and_who_does_not(monkeypatch, tmp_path):
 
 
 def test_a_wait_ends_with_503(monkeypatch, tmp_path):
-    monkeypatch.setattr(vllm_residents, "WAIT", 0.2)
+    monkeypatch.setattr(residents_host, "WAIT", 0.2)
 
     async def scenario(gate, _engine):
         assert await operator(gate, "/sleep").answer() == 200

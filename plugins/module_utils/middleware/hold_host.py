@@ -13,13 +13,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Any, Awaitable, Callable, Dict, Mapping
+from typing import Any, Mapping
 
-import vllm_operator
+from ..instance.marks import HOLD
+from . import operator_host
+from .asgi import Message, Receive
 
-Receive = Callable[[], Awaitable[Dict[str, Any]]]
-
-FILE = "hold"
 # Seconds from the beginning. A program that was killed leaves the file, and then requests must go on.
 LONGEST = 30.0
 _PAUSE = 0.02
@@ -29,13 +28,13 @@ class Hold:
     """Keeps the last part of a request until the file is gone; vLLM looks for the model when it has the whole body."""
 
     def __init__(self, directory: str) -> None:
-        self._file = os.path.join(directory, FILE)
+        self._file = os.path.join(directory, HOLD)
         # Only an instance with the guard has its adapters changed.
-        self._possible = bool(os.environ.get(vllm_operator.VARIABLE))
+        self._possible = bool(os.environ.get(operator_host.VARIABLE))
 
     def concerns(self, scope: Mapping[str, Any]) -> bool:
         """Return whether a request may have to wait. The request that loads the adapter has the operator's token."""
-        return self._possible and scope.get("method") == "POST" and vllm_operator.HEADER not in dict(scope["headers"])
+        return self._possible and scope.get("method") == "POST" and operator_host.HEADER not in dict(scope["headers"])
 
     def active(self) -> bool:
         """Return whether an adapter is being replaced."""
@@ -47,7 +46,7 @@ class Hold:
     def delayed(self, receive: Receive) -> Receive:
         """Return ``receive`` with the wait."""
 
-        async def delayed() -> dict[str, Any]:
+        async def delayed() -> Message:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body"):
                 while self.active():

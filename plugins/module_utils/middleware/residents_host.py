@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Let requests for a sleeping model wait until its chips are free.
 
-Instances with the same ``residents`` share chips, and one of them is awake. In each of them availability.py uses this
-module. On the host vllm-residents.py decides who is awake: it asks here who waits (``GET /residents``), puts one
+Instances with the same ``residents`` share chips, and one of them is awake. In each of them availability_host.py uses
+this module. On the host vllm-residents.py decides who is awake: it asks here who waits (``GET /residents``), puts one
 instance to sleep and wakes another. Here the order is kept that vLLM needs: no request reaches an engine that sleeps,
 and no engine is put to sleep under a request.
 """
@@ -20,8 +20,8 @@ import uuid
 from collections import deque
 from typing import Any
 
-from vllm_operator import Guard, route_of
-from vllm_usage import App, Message, Receive, Scope, Send
+from .asgi import App, Message, Receive, Scope, Send, route_of, send_answer
+from .operator_host import Guard
 
 VARIABLE = "RESIDENTS"
 # A client waits so many seconds at most; the environment of the instance may set another number.
@@ -74,7 +74,7 @@ class Gate:
     async def obey(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request of the program on the host."""
         if not self._guard.knows(scope):
-            return await _answer(send, 404, b"only operators on the host may call this\n")
+            return await send_answer(send, 404, b"only operators on the host may call this\n")
         listener, route = Listener(receive), route_of(scope)
         if route == SLEEP:
             return await self._sleep(scope, listener, send)
@@ -212,7 +212,7 @@ class Gate:
             "waiting": len(self.waiting),
             "waited": round(now - next(iter(self.waiting.values()), now), 3),
         }
-        await _answer(send, status, json.dumps(found).encode(), b"application/json")
+        await send_answer(send, status, json.dumps(found).encode(), b"application/json")
 
 
 class Listener:
@@ -265,12 +265,4 @@ async def _refuse(scope: Scope, send: Send, body: bytes) -> None:
     if scope["type"] == "websocket":
         # "Try again later"; before the connection is accepted, the client sees 403.
         return await send({"type": "websocket.close", "code": 1013})
-    return await _answer(send, 503, body, b"text/plain", (b"retry-after", RETRY_AFTER), (b"connection", b"close"))
-
-
-async def _answer(
-    send: Send, status: int, body: bytes, kind: bytes = b"text/plain", *more: tuple[bytes, bytes]
-) -> None:
-    headers: list[Any] = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return await send_answer(send, 503, body, b"text/plain", (b"retry-after", RETRY_AFTER), (b"connection", b"close"))

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/routed.py"
-SPEC = importlib.util.spec_from_file_location("routed", SCRIPT)
-routed = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(routed)
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import routed_host as routed
 
 PREFILL, DECODE, GATEWAY = "10.0.0.3", "10.0.0.1", "10.0.0.9"
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 50}

@@ -5,7 +5,7 @@
 
 Some features need endpoints that clients must not reach: one that loads adapters reads any directory, and with
 ``VLLM_SERVER_DEV_MODE`` a request can run code in the engine. A plan that switches such endpoints on sets
-``OPERATOR_GUARD``; then availability.py refuses them without a token. A program writes a fresh token into the file
+``OPERATOR_GUARD``; then the middleware refuses them without a token. A program writes a fresh token into the file
 ``operator`` of the instance's directory below /run/vllm, calls, and removes the file.
 """
 
@@ -15,8 +15,11 @@ import hmac
 import os
 from typing import Any, Mapping
 
+from ..instance.marks import OPERATOR, OPERATOR_HEADER
+from .asgi import route_of
+
 VARIABLE = "OPERATOR_GUARD"
-HEADER, FILE = b"operator-token", "operator"
+HEADER = OPERATOR_HEADER.encode()
 # What clients and monitoring may call. It lists what is open, not what is closed: a new release may have a new endpoint
 # for operators.
 OPEN_PREFIXES = ("/v1/", "/v2/")
@@ -34,7 +37,7 @@ class Guard:
     """Decides whether a request may reach vLLM; ``directory`` is that of the instance."""
 
     def __init__(self, directory: str) -> None:
-        self._file = os.path.join(directory, FILE)
+        self._file = os.path.join(directory, OPERATOR)
         self._active = bool(os.environ.get(VARIABLE))
 
     def forbids(self, scope: Mapping[str, Any]) -> bool:
@@ -58,9 +61,3 @@ def is_for_operators(path: str) -> bool:
     if path.rstrip("/") in CLOSED:
         return True
     return path not in OPEN and not path.startswith(OPEN_PREFIXES)
-
-
-def route_of(scope: Mapping[str, Any]) -> str:
-    """Return the path without what ``--root-path`` has put in front of it."""
-    path, root = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
-    return path[len(root) :] if root and path.startswith(root + "/") else path

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 
-from vllm_usage import App, Message, Receive, Scope, Send
+from ..common.foreign_json import load_json
+from .asgi import App, Receive, Scope, Send, read_body, replay, send_answer
 
 HEADER = b"x-gateway-models"
 FORMS = (b"multipart/", b"application/x-www-form-urlencoded")
@@ -29,7 +30,7 @@ class Models:
         headers = dict(scope["headers"]) if scope["type"] == "http" and scope["method"] == "POST" else {}
         if HEADER not in headers:
             return await self.app(scope, receive, send)
-        body = await _body(receive)
+        body = await read_body(receive)
         if body is None:
             return None
         allowed = headers[HEADER].decode("ascii", "replace").split(",")
@@ -38,36 +39,15 @@ class Models:
         problem = _problem(b"" if is_form else body, allowed)
         if problem:
             return await _refuse(send, scope["path"], problem)
-
-        async def replayed() -> Message:
-            nonlocal body
-            if body is None:
-                return await receive()
-            message = {"type": "http.request", "body": body, "more_body": False}
-            body = None
-            return message
-
-        return await self.app(scope, replayed, send)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return the whole body, None where the client has gone."""
-    parts, more = [], True
-    while more:
-        message = await receive()
-        if message["type"] != "http.request":
-            return None
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return b"".join(parts)
+        return await self.app(scope, replay(body, receive), send)
 
 
 def _problem(body: bytes, allowed: list[str]) -> str:
     """Return why a request is refused, empty for one that may be answered."""
     names = ", ".join(filter(None, allowed)) or "none"
     try:
-        request = json.loads(body)
-    except (ValueError, RecursionError):
+        request = load_json(body)
+    except ValueError:
         return f"The key is limited to some models of this address, and the body is no JSON. The key may use: {names}."
     model = request.get("model") if isinstance(request, dict) else None
     # vLLM takes its own model where a request names none.
@@ -82,6 +62,4 @@ async def _refuse(send: Send, path: str, message: str) -> None:
     kind = "not_found_error" if of_messages else "invalid_request_error"
     error = {"message": message, "type": kind, "param": None, "code": "model_not_found"}
     body = json.dumps({"error": error, **({"type": "error"} if of_messages else {})}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 404, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send_answer(send, 404, body, b"application/json")

@@ -5,22 +5,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[4] / "roles/vllm/files"))
-import vllm_operator
-import vllm_usage
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import operator_host
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import RECORDS_PATH
 
 TOKEN = "a" * 32
 
 
 @pytest.fixture
 def guard(tmp_path, monkeypatch):
-    monkeypatch.setenv(vllm_operator.VARIABLE, "1")
-    return vllm_operator.Guard(str(tmp_path))
+    monkeypatch.setenv(operator_host.VARIABLE, "1")
+    return operator_host.Guard(str(tmp_path))
 
 
 def request(path, token=None, **more):
@@ -50,7 +45,7 @@ def test_an_empty_or_short_token_opens_nothing(guard, tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/chat/completions", "/v1/messages", "/health", "/metrics", "/tokenize", vllm_usage.RECORDS_PATH]
+    "path", ["/v1/chat/completions", "/v1/messages", "/health", "/metrics", "/tokenize", RECORDS_PATH]
 )
 def test_what_clients_and_monitoring_need_stays_open(guard, path):
     assert not guard.forbids(request(path))
@@ -62,5 +57,5 @@ def test_a_root_path_is_not_a_way_around(guard):
 
 
 def test_without_such_endpoints_nothing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delenv(vllm_operator.VARIABLE, raising=False)
-    assert not vllm_operator.Guard(str(tmp_path)).forbids(request("/sleep"))
+    monkeypatch.delenv(operator_host.VARIABLE, raising=False)
+    assert not operator_host.Guard(str(tmp_path)).forbids(request("/sleep"))

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the classes of the middleware share: requests and answers as ASGI has them."""
+
+from __future__ import annotations
+
+from typing import Any, Awaitable, Callable, Dict, Mapping, MutableMapping, Tuple
+
+Scope = MutableMapping[str, Any]
+Message = Dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = Tuple[bytes, bytes]
+
+
+def route_of(scope: Mapping[str, Any]) -> str:
+    """Return the path without what ``--root-path`` has put in front of it."""
+    path, root = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
+    return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+async def read_body(receive: Receive) -> bytes | None:
+    """Return the body of a request, None where the client has gone."""
+    parts = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """Return ``receive`` for a body that has been read."""
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return left.pop() if left else await receive()
+
+    return received
+
+
+async def send_answer(send: Send, status: int, body: bytes, kind: bytes = b"text/plain", *more: Header) -> None:
+    """Send a whole answer."""
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def with_headers(send: Send, *more: Header) -> Send:
+    """Return ``send`` with more headers in the answer."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return sent

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Accept where a KV cache is from vllm-router only, on the hosts of an instance with prefill and decode.
+
+vLLM runs this class before its own code (``--middleware routed.Routed``). vllm-router has a prefill host compute a
+prompt, and adds ``kv_transfer_params`` to the request for the decode host: where the KV cache is. vLLM fetches it from
+any address that stands there, so no client may set it.
+
+vllm-router changes requests whose path it knows, and refuses some that vLLM answers. So gateways send it ``/routed``
+before the path, which this class removes. It drops all headers but those of W3C's tracing. So gateways put whom they
+count tokens for into ``baggage``, and this class makes ``x-gateway-usage`` of it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from typing import Any
+
+from ..common.foreign_json import load_json
+from ..usage.record import HEADER
+from .asgi import App, Receive, Scope, Send, read_body, replay, with_headers
+
+PREFIX = "/routed"
+# Where the KV cache of a prompt is, and the parts of a request in which vLLM reads it too.
+PLACE = "kv_transfer_params"
+INNER = ("vllm_xargs", "extra_args", "sampling_params")
+# What a prefill host is asked for has nothing of this.
+FROM = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
+# With these, the host that answers has to compute the prompt: for each of several answers, or because the answer says
+# something about the prompt.
+LOCAL = ("prompt_logprobs", "echo", "use_beam_search")
+BAGGAGE, BAGGAGE_KEY = b"baggage", b"gateway-usage="
+# The router names both hosts in its ids, and vLLM answers clients with them.
+REQUEST_ID, ROUTERS_ID = b"x-request-id", b"___prefill_addr_"
+# Says on each answer of a decode host who computed the prompt: another host, or this one.
+PREFILL, REMOTE, HERE = b"prefill", b"remote", b"local"
+
+
+class Routed:
+    """ASGI middleware: removes ``kv_transfer_params`` that vllm-router has not set.
+
+    ``PREFILL_HOSTS`` has the addresses of the prefill hosts on a decode host, and is empty on a prefill host.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.prefill = os.environ["PREFILL_HOSTS"].split()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request to vLLM, as vllm-router or a client meant it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        own = is_own(scope)
+        scope = without_prefix(scope)
+        if self.prefill and own:
+            scope = with_usage(scope)
+        if scope.get("method") != "POST":
+            await self.app(scope, receive, send)
+            return
+        body = await read_body(receive)
+        if body is None:
+            return
+        body, remote = self._checked(body, own)
+        send = with_headers(send, (PREFILL, REMOTE if remote else HERE)) if self.prefill else send
+        await self.app(with_length(scope, body), replay(body, receive), send)
+
+    def _checked(self, body: bytes, own: bool) -> tuple[bytes, bool]:
+        """Return the body for vLLM, and whether it says where the KV cache of the prompt is."""
+        # An escape could hide the key, and so could another encoding.
+        if PLACE.encode() not in body and b"\\u00" not in body and b"\0" not in body[:4]:
+            return body, False
+        try:
+            asked = load_json(body)
+        except ValueError:
+            return body, False
+        if not isinstance(asked, dict):
+            return body, False
+        place = asked.get(PLACE)
+        allowed = is_alone(asked) and self._may_set(place, own)
+        found = [each for each in containers(asked) if PLACE in each]
+        for each in found:
+            if each is not asked or not allowed:
+                del each[PLACE]
+        return (json.dumps(asked).encode() if found else body), bool(allowed and place)
+
+    def _may_set(self, place: Any, own: bool) -> bool:
+        """Return whether vllm-router has set it: on a decode host, by the router of this host."""
+        if not isinstance(place, dict):
+            return False
+        if self.prefill:
+            return own and place.get("remote_host") in self.prefill
+        return all(place.get(name) is None for name in FROM)
+
+
+def is_own(scope: Scope) -> bool:
+    """Return whether a request comes from this host."""
+    client, server = scope.get("client"), scope.get("server")
+    return bool(client and server and client[0] == server[0])
+
+
+def without_prefix(scope: Scope) -> Scope:
+    """Return the scope with the path that the client requested, and without the router's own id."""
+    path = str(scope.get("path", ""))
+    if not path.startswith(f"{PREFIX}/"):
+        return scope
+    headers = [
+        (name, value) for name, value in scope["headers"] if name != REQUEST_ID or not value.startswith(ROUTERS_ID)
+    ]
+    return {**scope, "headers": headers, "path": path[len(PREFIX) :], "raw_path": path[len(PREFIX) :].encode()}
+
+
+def with_usage(scope: Scope) -> Scope:
+    """Return the scope with the header that asks for the tokens of a request, from the one that arrives here."""
+    headers = list(scope["headers"])
+    told = next((value for name, value in headers if name == BAGGAGE and value.startswith(BAGGAGE_KEY)), None)
+    if told is None or any(name == HEADER for name, _value in headers):
+        return scope
+    try:
+        value = base64.b64decode(told[len(BAGGAGE_KEY) :], validate=True)
+    except binascii.Error:
+        return scope
+    return {**scope, "headers": [*headers, (HEADER, value)]}
+
+
+def containers(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a request and its parts in which vLLM reads where a KV cache is."""
+    found, todo = [], [asked]
+    while todo:
+        each = todo.pop()
+        found.append(each)
+        todo += [each[name] for name in INNER if isinstance(each.get(name), dict)]
+    return found
+
+
+def is_alone(asked: dict[str, Any]) -> bool:
+    """Return whether a request has one prompt and one answer, and asks for nothing about the prompt."""
+    prompt = asked.get("prompt")
+    # A list of numbers is one prompt, any other list several.
+    several = isinstance(prompt, list) and not all(isinstance(token, int) for token in prompt)
+    one = all(asked.get(name) in (None, 1) for name in ("n", "best_of"))
+    return one and not several and not any(asked.get(name) for name in LOCAL)
+
+
+def with_length(scope: Scope, body: bytes) -> Scope:
+    """Return the scope with the length of a new body."""
+    names = (b"content-length", b"transfer-encoding")
+    headers = [(name, value) for name, value in scope["headers"] if name not in names]
+    return {**scope, "headers": [*headers, (b"content-length", b"%d" % len(body))]}
