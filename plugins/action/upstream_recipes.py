@@ -7,10 +7,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..plugin_utils.catalog.files import RECIPES, known_names
 from ..plugin_utils.catalog.option_tables import load_restrictions, load_table, releases
 from ..plugin_utils.catalog.restricted_recipes import describe_restricted
 from ..plugin_utils.catalog.upstream_archive import fetch_recipes, write_recipes
-from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, load_pins, read_directory
+from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, describe_replaced, load_pins, read_directory
 from ..plugin_utils.common.action import ControllerAction
 
 
@@ -22,7 +23,9 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         pins = load_pins(options["release"])
         target = Path(options["dest"])
-        wanted = pins.wanted(options["names"])
+        # A site's file goes before the collection's own recipe of the same name, so only who names it gets it.
+        bundled = [name for name in known_names("recipes", RECIPES, ()) if name in pins.recipes]
+        wanted = pins.wanted(options["names"], bundled)
         directory = read_directory(target, wanted)
         missing, kept = directory.missing(wanted), directory.kept(wanted)
         if missing and not self._task.check_mode:
@@ -31,5 +34,6 @@ class ActionModule(ControllerAction):
         names = sorted(path.rpartition(".")[0] for path in wanted if path != LICENCE)
         found = {"changed": bool(missing), "recipes": names, "fetched": missing, "kept": kept, "release": pins.vllm}
         told = [f"{path} was changed on this site and stays" for path in kept]
+        told += describe_replaced(target, bundled, names)
         told += describe_restricted(target, names, load_table(releases()[-1]), load_restrictions())
         return {**found, "diff": {"prepared": "".join(f"+{path}\n" for path in missing)}, "warnings": told}

@@ -13,7 +13,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.spelling import misspelt, nearest
@@ -59,16 +59,17 @@ class Pins:
             if path.startswith(MODELS)
         }
 
-    def wanted(self, names: Sequence[str]) -> dict[str, str]:
-        """Return path in a site's directory -> sha256 of the named recipes, of all without names, and of the licence.
+    def wanted(self, names: Sequence[str], but: Collection[str] = ()) -> dict[str, str]:
+        """Return path in a site's directory -> sha256 of the named recipes, and of the licence.
 
+        Without names these are all recipes ``but`` those that only a name gets.
         Raises UpstreamError for a name that the release does not have.
         """
         recipes = self.recipes
         for name in names:
             if name not in recipes:
                 raise UpstreamError(f"fetch_names: vLLM {self.vllm} has no recipe {name!r}; {nearest(name, recipes)}")
-        chosen = {f"{name}.yaml": recipes[name] for name in names or recipes}
+        chosen = {f"{name}.yaml": recipes[name] for name in names or recipes if names or name not in but}
         return {**chosen, LICENCE: self.files[LICENCE]}
 
 
@@ -139,6 +140,24 @@ def read_directory(directory: Path, wanted: Mapping[str, str]) -> Directory:
         return Directory(present, _recorded(directory / RECORD))
     except OSError as exc:
         raise UpstreamError(f"fetch_dest: {exc.filename or directory}: {exc.strerror}") from exc
+
+
+def describe_replaced(directory: Path, bundled: Sequence[str], fetched: Sequence[str]) -> list[str]:
+    """Return a sentence for each recipe that this collection has too: which of the two an instance gets."""
+    told = []
+    for name in bundled:
+        place = directory / f"{name}.yaml"
+        if name in fetched or place.exists():
+            told.append(
+                f"{place} replaces the collection's own recipe {name}, with other sizes, presets and hardware; remove "
+                "the file to keep that"
+            )
+        else:
+            told.append(
+                f"{name} was not fetched, because the collection has a recipe of its own for it; to replace that, name "
+                "it in fetch_names"
+            )
+    return told
 
 
 def _recorded(record: Path) -> Mapping[str, str]:

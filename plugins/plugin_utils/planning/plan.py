@@ -29,7 +29,7 @@ from .checks import (
 )
 from .chips import allot, check_host_memory, check_offload, check_shares, unused_chips, utilization
 from .choices import Chosen, choose, facts_of
-from .compose import Composed, Layer, compose, layers_of
+from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
 from .divisions import check_sizes, size_doubts
@@ -251,6 +251,7 @@ def _warnings(
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
+    warnings += _features_left_out(entry, accelerator)
     # These remain after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
@@ -262,6 +263,18 @@ def _warnings(
     doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
     warnings += [f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)]
     return warnings
+
+
+def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
+    """Return a warning where a list of features leaves out what the recipe has on by default; an empty one is meant."""
+    choice = entry.choice
+    default = features_on(entry.recipe, accelerator, choice.strategy, choice.variant, None, {}, entry.where)
+    names = ", ".join(name for name in default if name not in choice.features)
+    if not entry.requested.get("features") or not names:
+        return []
+    return [
+        f"{entry.where}.features: leaves out {names}, which the recipe has on by default; add what you want to keep"
+    ]
 
 
 def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips: tuple[int, ...]) -> ServePlan:

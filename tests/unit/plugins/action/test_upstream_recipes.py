@@ -10,6 +10,7 @@ import json
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.action import upstream_recipes as upstream_action
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import upstream_recipes
 
 from tests.fakes.actions import Task, run_action
@@ -146,3 +147,18 @@ def test_what_an_instance_has_to_allow_is_said(archive, tmp_path, monkeypatch):
     (site / "org/tiny.yaml").write_text("model: {model_id: org/tiny, base_env: {LD_PRELOAD: /x.so}}\n")
     found = fetch(tmp_path, archive)
     assert any("org/tiny sets LD_PRELOAD, which an instance" in text for text in [*told, *found.get("warnings", [])])
+
+
+def test_a_recipe_of_the_collection_is_replaced_only_by_name_and_never_silently(archive, tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr("ansible.utils.display.Display.warning", lambda _self, text, **_more: told.append(text))
+    monkeypatch.setattr(upstream_action, "known_names", lambda *_: ["org/tiny", "org/elsewhere"])
+    found = fetch(tmp_path, archive)
+    assert found["recipes"] == ["org/big"] and not (tmp_path / "site/org/tiny.yaml").exists()
+    assert "org/tiny was not fetched, because the collection has a recipe of its own" in str([told, found])
+    found = fetch(tmp_path, archive, names=["org/tiny"])
+    assert (tmp_path / "site/org/tiny.yaml").exists()
+    assert "replaces the collection's own recipe org/tiny" in str([told, found])
+    # Also where an earlier run fetched it.
+    told.clear()
+    assert "replaces the collection's own recipe org/tiny" in str([fetch(tmp_path, archive), told])

@@ -177,3 +177,13 @@ def test_vllm_s_own_check_of_variables_is_left_out_where_a_plugin_has_variables(
     found = plan({"env": {"VLLM_ASCEND_NEW": "1"}}, A3)
     assert "fail-on-environ-validation" not in found.args
     assert any("VLLM_ASCEND_NEW: no release of vLLM's plugin" in text for text in found.warnings)
+
+
+def test_a_list_of_features_that_leaves_out_a_default_says_so():
+    offered = recipe(
+        features={"tools": {"args": []}, "defaults": {"args": ["--a", "1"]}, "more": {}}, opt_in_features=["more"]
+    )
+    left = "vllm_instances.chat.features: leaves out defaults, which the recipe has on by default"
+    assert any(text.startswith(left) for text in plan({"features": ["tools", "more"]}, a_recipe=offered).warnings)
+    for requested in ({}, {"features": []}, {"features": ["tools", "defaults"]}):
+        assert not any(".features:" in text for text in plan(requested, a_recipe=offered).warnings)
