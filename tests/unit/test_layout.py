@@ -186,6 +186,7 @@ OPENS = {
     "module_utils/host_group/": "root's own directories; the marks of instances are read by the door",
     "module_utils/host_tuning/": "files of the kernel, and root's own configuration",
     "module_utils/instance/": "root's own configuration, by the function that names its errors",
+    "module_utils/middleware/": "vLLM's own user, in its own directory",
     "module_utils/mirror/": "a carried disk, of which mirror/bill_host.py refuses links",
     "module_utils/pinning/": "the controller's user reads and writes its own files",
     "module_utils/removal/": "root's own configuration, and files of the kernel",
@@ -209,10 +210,7 @@ OPENS = {
     "modules/": "root's own directories, or files that the user of the module names",
     "playbooks/files/gpt_oss_evals.py": "the user of the tool, in its own directory",
     "roles/gateway/files/": "root's own configuration",
-    "roles/vllm/files/availability.py": "vLLM's own user, in its own directory",
     "roles/vllm/files/vllm-router.py": "root's own configuration",
-    "roles/vllm/files/vllm_operator.py": "vLLM's own user, in its own directory",
-    "roles/vllm/files/vllm_usage.py": "vLLM's own user, in its own directory",
 }
 WAYS_TO_OPEN = {
     "open", "os.open", "os.utime", "os.mknod", "os.mkfifo", "text_of", "bytes_of", "sha256_of", "publish", "create",
@@ -266,7 +264,7 @@ def test_files_are_opened_by_the_door_or_belong_to_nobody_else():
 
 
 def test_what_lies_in_a_directory_of_another_user_is_opened_by_the_door_alone():
-    allowed = {"module_utils/weights/retention_host.py", "roles/vllm/files/availability.py"}
+    allowed = {"module_utils/weights/retention_host.py", "module_utils/middleware/availability_host.py"}
     found = {
         name: sorted(names & FOREIGN)
         for name, ways in opening().items()
