@@ -16,3 +16,25 @@ attributes:
   diff_mode:
     description: Returns details of what has changed or would change when in diff mode.
 """
+
+    FULL = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return what it would change without changing anything.
+    support: full
+  diff_mode:
+    description: Returns details of what has changed or would change when in diff mode.
+    support: full
+"""
+
+    NO_DIFF = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return what it would change without changing anything.
+    support: full
+  diff_mode:
+    description: Returns details of what has changed or would change when in diff mode.
+    support: none
+"""

@@ -15,13 +15,8 @@ description:
   - A chip is a PCI function, so a card with two dies counts as two. Virtual functions are not counted beside the chip
     that they belong to, and a partitioned chip (MIG) counts as one.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 options:
   declared:
     description:

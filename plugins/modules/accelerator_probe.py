@@ -19,13 +19,8 @@ description:
     P(baremetal.inference.accelerator#role) compares with the inventory. Here nothing is compared and no fact is set.
   - Where the kernel tells the memory of a chip (amdgpu), that goes before the nominal memory of the catalogue.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 options:
   catalog_path:
     description:

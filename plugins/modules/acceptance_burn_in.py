@@ -16,12 +16,7 @@ description:
   - A program that fails, hangs or is killed is not an error of the module. RV(problem) says what happened.
   - Leaves nothing on the host. In check mode it only reads the counters.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   program:
     description:

@@ -14,12 +14,7 @@ description:
   - Checks the playbook's variables and that results can be written, and looks the host's chips up in the catalogue.
   - Runs on the controller. It makes O(dir).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   detected:
     description:

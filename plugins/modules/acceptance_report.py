@@ -15,12 +15,7 @@ description:
   - Findings are not an error of the module.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   dir:
     description:

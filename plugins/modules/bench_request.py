@@ -14,13 +14,8 @@ description:
   - Fails for a workload that is unknown or invalid, an invalid number, and results to compare with that cannot be read.
   - Runs on the controller and connects to no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.bench_request
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

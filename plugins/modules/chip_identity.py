@@ -13,12 +13,7 @@ description:
   - Asks C(nvidia-smi) and C(npu-smi), and reads what amdgpu shows in sysfs. Changes nothing.
   - A chip without an answer is missing in the result. That is no error, because a host may have no driver yet.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   sysfs_root:
     description:

@@ -16,12 +16,7 @@ description:
     permission.
   - Changes nothing. The role P(baremetal.inference.container_runtime#role) carries out the returned steps.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   system:
     description:

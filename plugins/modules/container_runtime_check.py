@@ -14,12 +14,7 @@ description:
   - Asks the engine for its version and checks that it can give the host's accelerators to containers.
   - Fails with advice where it cannot. Changes nothing and starts no container.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   engine:
     description:

@@ -14,12 +14,7 @@ description:
   - Reads the container engines, their packages, package sources, keys and files, and the drivers that are loaded.
   - Decides nothing and changes nothing. Credentials in files stay on the host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   packager:
     description:

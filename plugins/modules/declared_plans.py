@@ -20,12 +20,7 @@ description:
     been contacted.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options: {}
 author:
   - the baremetal.inference authors (@baremetal-inference)

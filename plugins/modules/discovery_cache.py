@@ -22,12 +22,7 @@ description:
   - The file is replaced in one step. A damaged file, or one of another version, is reported in a warning and rebuilt.
   - Fails if no host answered.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   path:
     description:

@@ -17,14 +17,9 @@ description:
   - The release of vLLM and the chips decide on the driver, for V(cann) on firmware and CANN too.
   - Fails with the reason if the host cannot get what it needs, before anything is changed.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
   - baremetal.inference.stack_plan
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 options:
   stack:
     description:

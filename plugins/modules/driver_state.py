@@ -18,14 +18,9 @@ description:
   - Fails only if the host cannot be read. Findings are not an error of the module.
   - Changes nothing. Without root, the kernel's log and MOK keys count as empty.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
   - baremetal.inference.stack_state
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 options:
   stack:
     description:

@@ -15,12 +15,7 @@ description:
   - Each file is published with one rename. A file with other content is replaced.
   - gpt-oss needs only C(o200k_base.tiktoken).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   path:
     description:

@@ -14,12 +14,7 @@ description:
   - Returns the tasks of each instance that have no result yet, and the lock of the tool that fits the host.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   tasks:
     description: The tasks, as M(baremetal.inference.evaluation_request) returns them.

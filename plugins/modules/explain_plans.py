@@ -15,12 +15,7 @@ description:
     and what it overrides. Hosts whose plans differ only in the host name are shown once.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
     description:

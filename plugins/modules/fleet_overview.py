@@ -24,12 +24,7 @@ description:
     holds names, hardware, instances and their recipes and no secrets, so a new file is readable by everybody (mode
     0644); an existing file keeps its mode.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   page:
     description:

@@ -17,12 +17,7 @@ description:
     they expire, and when their names change.
   - Runs on the controller, where these files are, and needs the program openssl.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   source:
     description:

@@ -16,12 +16,7 @@ description:
     aborting an answer.
   - Handles keys only as sha256. Diffs name clients, never a hash of a key.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   clients:
     description:

@@ -16,12 +16,7 @@ description:
   - Reads the key files of the clients on the controller, and returns only the sha256 of each key.
   - Runs on the controller and connects to no host. One error lists all problems.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   cluster:
     description:

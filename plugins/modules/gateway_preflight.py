@@ -16,12 +16,7 @@ description:
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   ports:
     description:

@@ -19,12 +19,7 @@ description:
     drained, and an event those that an event drained. An admin takes over servers that were drained by an event or by
     hand at the admin socket, and returns those that any admin or event drained.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   servers:
     description:

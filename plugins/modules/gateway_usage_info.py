@@ -14,12 +14,7 @@ description:
     all of them served.
   - Changes nothing. The playbook gateway_usage.yml shows the rows of several gateways together.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   since:
     description:

@@ -14,12 +14,7 @@ description:
     the gateways, as the role P(baremetal.inference.gateway#role) does.
   - Runs on the controller and connects to no host, so use C(run_once).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   hosts:
     description:

@@ -19,12 +19,7 @@ description:
   - A host that is not reached is not an error of the module. M(baremetal.inference.group_report) judges the results.
   - Changes nothing.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   groups:
     description:

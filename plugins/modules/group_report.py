@@ -15,12 +15,7 @@ description:
     M(baremetal.inference.group_all_reduce) returned on all of them, fails with the pairs and hosts that cannot work
     together, and warns of what slows them down.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   groups:
     description:

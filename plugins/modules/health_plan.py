@@ -15,12 +15,7 @@ description:
     for.
   - Runs on the controller and contacts no host. A wrong file of the site's catalogue is an error.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   accelerator:
     description:

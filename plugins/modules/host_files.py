@@ -17,12 +17,7 @@ description:
   - Templates are rendered on the controller by the action plugin of the same name.
   - A file is replaced in one durable step. Everything belongs to the user that the module runs as.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   files:
     description:

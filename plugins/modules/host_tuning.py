@@ -15,12 +15,7 @@ description:
   - Keeps the values from before the first change in C(/var/lib/host-tuning/before.json). A setting that is no longer
     requested returns to them.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   governor:
     description: Frequency governor of every processor, such as V(performance); empty for no change.

@@ -15,12 +15,7 @@ description:
     reads how long its last start took and the power limit of its chips. It fails where the instance does not run.
   - It changes nothing.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
     description:

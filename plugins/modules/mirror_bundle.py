@@ -23,12 +23,7 @@ description:
 requirements:
   - gpgv or sqv, with O(keyring)
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   root:
     description:

@@ -21,12 +21,7 @@ description:
 requirements:
   - skopeo, where an image is missing or named by a tag
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   root:
     description:

@@ -17,12 +17,7 @@ description:
   - O(releases) and O(models) add to that.
   - Runs on the controller without a connection to hosts. The problems of all hosts are one error.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   root:
     description:

@@ -15,12 +15,7 @@ description:
   - Returns whether nginx and the registry are installed.
   - Changes nothing.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   root:
     description:

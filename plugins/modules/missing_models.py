@@ -16,12 +16,7 @@ description:
     and returns the models, draft models and tokenizers that no manifest pins.
   - Runs on the controller without a connection to hosts. The problems of all hosts are one error.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   hosts:
     description:

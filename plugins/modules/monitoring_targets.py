@@ -18,12 +18,7 @@ description:
   - Warns of exporters, instances and gateways that listen on a loopback address, where Prometheus cannot reach them.
   - Runs on the controller for all hosts at once and connects to no host, so use C(run_once).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   directory:
     description:

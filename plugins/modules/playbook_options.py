@@ -15,12 +15,7 @@ description:
   - Names the nearest option.
   - Runs on the controller and connects to no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   roles:
     description:

@@ -16,12 +16,7 @@ description:
   - A new recipe, O(file), is placed below O(dest) only if some variant of it can be planned.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   recipes:
     description:

@@ -20,12 +20,7 @@ description:
 requirements:
   - skopeo on the host, if there is anything to push
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   root:
     description:

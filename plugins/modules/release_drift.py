@@ -16,12 +16,7 @@ description:
     replaced them. Without any of the three it compares the tables themselves.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   older:
     description:

@@ -16,13 +16,8 @@ description:
   - Weights and environments lose their names before their files go, so nothing starts from a part of them. Anything
     that a process has begun to use since the plan was made is kept.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.full
   - baremetal.inference.removal
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
 options:
   entries:
     description:

@@ -15,13 +15,8 @@ description:
   - Fails when something that is named is in use, when its name looks misspelt, and while a rollout is at work on the
     host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.removal
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 options:
   kind:
     description:

@@ -14,12 +14,7 @@ description:
   - Fails unless exactly one thing is requested, and for a variable C(remove_...) that the playbook does not have.
   - Runs on the controller and connects to no host, so use C(run_once).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
     description:

@@ -23,12 +23,7 @@ description:
     C(vllm_instances) is named and skipped, with a separate warning if it has an accelerator. Files that an earlier
     run left for a host of the play are removed.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   dest:
     description:

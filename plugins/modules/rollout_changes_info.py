@@ -15,12 +15,7 @@ description:
   - In a rollback, instances that C(vllm_instances) does not name stay unchanged. Its values are not rendered.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   kind:
     description:

@@ -16,12 +16,7 @@ description:
   - Decides after a wave whether the rollout goes on, and reports its result at the end.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   state:
     description:

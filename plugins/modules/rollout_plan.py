@@ -16,12 +16,7 @@ description:
   - Refuses a plan that leaves a service with too few servers. Reports all problems in one error.
   - Runs once, on the controller; no connection is made.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   hosts:
     description:

@@ -16,12 +16,7 @@ description:
     that it does not know is an error; another variable that no library is known to read is a warning.
   - Runs on the controller and contacts no host. An instance that cannot be served is an error, and nothing changes.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instances:
     description:

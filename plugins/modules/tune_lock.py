@@ -14,12 +14,7 @@ description:
   - Keeps a file on the host with the tune that works on it and the states that the instances go back to. It outlives an
     interrupted tune; the same tune takes it again.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   state:
     description:

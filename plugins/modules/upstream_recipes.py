@@ -17,12 +17,7 @@ description:
   - A file that is there and unchanged is not fetched again. A file that the site has changed stays.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   dest:
     description:

@@ -26,12 +26,7 @@ description:
   - Check mode checks everything that can be known beforehand - Python's version, the machine, the free space, the
     index and that it lists every project.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   root:
     description:

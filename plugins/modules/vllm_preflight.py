@@ -20,12 +20,7 @@ description:
   - Where a library or a compiler is missing, it asks the package repositories of the host whether they answer.
   - Changes nothing.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   ports:
     description:

@@ -18,12 +18,7 @@ description:
     its size. In check mode it does only that.
   - The next run continues an interrupted download.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   models:
     description:

@@ -21,12 +21,7 @@ description:
   - Refuses a source that has only some of the shards that the model's index names.
   - Meant for the controller (C(hosts=localhost)). The file is written by one rename.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   model:
     description:

@@ -18,12 +18,7 @@ description:
   - Every page is published by rename; nothing is changed if any wheel is unreadable.
   - Wheels themselves are never changed or removed. Source archives are not listed, hidden files are ignored.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   root:
     description:

@@ -23,7 +23,8 @@ def documented_options(name: str) -> dict[str, dict[str, Any]]:
     documentation = _read_documentation("modules", name)
     options: dict[str, Any] = {}
     for fragment in documentation.get("extends_documentation_fragment") or ():
-        options |= _read_documentation("doc_fragments", fragment.rpartition(".")[2]).get("options") or {}
+        # COLLECTION.FILE, or COLLECTION.FILE.VARIANT, whose options are those of the file.
+        options |= _read_documentation("doc_fragments", fragment.split(".")[2]).get("options") or {}
     return _specs({**options, **(documentation.get("options") or {})})
 
 
