@@ -178,6 +178,8 @@ def test_a_reload_costs_a_client_with_a_key_no_request(tmp_path, reloads):
         lines = [line for line in found.log.read_text().splitlines() if "client=" in line]
         assert len(lines) <= 12 and all('client="alice" service=chat' in line for line in lines)
         assert all("from=127.0.0.1" in line for line in lines)
+        warnings = [line for line in found.log.read_text().splitlines() if "config :" in line]
+        assert all("state file" in line for line in warnings), warnings
 
 
 def test_errors_of_the_new_worker_arrive_as_they_are(tmp_path):

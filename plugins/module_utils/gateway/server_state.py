@@ -35,7 +35,8 @@ def _ports(config: str) -> tuple[dict[tuple[str, str], str], str]:
         words = line.split()
         if words[:1] == ["backend"]:
             backend = words[1]
-        elif words[:1] == ["server"]:
+        # HAProxy's own sockets have no state.
+        elif words[:1] == ["server"] and not words[2].startswith("unix@"):
             ports[backend, words[1]] = words[2].rpartition(":")[2]
         found = re.search(r" agent-port (\d+)", line)
         agent = found.group(1) if found else agent

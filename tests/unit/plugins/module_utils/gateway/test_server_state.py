@@ -28,3 +28,9 @@ def test_ports_are_those_of_the_backend_of_the_server():
     config = "backend other\n    server a--chat 10.0.0.1:1\nbackend chat\n    default-server agent-port 8405\n"
     config += "    server a--chat [::1]:9 x\n"
     assert fitted(state, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
+
+
+def test_a_socket_of_haproxy_itself_has_no_state():
+    own = "backend gateway:new:443\n    server new unix@/routed/port:443.sock send-proxy-v2\n"
+    state = STATE.replace("\n\n", "\ngateway:new:443 new 0 443.sock 0\n\n")
+    assert fitted(state, CONFIG + own) == FITTED
