@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import shutil
 from typing import Iterable, Mapping, Sequence
 
 from ..common.files_host import text_of
+from ..common.foreign_json import load_json
 from ..slots.host import Host, Slots
 from ..slots.state import SlotError
 from ..vendor_stack.faults import FaultBook
@@ -33,7 +33,7 @@ def worked_figures(
     for path in sorted(path for pattern in patterns for path in glob.glob(pattern)):
         kind, name = path.split(os.sep)[-3:-1]
         with contextlib.suppress(ValueError, AttributeError, TypeError):
-            found.update({(f"{kind}@{name}", loop): float(at) for loop, at in json.loads(text_of(path)).items()})
+            found.update({(f"{kind}@{name}", loop): float(at) for loop, at in load_json(text_of(path)).items()})
     return [
         Sample("health_worked_seconds", {**host, "service": service, "loop": loop}, at)
         for (service, loop), at in sorted(found.items())
@@ -120,7 +120,7 @@ def disk_figures(host: Mapping[str, str], directories: Sequence[str]) -> list[Sa
 def weights_figures(host: Mapping[str, str], path: str) -> list[Sample]:
     """Return what the last scrub of the weights has found, from its report (weights-scrub.py of the role weights)."""
     try:
-        report = json.loads(text_of(path))
+        report = load_json(text_of(path))
         figures = {
             "health_weights_damaged_files": len(report["damaged"]),
             "health_weights_scrubbed_seconds": report["finished"],

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from typing import Any
@@ -84,7 +83,7 @@ def limits_of(name: str) -> Limits:
 def group_of(name: str) -> dict[str, Any]:
     """Return the group of an instance that spans hosts, empty for one on this host alone."""
     try:
-        found: dict[str, Any] = json.loads(_text(f"{CONFIG_DIR}/{name}.group.json"))
+        found: dict[str, Any] = load_json(_text(f"{CONFIG_DIR}/{name}.group.json"))
     except FileNotFoundError:
         return {}
     return found
@@ -93,7 +92,7 @@ def group_of(name: str) -> dict[str, Any]:
 def connected(name: str) -> bool:
     """Return whether the watchdog has seen all hosts of the group connected in this run of the unit."""
     try:
-        found = json.loads(_text(f"{GROUP_RUN_DIR}/{name}/state"))
+        found = load_json(_text(f"{GROUP_RUN_DIR}/{name}/state"))
         return bool(found["complete"]) and found["invocation"] == os.environ.get("INVOCATION_ID")
     except (OSError, ValueError, LookupError, TypeError):
         return False

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the table of docs/explain/entrances.md from docs/explain/entrances.yml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DATA = Path(__file__).resolve().parents[1] / "docs/explain/entrances.yml"
+PAGE = DATA.with_suffix(".md")
+BEGIN, END = "<!-- begin of the table that tools/entrances.py writes -->\n", "<!-- end of that table -->\n"
+HEADERS = {
+    "sender": "Sender", "bytes": "Bytes", "depth": "Depth and numbers", "time": "Time", "odd": "An odd one gets",
+}  # fmt: skip
+
+
+def entries() -> list[dict[str, Any]]:
+    """Return the rows of the data file."""
+    found: list[dict[str, Any]] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return found
+
+
+def page() -> str:
+    """Return the page with the table of the data file."""
+    rows = [list(HEADERS.values()), ["---"] * len(HEADERS), *([str(row[key]) for key in HEADERS] for row in entries())]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    before, after = PAGE.read_text(encoding="utf-8").split(BEGIN)[0], END
+    return f"{before}{BEGIN}{table}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
