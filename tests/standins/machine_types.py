@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
 
+from ansible_collections.baremetal.inference.plugins.action.driver_plan import ActionModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import read_cpu
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
@@ -126,16 +126,15 @@ def _row(machine: Machine, system: System, root: Path) -> Row:
     detected = match(read_functions(sysfs), catalogue, read_cpu(procfs, sysfs, machine.architecture))
     accelerator = declared_accelerator(catalogue, detected.model, detected.count)
     stack = detected.stack
-    module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{stack}_plan")
-    action = module.ActionModule.__new__(module.ActionModule)
-    options = {name: spec.get("default") for name, spec in action.ARGUMENT_SPEC.items()}
+    planner = ActionModule.STACKS[stack]
+    options = {name: spec.get("default") for name, spec in ActionModule.ARGUMENT_SPEC.items()}
     options |= {"release": system.release, **dict(system.options)}
     release = load_release(system.release, [])["stacks"][stack]
     trees = {"root": str(root), "sysfs_root": sysfs, "proc_root": procfs}
-    state = _state(stack, {**trees, **{name: options[name] for name in action.state_options}})
+    state = _state(stack, {**trees, **{name: options[name] for name in planner.state_options}})
     state["host"]["architecture"] = machine.architecture  # the tests' own is what the module has seen
-    inputs = StackInputs(action.request(options, release), state, detected.as_dict(), catalogue)
-    plan, more = action.plan(inputs, None), action.further_results(inputs)
+    inputs = StackInputs(planner.request(options, release), state, detected.as_dict(), catalogue)
+    plan, more = planner.plan(inputs, None), planner.further_results(inputs)
     return Row(machine, detected, accelerator, catalogue, inputs.host.manager, plan, more)
 
 
@@ -144,7 +143,7 @@ def _state(stack: str, options: dict[str, Any]) -> dict[str, Any]:
     before = os.environ["PATH"]
     os.environ["PATH"] = "/nowhere"
     try:
-        return run_module(f"{stack}_state", **options)
+        return run_module("driver_state", stack=stack, **options)
     finally:
         os.environ["PATH"] = before
 

@@ -9,6 +9,7 @@ import os
 from dataclasses import asdict
 from typing import Any, Mapping, Pattern, Sequence
 
+from ..common.kinds import show_value
 from ..common.processes_host import boot_id
 from .host import Run, active_units, offered_versions, read_holders, read_text, run_command
 from .model import Host
@@ -47,9 +48,8 @@ def foreign_option(options: Mapping[str, Any]) -> str:
     for stack, names in OF_STACK.items():
         for name in names if stack != options["stack"] else ():
             if options[name] is not None:
-                return (
-                    f"{name}: found {options[name]!r} with stack {options['stack']}; it is an option of stack {stack}"
-                )
+                found = f"found {show_value(options[name])} with stack {options['stack']}"
+                return f"{name}: {found}; it is an option of stack {stack}"
     return ""
 
 
