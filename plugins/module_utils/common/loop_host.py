@@ -5,37 +5,25 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-import traceback
 from typing import Callable
+
+from .repeated import Repeated
 
 
 class Loop:
-    """Repeats ``step``, which returns the seconds until the next time; ``pause`` are those after a fault.
-
-    A fault that a step does not expect is reported once with its trace, and the loop goes on.
-    """
+    """Repeats ``step``, which returns the seconds until the next time; ``pause`` are those after a fault."""
 
     def __init__(self, name: str, step: Callable[[], float], pause: float) -> None:
         self.name, self.step, self.pause = name, step, pause
-        self.fault = ""
+        self.repeated = Repeated(name, functools.partial(print, flush=True))
 
     def once(self) -> float:
         """Take a step; return the seconds until the next one."""
-        try:
-            wait = self.step()
-        except Exception as exc:
-            fault = f"{type(exc).__name__}: {exc}"
-            if fault != self.fault:
-                print(f"{self.name}: {fault}; trying again after {self.pause:g} s", flush=True)
-                traceback.print_exc()
-            self.fault = fault
-            return self.pause
-        if self.fault:
-            print(f"{self.name}: works again", flush=True)
-        self.fault = ""
-        return wait
+        waits: list[float] = []
+        return waits[0] if self.repeated.attempt(lambda: waits.append(self.step())) else self.pause
 
     def run(self) -> None:
         """Take steps forever."""

@@ -28,6 +28,9 @@ class Repeated:
         except Exception as exc:
             self._report(exc)
             return False
+        if self._told:
+            self._say(f"{self.name} works again")
+            self._told = ""
         self.worked()
         return True
 

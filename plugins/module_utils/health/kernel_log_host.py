@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import select
 import stat
@@ -13,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from typing import Iterator
 
+from ..common.repeated import Repeated
 from ..vendor_stack.faults import Event, FaultBook
 from ..vendor_stack.kernel_records import parse_record
 
@@ -36,9 +38,10 @@ class Seen:
 class KernelLog(threading.Thread):
     """Reads the log in the background. ``after`` is the number of the last record that was taken in this boot."""
 
-    def __init__(self, path: str, book: FaultBook, after: int = -1) -> None:
+    def __init__(self, path: str, book: FaultBook, after: int = -1, loop: Repeated | None = None) -> None:
         super().__init__(daemon=True)
         self.path, self.book, self.last = path, book, after
+        self.loop = loop or Repeated("A line of the kernel's log", functools.partial(print, flush=True))
         self.lines = 0
         self.lost = 0
         self.problem = ""
@@ -57,7 +60,8 @@ class KernelLog(threading.Thread):
         while True:
             try:
                 for line in self._follow(wait):
-                    self._read(line)
+                    # Whatever a program has made the kernel print ends no thread.
+                    self.loop.attempt(functools.partial(self._read, line))
             except OSError as exc:
                 self.problem = f"{self.path}: {exc.strerror}"
             wait.wait(1.0)

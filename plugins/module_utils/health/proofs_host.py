@@ -40,9 +40,17 @@ class Proofs:
                 threading.Thread(target=self._prove, args=(name,), daemon=True).start()
 
     def _prove(self, name: str) -> None:
+        try:
+            problem = self._problem(name)
+        except Exception as exc:
+            # An odd answer of a tool proves nothing, and is the reason.
+            problem = f"the proof failed: {type(exc).__name__}: {exc}"
+        self._ended.put((name, problem))
+
+    def _problem(self, name: str) -> str:
         settings, problem = self._settings, ""
         if settings.addresses:
             answer = ask_counters(settings.stack)
             wanted = list(settings.chips.get(name) or settings.addresses)
             problem = answer.problem or proof_problem(wanted, answer.chips, self._book)
-        self._ended.put((name, problem or self._instances.token_problem(name)))
+        return problem or self._instances.token_problem(name)

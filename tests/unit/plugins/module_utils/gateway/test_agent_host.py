@@ -277,4 +277,4 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
             page = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         found.shutdown()
     assert page.startswith("HTTP/1.0 200") and 'timestamp_seconds{of="haproxy"}' in page and 'of="a"' not in page
-    assert "a: RecursionError: deep" in capsys.readouterr().out
+    assert "a failed, and is tried again: RecursionError: deep" in capsys.readouterr().out
