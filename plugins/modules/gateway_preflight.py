@@ -101,7 +101,6 @@ memory_kib:
   description: Memory of the host in KiB, which limits the connections of the gateway.
   type: int
   returned: success
-  version_added: 0.8.0
 """
 
 import os
