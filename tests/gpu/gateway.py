@@ -5,7 +5,7 @@
 
 A real HAProxy with the role's template, and vLLM with the role's middleware. VARIANTS and BASE_YAML are those of
 sweep.py. First what the gateway costs, against the same vLLM asked directly, by turns: one request at a time, then 64
-and 512 streams at the same time; directly with the usage in each chunk too, which counting needs; through a gateway;
+and 512 streams at the same time; directly with the usage in each chunk too; through a gateway;
 and through one that counts tokens. Then what affinity is worth: conversations of many turns to one vLLM, and to all
 four through the gateway, with leastconn and with affinity by turns, with several bounds of a server's share. Then 512
 streams to one vLLM with four API servers. The figures are printed and written to RESULTS/gateway.json. Runs as root

@@ -99,7 +99,7 @@ class Server(BaseHTTPRequestHandler):
         path, _mark, query = self.path.partition("?")
         headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         scope = {"type": "http", "method": self.command, "path": path, "headers": headers}
-        scope["query_string"] = query.encode()
+        scope.update(query_string=query.encode(), app=SimpleNamespace(state=STATE))
         messages = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def receive():
