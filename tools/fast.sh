@@ -22,6 +22,8 @@ if ((${#changed[@]})); then
   step "language"
   python tools/check_language.py "${changed[@]}"
 fi
+step "budget"
+python -m tools.budget
 step "imports"
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
 step "types"
