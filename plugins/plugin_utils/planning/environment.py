@@ -14,6 +14,7 @@ from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
 from .inputs import SiteSettings
+from .own_place import check_place, reasons_of
 from .runtime import ROOT_STACKS, visible_env
 from .side_models import paths_in
 
@@ -49,13 +50,27 @@ def environment_of(
     accelerator: Accelerator,
     chips: Sequence[int],
     site: SiteSettings,
-    own: Mapping[str, str],
-) -> dict[str, str]:
-    """Return the whole environment of one instance: composed variables, its own caches, its own chips, its middleware.
+    middleware: Middleware,
+) -> tuple[dict[str, str], list[str]]:
+    """Return the whole environment of one instance, and warnings of variables that have no effect.
 
-    ``own`` are the variables of own_variables.
+    It is made of the composed variables, its own caches, its own chips and its middleware.
     """
     cache = f"{site.cache_root}/{name}"
+    caches = _caches(cache, entry, accelerator)
+    visible = visible_env(accelerator, chips, entry.runtime, {})
+    reasons = reasons_of(entry, accelerator, caches, middleware.env)
+    ignored, warnings = check_place(entry, composed, reasons, {**caches, **visible, **middleware.env}, cache)
+    kept = {key: value for key, value in composed.env.items() if key not in ignored}
+    # A PYTHONPATH that only an image has would not be seen: what needs one has a shell that makes it at the start
+    # (Ascend's), or names it in the instance's env.
+    path = [LIBRARY, kept.get("PYTHONPATH", ""), metadata_path(name) if has_metadata(entry) else ""]
+    own = {**middleware.env, "PYTHONPATH": ":".join(filter(None, path))}
+    return dict(sorted({**caches, **kept, **visible, **own}.items())), warnings
+
+
+def _caches(cache: str, entry: Chosen, accelerator: Accelerator) -> dict[str, str]:
+    """Return the variables that place an instance's caches and its home."""
     caches = {
         "HF_HOME": f"{cache}/huggingface",
         # Torch's own choice is below /tmp, which ends with the unit. Where it compiles, it takes Triton's kernels there
@@ -76,9 +91,7 @@ def environment_of(
     if entry.runtime == "container" and accelerator.stack not in ROOT_STACKS:
         # Images have no user with the host's number, and torch needs a name.
         caches["USER"] = "vllm"
-    visible = visible_env(accelerator, chips, entry.runtime, composed.env)
-    whole = {**caches, **composed.env, **visible, **own}
-    return dict(sorted(whole.items()))
+    return caches
 
 
 def has_metadata(entry: Chosen) -> bool:
@@ -87,16 +100,6 @@ def has_metadata(entry: Chosen) -> bool:
     `vllm serve`, which alone knows the ranks of several hosts, asks for its version, and this build has another name.
     """
     return entry.runtime == "venv" and entry.group is not None and entry.stack.get("entrypoint") == "module"
-
-
-def own_variables(name: str, composed: Composed, middleware: Middleware, metadata: bool) -> dict[str, str]:
-    """Return the variables of this collection's middleware, and where Python finds it before the instance's own path.
-
-    A PYTHONPATH that only an image has would not be seen: what needs one has a shell that makes it at the start
-    (Ascend's), or names it in the instance's env.
-    """
-    path = [LIBRARY, composed.env.get("PYTHONPATH", ""), metadata_path(name) if metadata else ""]
-    return {**middleware.env, "PYTHONPATH": ":".join(filter(None, path))}
 
 
 def mounts_of(

@@ -33,7 +33,7 @@ from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
 from .divisions import check_sizes, size_doubts
-from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary, own_variables
+from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary
 from .explanation import explain
 from .fit import length_layer, length_problem, named_models, required_memory
 from .groups import check_executor, check_group_ports, check_router_ports, environment
@@ -61,7 +61,7 @@ from .start_failures import START_FAILURES
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 
 # Arguments that other keys of the instance set.
-PLACE = ("model", "served-model-name", "host", "port")
+PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
 
 
 # Fields that the plan of an instance has only where it spans hosts, or shares its chips.
@@ -252,6 +252,11 @@ def _warnings(
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
     warnings += _features_left_out(entry, accelerator)
+    warnings += [
+        f"{entry.where}: the recipe's --{name} has no effect; the instance's {key} counts"
+        for name, key in PLACE.items()
+        if name in composed.history
+    ]
     # These remain after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
@@ -299,8 +304,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         }
     )
     middleware = middleware_of(name, group)
-    own = own_variables(name, composed, middleware, has_metadata(entry))
-    env = environment_of(name, entry, composed, accelerator, chips, site, own)
+    env, overridden = environment_of(name, entry, composed, accelerator, chips, site, middleware)
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
@@ -315,7 +319,12 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if role in INNER else exposure(entry.where, entry.name, listen["host"], secrets)
-    warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
+    warnings = [
+        *exposed,
+        *overridden,
+        *_warnings(entry, composed, facts, accelerator, library),
+        *_unpinned(entry, models, library),
+    ]
     return ServePlan(
         host=shared.host,
         instance=name,

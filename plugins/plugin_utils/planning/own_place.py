@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables that only the plan can set, because other parts of it follow from them: chips, caches, addresses.
+
+An instance that sets another value is refused; of caches its value counts, with a warning. A recipe's value has no
+effect, and the plan warns of it.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from .choices import Chosen
+from .compose import Composed
+from .hardware import Accelerator
+from .inputs import PlanError
+
+# What restricts a process to chips, by stack.
+VISIBLE = {
+    "cann": ("ASCEND_RT_VISIBLE_DEVICES",),
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+# Where the hosts of an instance reach each other.
+ADDRESSES = ("VLLM_HOST_IP", "HCCL_IF_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")
+# The layers of a plan that are neither a recipe's nor an instance's.
+OWN_LAYERS = ("collection", "group", "pd_cluster")
+
+
+def reasons_of(
+    entry: Chosen, accelerator: Accelerator, caches: Mapping[str, str], middleware: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that only the plan sets, each with what to do instead, as the end of a sentence."""
+    chips = f"the plan gives the instance its chips; name them in {entry.where}.chips"
+    found = dict.fromkeys((accelerator.visible_env or "", *VISIBLE.get(accelerator.stack, ())), chips)
+    found.pop("", None)
+    found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")
+    found |= dict.fromkeys(middleware, "this collection's middleware reads it; leave the variable out")
+    if entry.group is not None:
+        address = "the hosts of the instance reach each other there; change the address of the host in the inventory"
+        found |= dict.fromkeys(ADDRESSES, address)
+    return found
+
+
+def check_place(
+    entry: Chosen, composed: Composed, reasons: Mapping[str, str], computed: Mapping[str, str], cache: str
+) -> tuple[set[str], list[str]]:
+    """Return the variables that a recipe sets without effect, and the warnings.
+
+    ``computed`` are the values of the plan, ``cache`` is the directory in which an instance may choose its own. Raises
+    PlanError where the instance itself sets another value, or removes one.
+    """
+    ignored, warnings = set(), []
+    for name, reason in reasons.items():
+        steps = composed.history.get(f"env.{name}") or []
+        mine = [step for step in steps if step.layer not in OWN_LAYERS]
+        given = [step.value for step in steps if step not in mine]
+        right, value = computed.get(name, given[-1] if given else None), composed.env.get(name)
+        if not mine or value == right or str(value).startswith(f"{cache}/"):
+            continue
+        expected = "expected none" if right is None else f"expected {right!r}"
+        if name not in (entry.requested.get("env") or {}):
+            ignored.add(name)
+            warnings.append(f"{entry.where}: the recipe's {name} ({value!r}) has no effect, because {reason}")
+        elif value is not None and str(right).startswith(cache):
+            warnings.append(f"{entry.where}.env.{name}: found {value!r}, {expected}, because {reason}")
+        else:
+            raise PlanError(f"{entry.where}.env.{name}: found {value!r}, {expected}, because {reason}")
+    return ignored, warnings

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Variables that only the plan can set."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
+
+
+@pytest.mark.parametrize(
+    ("env", "accelerator", "message"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, H200, "because the plan gives the instance its chips; name them in vllm_insta"),
+        ({"HIP_VISIBLE_DEVICES": "0"}, MI300X, "vllm_instances.chat.env.HIP_VISIBLE_DEVICES: found '0', expected"),
+        ({"HOME": None}, H200, "vllm_instances.chat.env.HOME: found None, expected '/var/cache/vllm/chat'"),
+        ({"AVAILABILITY_DIRECTORY": "/tmp"}, H200, "because this collection's middleware reads it"),
+    ],
+)
+def test_an_instance_cannot_set_what_the_plan_computes(env, accelerator, message):
+    assert message in refusal({"env": env}, accelerator, site={"strict": False})
+
+
+def test_the_same_value_and_a_place_in_the_own_cache_are_accepted():
+    found = plan({"env": {"HOME": "/var/cache/vllm/chat", "HF_HOME": "/var/cache/vllm/chat/hub"}, "replicas": 1})
+    assert found.env["HF_HOME"] == "/var/cache/vllm/chat/hub" and not any(
+        "HOME: found" in text for text in found.warnings
+    )
+
+
+def test_the_hosts_of_a_group_have_their_addresses():
+    spanning = {"nodes": ["h1", "h2"], "env": {"VLLM_HOST_IP": "10.9.9.9"}}
+    multi = recipe(compatible_strategies=["multi_node_tp"])
+    message = refusal(spanning, a_recipe=multi, site={"strict": False})
+    assert "vllm_instances.chat.env.VLLM_HOST_IP: found '10.9.9.9', expected '10.0.0.1'" in message
+
+
+def test_a_recipe_s_value_has_no_effect_and_the_plan_says_so():
+    setting = recipe(model={"base_env": {"HIP_VISIBLE_DEVICES": "0"}})
+    found = plans({"chat": {"recipe": "org/model"}}, MI300X, setting)
+    assert [one.env["HIP_VISIBLE_DEVICES"] for one in found] == ["0,1", "2,3", "4,5", "6,7"]
+    assert any("the recipe's HIP_VISIBLE_DEVICES ('0') has no effect" in text for text in found[0].warnings)
+    whole = plan({"args": {"tensor-parallel-size": 8}}, MI300X, setting)
+    assert "HIP_VISIBLE_DEVICES" not in whole.env
+
+
+def test_another_cache_counts_and_the_plan_warns():
+    found = plan({"env": {"HF_HOME": "/srv/hub"}})
+    assert found.env["HF_HOME"] == "/srv/hub"
+    assert (
+        "vllm_instances.chat.env.HF_HOME: found '/srv/hub', expected '/var/cache/vllm/chat/huggingface', because vLLM "
+        "can write there only, and only that is kept"
+    ) in found.warnings
+
+
+def test_an_address_or_a_name_of_a_recipe_has_no_effect_and_the_plan_says_so():
+    found = plan(a_recipe=recipe(model={"base_args": ["--port", "9000", "--served-model-name", "x"]}))
+    assert found.listen["port"] == 8000 and found.served_model_names == ["org/model"]
+    assert "vllm_instances.chat: the recipe's --port has no effect; the instance's port counts" in found.warnings
+    assert any(
+        "--served-model-name has no effect; the instance's served_model_names" in text for text in found.warnings
+    )
