@@ -50,7 +50,8 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
         for name in (*names, *MIDDLEWARE)
         for entry in program_files(name)
     }
-    return [*found, *programs.values(), *files]
+    templates = {entry["path"]: entry for plan in plans.values() for entry in _files.chat_templates(plan)}
+    return [*found, *programs.values(), *templates.values(), *files]
 
 
 class FilterModule:

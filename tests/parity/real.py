@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
+
 from tests.fakes.wheelhouse import ROOT
 from tools.vllm.fetch_vllm_release import CPU_BUILD, environment, sources
 
@@ -74,17 +76,17 @@ class RealParser:
     def _ask(self, words, config):
         if config is not None:
             path = Path(self.scratch.name, "config.yaml")
-            path.write_text(config, encoding="utf-8")
+            path.write_text(config.replace(f"{LIBRARY}/tool_chat", "examples/tool_chat"), encoding="utf-8")
             words += ["--config", str(path)]
         return self.ask(words)
 
     def ask(self, request):
-        """Return the answer of the process to a request."""
+        """Return the answer of the process to a request; the role's files are those of its working directory."""
         if not self.started:
             version = self._answer()["version"]
             assert version == self.version, f"expected vLLM {self.version}, found {version}"
             self.started = True
-        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.write(json.dumps(request).replace(f"{LIBRARY}/tool_chat", "examples/tool_chat") + "\n")
         self.process.stdin.flush()
         return self._answer()
 

@@ -21,6 +21,8 @@ REASONS = {
     "memory": r"does not fit: |too little memory",
     "several hosts": r"needs --nnodes, which vLLM \S+ \(release \S+\) does not have",
     "sizes": r"vLLM cannot start with|is impossible here",
+    "permission": r"a recipe alone cannot allow that",
+    "files": r"which nothing brings to the place",
     "chips": r"more chips requested than the host has",
 }
 

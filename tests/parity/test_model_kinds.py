@@ -9,9 +9,11 @@ import ast
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import model_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import CHAT_TEMPLATES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_families
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import VLLM
 
+from tests.fakes.wheelhouse import ROOT
 from tests.parity.conftest import fetched
 from tests.parity.real import NEWEST
 from tools.vllm.fetch_vllm_release import sources
@@ -81,6 +83,12 @@ def test_vllm_has_the_words_of_each_start_that_fails(models):
     issues = load_families()["known_issues"]
     symptoms = {*VLLM, *(issue["symptom"] for issue in issues if issue["symptom"] not in NOT_VLLM)}
     assert {symptom for symptom in symptoms if not any(symptom in text for text in texts)} == set()
+
+
+def test_the_chat_templates_of_the_role_are_vllm_s(models):
+    examples = models[0].parents[2] / "examples"
+    for name in CHAT_TEMPLATES:
+        assert (ROOT / "roles" / "vllm" / "files" / name).read_bytes() == (examples / name).read_bytes()
 
 
 def test_the_sources_of_the_families_are_there(models):

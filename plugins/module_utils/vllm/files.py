@@ -24,6 +24,12 @@ LIBRARY = "/usr/local/lib/vllm"
 # answers for others.
 AVAILABILITY, ROUTED = "availability.Availability", "routed.Routed"
 
+# Files of vLLM 0.33.0 that upstream's recipes name (their licence: tool_chat_templates.LICENSE). Only vLLM's images for
+# CUDA and for processors have them.
+CHAT_TEMPLATES = tuple(
+    f"tool_chat_template_{name}.jinja" for name in ("deepseekr1", "deepseekv3", "deepseekv31", "gemma4")
+)
+
 # The kinds of units of an instance: the unit that all venv instances share, a separate unit that runs the engine's
 # command, or a quadlet, from which podman generates the unit.
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
@@ -105,6 +111,17 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
         *files,
         _file(serve, "serve.j2", "root", "0755"),
         _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
+    ]
+
+
+def chat_templates(plan: PlanOutline) -> list[dict[str, Any]]:
+    """Return the chat template of this collection that an instance uses."""
+    whole: Mapping[str, Any] = {"args": {}, **plan}
+    path = whole["args"].get("chat-template")
+    return [
+        {"path": path, "src": name, "mode": "0644", "unit": False, "restarts": ()}
+        for name in CHAT_TEMPLATES
+        if path == f"{LIBRARY}/{name}"
     ]
 
 

@@ -42,6 +42,7 @@ from .inputs import Library, Manifest, PlanError, SiteSettings, how_to_pin
 from .instances import check_instances, check_ports, exposure, replica_name
 from .kernels import ISSUES, Kernels, compiles, plan_kernels
 from .live_adapters import BECAUSE, live_env
+from .named_files import WITH_EXAMPLES, file_problems, with_files
 from .packages import check_packages
 from .permission import check_permission, check_remote_code, check_secrets
 from .residents import (
@@ -167,6 +168,9 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     unchanged = composed
     # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
+    manifest = library.manifest(entry.pinned)
+    weights = _weights_path(manifest, site) if manifest else None
+    args = with_files(args, manifest, weights, _has_examples(entry, accelerator))
     composed = _with_local_paths(replace(composed, args=args), site, library)
     if entry.requested.get("residents"):
         check_resident(entry, composed, accelerator, library.others(entry.table.version))
@@ -229,14 +233,25 @@ def _check_options(
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
-    for problem in errors_of([*placeholders(composed.args, composed.env), *_relations(entry, composed, library)], True):
+    problems = [*placeholders(composed.args, composed.env), *_relations(entry, composed, accelerator, library)]
+    for problem in errors_of(problems, True):
         raise PlanError(f"{entry.where}: {problem}")
 
 
-def _relations(entry: Chosen, composed: Composed, library: Library) -> list[str]:
-    """Return the problems of settings that do not go together, or not with the model."""
+def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
+    """Return the problems of settings that do not go together, or not with the model and its files."""
     length = length_problem(entry, composed, _config_of(entry, library))
-    return [*exclusions(composed.args, composed.env, library.exclusive, entry.table), *([length] if length else [])]
+    pinned = library.manifest(entry.pinned) is not None
+    return [
+        *exclusions(composed.args, composed.env, library.exclusive, entry.table),
+        *file_problems(composed.args, pinned, _has_examples(entry, accelerator)),
+        *([length] if length else []),
+    ]
+
+
+def _has_examples(entry: Chosen, accelerator: Accelerator) -> bool:
+    """Return whether vLLM starts in a directory that has its examples."""
+    return entry.runtime == "container" and accelerator.stack in WITH_EXAMPLES
 
 
 def _warnings(
@@ -261,7 +276,7 @@ def _warnings(
     doubts = doubts_of(
         [
             *option_problems(composed.args, composed.env, table, foreign),
-            *_relations(entry, composed, library),
+            *_relations(entry, composed, accelerator, library),
         ]
     )
     warnings += [f"{entry.where}: {problem}" for problem in doubts]

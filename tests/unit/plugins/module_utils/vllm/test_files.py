@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.filter.instance_files import FilterModule
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    chat_templates,
     instance_files,
     middleware_of,
     unit_kind,
@@ -143,3 +144,11 @@ def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
     assert found.env["PREFILL_HOSTS"] == "10.0.0.3 fd00::4"
     assert middleware_of("chat", {**group, "role": "prefill"}).env["PREFILL_HOSTS"] == ""
     assert "PREFILL_HOSTS" not in middleware_of("chat", {**group, "role": "head"}).env
+
+
+def test_an_instance_that_names_a_chat_template_of_the_role_gets_its_file():
+    path = "/usr/local/lib/vllm/tool_chat_template_gemma4.jinja"
+    (entry,) = chat_templates({"args": {"chat-template": path}})
+    assert (entry["path"], entry["src"]) == (path, "tool_chat_template_gemma4.jinja")
+    assert chat_templates({"args": {"chat-template": "/srv/own.jinja"}}) == []
+    assert chat_templates({}) == []
