@@ -20,6 +20,10 @@ SHOWN = 12
 _GLOB = re.compile(r"[*?\[~]")
 
 
+# Selections that have hosts, with the number of all hosts: plays ask again, and 10,000 hosts take a second.
+_CHECKED: set[tuple[Selection, int]] = set()
+
+
 class SelectionError(ValueError):
     """No host is selected; the message is the whole sentence for the user."""
 
@@ -39,7 +43,8 @@ class Selection:
 
     def check(self, groups: Groups, loader: Any) -> None:
         """Raise SelectionError where no host of the inventory's ``groups`` is selected, or a name in it is unknown."""
-        if not self.limit and groups.get(self.pattern):
+        checked = (self, len(groups.get("all") or ()))
+        if checked in _CHECKED or (not self.limit and groups.get(self.pattern)):
             return
         self._check_names(groups)
         inventory = _inventory(groups, loader)
@@ -48,6 +53,7 @@ class Selection:
         inventory.subset(self.limit or None)
         if not inventory.get_hosts(self.pattern) and not (self.also and inventory.get_hosts(self.also)):
             raise SelectionError(self._outside_limit())
+        _CHECKED.add(checked)
 
     def _check_names(self, groups: Groups) -> None:
         """Raise SelectionError for a name that is neither a group nor a host; Ansible ignores it with a warning."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import selection
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.selection import Selection, SelectionError
 
 GROUPS = {
@@ -73,6 +74,14 @@ def test_the_controller_is_not_in_a_limit():
         problem("localhost", limit="gpu-1") == "-l gpu-1: this playbook runs on the controller only; run it without -l"
     )
     assert problem("localhost", limit="localhost") == ""
+
+
+def test_a_second_play_with_the_same_selection_costs_nothing(monkeypatch):
+    assert problem("inference", limit="gpu-2") == ""
+    monkeypatch.setattr(selection, "_inventory", None)
+    assert problem("inference", limit="gpu-2") == ""
+    with pytest.raises(TypeError):
+        problem("inference", limit="gpu-2", groups={**GROUPS, "all": [*GROUPS["all"], "gpu-3"]})
 
 
 def test_a_large_inventory_is_not_listed():
