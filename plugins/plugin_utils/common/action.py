@@ -45,8 +45,10 @@ class ControllerAction(ActionBase):
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
+            # ansible-core 2.18 prints the original exception as well.
+            exc.args = (escape_lines(str(exc)),)
             # With a cause, Ansible would append its message and print the same sentence twice.
-            raise AnsibleActionFail(escape_lines(str(exc))) from None
+            raise AnsibleActionFail(exc.args[0]) from None
         if "warnings" in found:
             found = {**found, "warnings": escaped(found["warnings"])}
         return {**result, "changed": False, **found}

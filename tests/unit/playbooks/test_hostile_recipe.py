@@ -48,13 +48,14 @@ def test_what_a_recipe_says_in_an_error_holds_none_either(tmp_path):
 
 
 @pytest.mark.parametrize("part, told", [
-    ("[" * 50_000, "nested deeper than 20 levels"),
-    ("9" * 6000, "which is no int"),
+    # libyaml 0.2.6 and newer have a bound of their own.
+    ("[" * 50_000, ("nested deeper than 20 levels", "exceeded maximum nesting depth")),
+    ("9" * 6000, ("which is no int",)),
 ], ids=["brackets", "digits"])  # fmt: skip
 def test_one_sentence_names_the_file(part, told, tmp_path):
     done = explain(tmp_path, f"model: {part}")
     assert done.returncode == 2
     text = squeezed(done.stdout + done.stderr)
     assert squeezed(f"{tmp_path}/org/model.yaml: cannot be read") in text
-    assert squeezed(told) in text
+    assert any(squeezed(words) in text for words in told)
     assert "Traceback" not in text

@@ -93,7 +93,10 @@ def test_a_file_that_is_out_of_bounds_is_named(text, told, tmp_path, monkeypatch
     with pytest.raises(UnreadableError) as caught:
         read_yaml(path)
     assert str(caught.value).startswith(f"{path}: cannot be read: ")
-    assert told in str(caught.value)
+    # libyaml 0.2.6 and newer have a bound of their own.
+    assert told in str(caught.value) or (
+        told.startswith("nested") and "exceeded maximum nesting depth" in str(caught.value)
+    )
 
 
 def test_a_pipe_and_a_missing_file_are_named(tmp_path):
