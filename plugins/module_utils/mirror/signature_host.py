@@ -86,11 +86,11 @@ def check_age(root: str, record: str) -> int:
     accepted = text_of(record).strip()
     if accepted.isdecimal() and written < int(accepted[:12]):
         raise BundleError(
-            f"{root}: its signed content is of {_shown(written)}, and this host has accepted content of "
-            f"{_shown(int(accepted[:12]))}; take the newer disk, or remove {record} to go back to the older one"
+            f"{root}: its signed content is of {format_time(written)}, and this host has accepted content of "
+            f"{format_time(int(accepted[:12]))}; take the newer disk, or remove {record} to go back to the older one"
         )
     return written
 
 
-def _shown(seconds: int) -> str:
+def format_time(seconds: int) -> str:
     return time.strftime(bill.TIME, time.gmtime(seconds))

@@ -154,7 +154,7 @@ def describe_replaced(directory: Path, bundled: Sequence[str], fetched: Sequence
             )
         else:
             told.append(
-                f"{name} was not fetched, because the collection has a recipe of its own for it; to replace that, name "
+                f"{name} was not fetched, because the collection has its own recipe for it; to replace that, name "
                 "it in fetch_names"
             )
     return told

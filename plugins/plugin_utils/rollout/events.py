@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a journal of a rollout records of a host, from the results of its tasks; and how the end of a host is told."""
+"""What a journal of a rollout records of a host, from the results of its tasks; and the words for how a host ended."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ PLAYBOOKS = {
     "pin_beside": "false",
     "remove_container_engine": "false",
     "remove_driver": "false",
+    "render_commands": "false",
     "remove_everything": "false",
     "site_container_runtime": "true",
     "site_drivers": "true",
