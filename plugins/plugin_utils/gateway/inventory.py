@@ -68,8 +68,8 @@ def hosts_of(named: Sequence[str], cluster: str, groups: Groups, serving: Mappin
         return list(serving)
     if serving and not clusters:
         raise GatewayError(
-            f"gateway_cluster: found {show_value(cluster)}, and no host of the group {INFERENCE} is in a cluster; set cluster "
-            "for the hosts, or remove gateway_cluster, and cluster of the gateway"
+            f"gateway_cluster: found {show_value(cluster)}, and no host of the group {INFERENCE} is in a cluster; set "
+            "cluster for the hosts, or remove gateway_cluster, and cluster of the gateway"
         )
     matching = {name for name in clusters if same_cluster(name, cluster)}
     if serving and not matching:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Mapping
 
+from ...module_utils.common.kinds import show_value
 from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
@@ -59,12 +60,12 @@ def check_place(
         right, value = computed.get(name, given[-1] if given else None), composed.env.get(name)
         if not mine or value == right or str(value).startswith(f"{cache}/"):
             continue
-        expected = "expected none" if right is None else f"expected {right!r}"
+        expected = "expected none" if right is None else f"expected {show_value(right)}"
         if name not in (entry.requested.get("env") or {}):
             ignored.add(name)
-            warnings.append(f"{entry.where}: the recipe's {name} ({value!r}) has no effect, because {reason}")
+            warnings.append(f"{entry.where}: the recipe's {name} ({show_value(value)}) has no effect, because {reason}")
         elif value is not None and str(right).startswith(cache):
-            warnings.append(f"{entry.where}.env.{name}: found {value!r}, {expected}, because {reason}")
+            warnings.append(f"{entry.where}.env.{name}: found {show_value(value)}, {expected}, because {reason}")
         else:
-            raise PlanError(f"{entry.where}.env.{name}: found {value!r}, {expected}, because {reason}")
+            raise PlanError(f"{entry.where}.env.{name}: found {show_value(value)}, {expected}, because {reason}")
     return ignored, warnings
