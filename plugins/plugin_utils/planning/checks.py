@@ -74,6 +74,15 @@ def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerato
     return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
 
 
+def untried_hardware(recipe: Mapping[str, Any], accelerator: Accelerator, where: str) -> list[str]:
+    """Return a warning where the recipe lists the hardware that it was tried on, and this is not among it."""
+    listed = (recipe.get("meta") or {}).get("hardware") or {}
+    if not listed or accelerator.pick(listed) is not None or accelerator.is_listed(list(listed)):
+        return []
+    names = ", ".join(str(name) for name in listed)
+    return [f"{where}.recipe: {recipe['model']['model_id']} was tried on {names}, and not on {accelerator.model}"]
+
+
 def check_format(
     recipe: Mapping[str, Any],
     model: str,

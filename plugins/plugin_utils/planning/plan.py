@@ -25,6 +25,7 @@ from .checks import (
     known_issues,
     option_problems,
     placeholders,
+    untried_hardware,
     variant_doubts,
 )
 from .chips import allot, check_host_memory, check_offload, check_shares, unused_chips, utilization
@@ -264,6 +265,7 @@ def _warnings(
     table, foreign = entry.table, library.foreign(accelerator.stack)
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
+    warnings += untried_hardware(entry.recipe, accelerator, entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
     warnings += _features_left_out(entry, accelerator)

@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     judge,
     known_issues,
     option_problems,
+    untried_hardware,
     variant_doubts,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -366,3 +367,20 @@ def test_what_is_wrong_for_certain(args, env, kind, strict, lenient):
     assert [type(problem) for problem in found] == [kind]
     assert (len(errors_of(found, True)), len(errors_of(found, False))) == (strict, lenient)
     assert len(doubts_of(found)) == (kind is not str)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "words"),
+    [
+        ({"h200": "verified", "mi300x": "verified"}, "org/model was tried on h200, mi300x, and not on l40s"),
+        ({"l40s": "verified"}, None),
+        # Any of its generation, and two of its stack's, as for lists of a variant.
+        ({"ada": "verified"}, None),
+        ({"h200": "verified", "b200": "verified"}, None),
+        ({}, None),
+    ],
+)
+def test_hardware_that_nobody_tried_is_a_warning(hardware, words):
+    l40s = Accelerator("l40s", "cuda", "ada", "nvidia", 8, 48 * 1024)
+    found = untried_hardware({"model": {"model_id": "org/model"}, "meta": {"hardware": hardware}}, l40s, "chat")
+    assert found == ([f"chat.recipe: {words}"] if words else [])
