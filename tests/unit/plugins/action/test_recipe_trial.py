@@ -16,6 +16,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from tests.fakes.actions import Task, run_action
+from tests.fakes.tensors import safetensors
 from tests.fakes.wheelhouse import ROOT
 
 ANSIBLE = Path(sys.executable).parent / "ansible-playbook"
@@ -55,7 +56,7 @@ def weights(tmp_path):
     path = tmp_path / "weights"
     path.mkdir()
     (path / "config.json").write_text(json.dumps(CONFIG))
-    (path / "model.safetensors").write_bytes(bytes(2**20))
+    (path / "model.safetensors").write_bytes(safetensors(b"x" * 2**20))
     return path
 
 
