@@ -135,7 +135,8 @@ def container_plan(command):
         "devices": ["nvidia.com/gpu=0", "/dev/kfd"], "groups": ["render"], "mounts": ["/srv/m:/srv/m:ro"],
         "memlock": True,
     }  # fmt: skip
-    return {"instance": "chat", "env": {"HOME": "/a b", "X": "1"}, "secrets": ["KEY"], "container": container}
+    environment = {"HOME": "/a b", "X": "1"}
+    return {"instance": "chat", "env": environment, "secrets": ["KEY"], "container": container, "middleware": []}
 
 
 @pytest.mark.parametrize("command", [[], ["/bin/bash", "-c", 'exec vllm serve "$@"', "vllm"]])
