@@ -15,7 +15,8 @@ from ..plugin_utils.common.host_library import MIDDLEWARE, program_files
 # They wait in the unit until vLLM answers, and take an instance out of service before a stop.
 PROGRAMS = ("vllm-wait-ready", "vllm-drain")
 # Only where an instance spans hosts, and only where some share chips.
-GROUP_PROGRAMS, RESIDENT_PROGRAMS = ("vllm-group", "vllm-router"), ("vllm-residents",)
+GROUP_PROGRAMS = ("vllm-group", "vllm-router")
+RESIDENT_PROGRAMS = ("vllm-residents",)
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator, Mapping
 
+from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
@@ -102,7 +103,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
 def report(name: str, address: str, before: str, after: str) -> None:
     """Log a change of an answer."""
     if after != before and (before or after != UP):
-        print(f"{name} ({address}): {after}", flush=True)
+        write_line(f"{name} ({address}): {after}")
 
 
 def read_counters(path: str) -> str:

@@ -9,6 +9,7 @@ import contextlib
 from dataclasses import dataclass
 
 from ..common.files_host import publish
+from ..common.lines_host import write_line
 
 # A shared address moves only after this long: without servers, or without an answer of a HAProxy that still listens.
 # The second is long because a machine without free CPU time answers late. If HAProxy does not listen, it has ended.
@@ -51,4 +52,4 @@ class SharedAddress:
             note = f"shared address: this gateway is {'usable' if self.usable else f'not usable: {self.fault}'}"
         except OSError as exc:
             note = f"{self.path}: cannot be written: {exc.strerror}"
-        print(note, flush=True)
+        write_line(note)

@@ -10,10 +10,10 @@ import http.client
 import os
 import re
 import signal
-import sys
 import time
 
 from ..common.files_host import publish
+from ..common.lines_host import write_error
 from .admin_socket_host import send_command, without_reload
 from .server_state import fitted
 
@@ -26,7 +26,7 @@ def save(admin: str, path: str, config: str) -> None:
     try:
         state = send_command(admin, "show servers state")
     except OSError as exc:
-        print(f"{admin}: {exc.strerror or exc}; the last saved server states are kept", file=sys.stderr)
+        write_error(f"{admin}: {exc.strerror or exc}; the last saved server states are kept")
         return
     # A truncated answer would return the missing servers to service.
     if not state.endswith("\n\n"):

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Callable
+
+from ..common.lines_host import write_line
 
 # Seconds between two lines about one thing.
 SAY_EVERY = 60.0
@@ -22,8 +23,7 @@ class Journal:
     @staticmethod
     def say(text: str) -> None:
         """Write a line."""
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        write_line(text)
 
     def say_at_times(self, key: tuple[str, str], text: str, times: int = 1) -> None:
         """Write a line about one thing at most once in SAY_EVERY seconds."""

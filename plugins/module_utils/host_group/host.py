@@ -13,6 +13,7 @@ from typing import Any
 
 from ..common.files_host import publish
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.lines_host import write_line
 from ..instance.api_host import ask
 from ..instance.config_file import InstanceError, Listening
 from ..instance.config_host import listening_in
@@ -129,11 +130,11 @@ class Host:
         except OSError as exc:
             closed, wrong = 0, str(exc)
         if closed:
-            print(f"{address} is silent: closed the router's connections with it ({closed})", flush=True)
+            write_line(f"{address} is silent: closed the router's connections with it ({closed})")
         elif wrong and address not in self.told:
             # Once: this comes every two seconds while the host is silent.
             self.told.add(address)
-            print(f"{address} is silent, and the router's connections with it stay open: {wrong}", flush=True)
+            write_line(f"{address} is silent, and the router's connections with it stay open: {wrong}")
 
     def end(self) -> None:
         """End vLLM at once: its requests are lost already, and systemd starts it again."""

@@ -16,6 +16,7 @@ import time
 from typing import Callable
 
 from ..common.files_host import publish
+from ..common.lines_host import write_line
 from ..common.repeated import Repeated
 from ..instance.marks import CONFIG_DIR, GROUP_RUN_DIR
 from .host import Host
@@ -73,7 +74,7 @@ class Watchdog:
 
 def say(text: str) -> None:
     """Write a line to the journal."""
-    print(text, flush=True)
+    write_line(text)
 
 
 def watch_group(name: str) -> None:

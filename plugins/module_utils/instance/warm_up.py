@@ -33,6 +33,10 @@ SLOW, PATIENCE = 2.0, 24
 COMPILED, RECENT, LONGER = 0.15, 8, 3
 
 
+def _now() -> float:
+    return time.monotonic()
+
+
 @dataclass(frozen=True)
 class Limits:
     """The limits of an instance's batches: 0 means that vLLM decides."""
@@ -74,7 +78,7 @@ class Progress:
     """What a warm-up has seen; times are in seconds, by the number of requests at a time or the length of a prompt."""
 
     seconds: float
-    began: float = field(default_factory=lambda: time.monotonic())
+    began: float = field(default_factory=_now)
     requests: int = 0
     times: dict[int, list[float]] = field(default_factory=dict)
     alone: dict[int, float] = field(default_factory=dict)

@@ -153,6 +153,10 @@ def _header_length(head: bytes | bytearray) -> int:
     return int.from_bytes(head[:8], "little")
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _data_length(header: Any) -> int:
     """Return the bytes behind the header. Raises ValueError for another header than safetensors writes."""
     if not isinstance(header, dict):
@@ -162,7 +166,7 @@ def _data_length(header: Any) -> int:
         if name == "__metadata__":
             continue
         offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-        if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
+        if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_number, offsets)):
             raise ValueError(f"{name}: no data_offsets")
         if not 0 <= offsets[0] <= offsets[1]:
             raise ValueError(f"{name}: wrong data_offsets")

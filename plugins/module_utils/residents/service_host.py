@@ -17,6 +17,7 @@ import time
 from typing import Sequence
 
 from ..common.files_host import bytes_of, listed, publish
+from ..common.lines_host import write_line
 from ..common.program_host import Program
 from ..common.repeated import Repeated
 from ..instance.marks import CONFIG_DIR
@@ -81,7 +82,7 @@ class Service:
         now = time.monotonic()
         if not key or now - self.told.get(key, -REPEAT) >= REPEAT:
             self.told[key] = now
-            print(text, flush=True)
+            write_line(text)
 
     def refresh(self, names: bool = False) -> None:
         """Read the list of instances and their units, where what is known is too old. Raises OSError."""

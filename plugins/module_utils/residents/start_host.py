@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 
+from ..common.lines_host import write_line
 from ..instance.marks import unit_of
 from .service_host import OWN
 
@@ -20,7 +21,7 @@ from .service_host import OWN
 def acquire(group: str, name: str, seconds: float) -> None:
     """Wait until an instance may start. Raises SystemExit when the time is up."""
     until = time.monotonic() + seconds
-    print(f"Waiting for the chips of {group}", flush=True)
+    write_line(f"Waiting for the chips of {group}")
     while time.monotonic() < until:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(f"{OWN}/{group}/socket")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import time
 
+from ..common.lines_host import write_line
 from .budgets import Budgets
 
 # Seconds between two looks at HAProxy's map.
@@ -45,7 +46,7 @@ class BudgetMap:
         except (OSError, ValueError) as exc:
             fault = f"{self.stats}: {exc}"
         if fault and fault != self.fault:
-            print(f"budgets are not enforced: {fault}", flush=True)
+            write_line(f"budgets are not enforced: {fault}")
         self.fault = fault
         if not fault:
             self.synced_at = time.time()

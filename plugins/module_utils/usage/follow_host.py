@@ -11,6 +11,7 @@ import time
 from typing import Mapping
 from urllib.parse import quote
 
+from ..common.lines_host import write_line
 from .budgets import Budgets
 from .counters import Counters, log_lines
 from .record import RECORDS_PATH, Part, read_parts
@@ -73,7 +74,7 @@ class Follower:
                     self.offsets[part.file] = part.end
                 self.counters.add(rows, missing)
                 if self.log:
-                    print(log_lines(rows, self.counters.gateway), end="", flush=True)
+                    write_line(log_lines(rows, self.counters.gateway).rstrip("\n"))
                 self._report_missing(missing)
         except NotCountedError:
             self._state("counts no tokens; restart the instance, so that it loads the middleware of this release")
@@ -91,9 +92,9 @@ class Follower:
 
     def _state(self, why: str) -> None:
         if self.counters.servers.get(self.server, "") != why:
-            print(f"{self.server} ({self.address}): {why or 'is counted'}", flush=True)
+            write_line(f"{self.server} ({self.address}): {why or 'is counted'}")
         self.counters.servers[self.server] = why
 
     def _report_missing(self, missing: int) -> None:
         if missing:
-            print(f"{self.server} ({self.address}): {missing} records are missing", flush=True)
+            write_line(f"{self.server} ({self.address}): {missing} records are missing")

@@ -10,6 +10,7 @@ import os
 import time
 from typing import Any
 
+from ..common.lines_host import write_line
 from .record import file_name, head_of, line_of
 
 # Of one file of records, and of files that are kept: some 300,000 requests that no gateway has read.
@@ -43,7 +44,7 @@ class Records:
             self.torn = written < len(line)
         except OSError as exc:
             if not self.torn:
-                print(f"usage of a request is not recorded: {exc}", flush=True)
+                write_line(f"usage of a request is not recorded: {exc}")
             self.torn = True
 
     def _open(self) -> int:

@@ -12,6 +12,7 @@ import threading
 import time
 from typing import Any
 
+from ..common.lines_host import write_line
 from .record import DAY, HOUR, Part, row_of
 
 # Files and processes of a server whose places are known, those that were read last; an instance keeps fewer.
@@ -138,7 +139,7 @@ class Store:
             yield
         except sqlite3.Error as exc:
             if not self.fault:
-                print(f"{self.path}: {exc}; the records wait at the instances", flush=True)
+                write_line(f"{self.path}: {exc}; the records wait at the instances")
             self.fault = str(exc)
             if self.connection is not None:
                 self.connection.close()
@@ -147,7 +148,7 @@ class Store:
                 self._put_aside()
             raise
         if self.fault:
-            print(f"{self.path}: works again", flush=True)
+            write_line(f"{self.path}: works again")
             self.fault = ""
 
     def _put_aside(self) -> None:
@@ -155,4 +156,4 @@ class Store:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 os.replace(self.path + suffix, aside + suffix)
-        print(f"{self.path}: damaged; it is now {aside}, and a new one is made", flush=True)
+        write_line(f"{self.path}: damaged; it is now {aside}, and a new one is made")

@@ -16,12 +16,12 @@ import json
 import os
 import re
 import signal
-import sys
 import time
 from typing import Iterator
 
 from ..common.files_host import LockedError, locked, publish
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.lines_host import write_error, write_line
 from .direct_read_host import direct_sha256
 from .files_host import read_stamp
 from .lock_host import LOCK_NAME
@@ -101,7 +101,7 @@ class Scrub:
             self.report.add_intact(pinned, int(time.time()))
         else:
             line = self.report.add_damaged(pinned, found, withdraw(pinned, seen), int(time.time()))
-            print(f"<3>{line}", file=sys.stderr, flush=True)
+            write_error(f"<3>{line}")
             self.save()
 
     def save(self, interval: float = 0.0) -> None:
@@ -122,7 +122,7 @@ def scrub(root: str, path: str, megabits: int) -> int:
         run.report.run["finished"] = int(time.time())
     run.report.run.update(bytes=pace.total, seconds=round(time.monotonic() - begun, 1))
     run.save()
-    print(run.report.summary(), flush=True)
+    write_line(run.report.summary())
     return 1 if run.report.damaged else 0
 
 

@@ -38,7 +38,7 @@ def as_foreign(value: Any) -> Any:
         return {key: as_foreign(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [as_foreign(entry) for entry in value]
-    return as_text(value) if type(value) is str else value
+    return as_text(value) if value.__class__ is str else value
 
 
 def is_template(text: str) -> bool:

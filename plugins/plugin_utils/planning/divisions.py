@@ -102,7 +102,8 @@ class Division:
     def _number(self, *keys: str) -> int:
         """Return the first of these that is a positive number, else 0."""
         found = (self.config.get(key) for key in keys)
-        return next((value for value in found if type(value) is int and value > 0), 0)
+        numbers = (value for value in found if isinstance(value, int) and not isinstance(value, bool))
+        return next((number for number in numbers if number > 0), 0)
 
 
 def _size(args: Mapping[str, Any], name: str, default: int = 1) -> int:

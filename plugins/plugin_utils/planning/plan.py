@@ -9,7 +9,7 @@ in tests from plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.vllm.files import middleware_of
@@ -74,7 +74,7 @@ def _fields() -> list[Any]:
     """Return the fields of a plan, which PlanDocument describes, as make_dataclass takes them."""
     kinds = {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()}
     whole = [(name, kind) for name, kind in kinds.items() if name not in _OPTIONAL]
-    return [*whole, *((name, f"{kinds[name]} | None", field(default=None)) for name in _OPTIONAL)]
+    return [*whole, *((name, f"{kinds[name]} | None", None) for name in _OPTIONAL)]
 
 
 @dataclass(frozen=True)

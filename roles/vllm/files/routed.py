@@ -3,4 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kept states of instances name routed.Routed: where a KV cache may be from."""
 
-from ansible_collections.baremetal.inference.plugins.module_utils.middleware.routed_host import Routed as Routed
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import routed_host
+
+Routed = routed_host.Routed

@@ -200,7 +200,7 @@ def test_a_silent_host_that_was_not_connected_in_this_run_ends_nothing(places, m
 def test_a_check_that_fails_is_reported_and_the_next_one_follows(places, monkeypatch, capsys, error):
     host = Host(None, watched=[])
     found = Watchdog(host, Watch([], 0))
-    monkeypatch.setattr(host, "counts", lambda: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(host, "counts", lambda: (each for each in ()).throw(error))
     assert not found.loop.attempt(found.check)
     assert "The check of the hosts failed, and is tried again: " in capsys.readouterr().out
     monkeypatch.setattr(host, "counts", dict)

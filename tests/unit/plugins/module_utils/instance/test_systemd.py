@@ -17,7 +17,7 @@ InvocationID=
 
 
 def test_a_value_may_hold_an_equals_sign_or_nothing():
-    assert parse_properties(TEXT.split("\n\n")[0])["ExecStart"] == "{ path=/x ; argv[]=/x --a=b ; }"
+    assert parse_properties(TEXT.split("\n\n", maxsplit=1)[0])["ExecStart"] == "{ path=/x ; argv[]=/x --a=b ; }"
     assert parse_units(TEXT)["vllm@b.service"]["InvocationID"] == ""
 
 

@@ -56,7 +56,7 @@ def test_a_round_that_fails_is_reported_and_the_next_one_follows(service, monkey
 
 def test_systemd_without_an_answer_decides_nothing(service, monkeypatch, capsys):
     monkeypatch.setattr(
-        service, "refresh", lambda names=False: (_ for _ in ()).throw(OSError("systemd does not answer"))
+        service, "refresh", lambda names=False: (each for each in ()).throw(OSError("systemd does not answer"))
     )
     assert service.step() is False
     assert capsys.readouterr().out == "systemd does not answer\n"

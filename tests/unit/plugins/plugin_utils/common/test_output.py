@@ -15,7 +15,7 @@ from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.output import escaped, show, show_json, warn
 
 TOP = Path(__file__).resolve().parents[5]
-HOSTILE = "a\x1b[2Jb\x07c\rd\x7fe\x9bf‮g\n\u00e4 second line"
+HOSTILE = "a\x1b[2Jb\x07c\rd\x7fe\x9bf\u202eg\n\u00e4 second line"
 SHOWN = "a\\x1b[2Jb\\x07c\\rd\\x7fe\\x9bf\\u202eg\n\u00e4 second line"
 
 

@@ -18,9 +18,9 @@ GROUPS = {
 }
 
 
-def problem(pattern, groups=GROUPS, **how):
+def problem(pattern, groups=None, **how):
     try:
-        Selection(pattern, **how).check(groups, DataLoader())
+        Selection(pattern, **how).check(groups or GROUPS, DataLoader())
     except SelectionError as exc:
         return str(exc)
     return ""

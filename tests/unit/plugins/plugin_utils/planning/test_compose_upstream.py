@@ -56,7 +56,10 @@ def rendered(recipe, accelerator, variant="default", requested=None, modes=None,
     on = features_on(recipe, accelerator, strategy, variant, requested, modes or {}, "chat")
     sizes_here = [size for size in (1, 2, 4, 8) if size <= accelerator.count]
     needs = entry.get("vram_minimum_gb")
-    holds = lambda size: needs <= size * accelerator.memory_mib / 1024 if needs else None  # noqa: E731
+
+    def holds(size):
+        return needs <= size * accelerator.memory_mib / 1024 if needs else None
+
     tensor, because = tensor_size(recipe, entry, {}, accelerator, sizes_here, holds)
     choice = Choice(variant, strategy, None, on, sizes(strategy, tensor, accelerator.count, nodes, because))
     composed = compose(layers_of(recipe, accelerator, choice, {}), TABLE, "recipe")

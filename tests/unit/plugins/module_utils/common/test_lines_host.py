@@ -1,0 +1,13 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.lines_host import write_error, write_line
+
+
+def test_lines_go_where_a_program_has_them(capsys):
+    write_line("serves")
+    write_error("fails")
+    assert capsys.readouterr() == ("serves\n", "fails\n")
