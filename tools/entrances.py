@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -33,5 +34,11 @@ def page() -> str:
     return f"{before}{BEGIN}{table}{after}"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Write the table into the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split(chr(10), maxsplit=1)[0]).parse_args()
     PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

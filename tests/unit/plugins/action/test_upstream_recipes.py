@@ -155,7 +155,7 @@ def test_a_recipe_of_the_collection_is_replaced_only_by_name_and_never_silently(
     monkeypatch.setattr(upstream_action, "known_names", lambda *_: ["org/tiny", "org/elsewhere"])
     found = fetch(tmp_path, archive)
     assert found["recipes"] == ["org/big"] and not (tmp_path / "site/org/tiny.yaml").exists()
-    assert "org/tiny was not fetched, because the collection has a recipe of its own" in str([told, found])
+    assert "org/tiny was not fetched, because the collection has its own recipe for it" in str([told, found])
     found = fetch(tmp_path, archive, names=["org/tiny"])
     assert (tmp_path / "site/org/tiny.yaml").exists()
     assert "replaces the collection's own recipe org/tiny" in str([told, found])

@@ -106,7 +106,7 @@ n=$(cat {count} 2>/dev/null || echo 0); echo $((n + 250)) >{count}
 report() {{ echo "<gpu id='00000000:$1:00.0'><clocks_event_reasons_counters>"
   echo "<clocks_event_reasons_counters_hw_therm_slowdown>$2 us</clocks_event_reasons_counters_hw_therm_slowdown>"
   echo "</clocks_event_reasons_counters></gpu>"; }}
-echo "<log>"; report 1B 0; report 43 "$n"; echo "</log>"
+echo "<nvidia_smi_log>"; report 1B 0; report 43 "$n"; echo "</nvidia_smi_log>"
 """
 
 
