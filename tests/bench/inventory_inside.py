@@ -40,8 +40,9 @@ class Reading:
 
     def __init__(self, plugin):
         self.seconds = 0.0
-        # The plugin holds them by name, so this is where they can be measured.
-        self._module = sys.modules[type(plugin).__module__]
+        # The reader of a source holds them by name, so this is where they can be measured.
+        rooms = type(plugin).__module__.rpartition(".inventory.")[0]
+        self._module = sys.modules[f"{rooms}.plugin_utils.inventory.source"]
         self._real = {name: getattr(self._module, name) for name in self.NAMES}
 
     def __enter__(self):
