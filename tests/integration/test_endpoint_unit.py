@@ -90,7 +90,7 @@ class Host:
 
     def endpoint(self, check=False, **options):
         arguments = {"ready_timeout": 60, "_ansible_check_mode": check, **options}
-        module = f"python3 {COLLECTION}/plugins/modules/endpoint.py"
+        module = "python3 -m ansible_collections.baremetal.inference.plugins.modules.endpoint"
         done = self.sh(module, input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}))
         assert KEY not in done.stdout + done.stderr
         return json.loads(done.stdout)
