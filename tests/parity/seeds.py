@@ -171,6 +171,14 @@ def _is_number(word):
     return True
 
 
+def words_of(plan):
+    """Return the command of a plan without the collection's own middleware, which no recipe, seed or file has."""
+    words, own = list(plan["argv"]), list(plan["middleware"])
+    at = next((at for at in range(len(words)) if words[at : at + len(own)] == own), None)
+    assert at is not None, f"{own} is not in {words}"
+    return words[:at] + words[at + len(own) :]
+
+
 def canonical(words, table):
     """Return what words set, by the release's own names of flags: JSON flags key by key, values as what they are.
 

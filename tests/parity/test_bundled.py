@@ -95,7 +95,7 @@ def test_every_plan_is_in_its_release_s_table(name, model):
     refused = collections.Counter()
     for release in BUNDLED:
         for plan in plans(name, model, release, refused):
-            seeds.canonical(plan["argv"], load_table(plan["vllm_version"]))
+            seeds.canonical(seeds.words_of(plan), load_table(plan["vllm_version"]))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -105,7 +105,7 @@ def test_every_plan_passes_the_real_parser_as_command_and_as_file(name, release,
     refused = collections.Counter()
     for plan in plans(name, model, release, refused):
         parser = real_parsers[plan["vllm_version"]]
-        argv = parser.read(plan["argv"])
+        argv = parser.read(seeds.words_of(plan))
         assert parser.read(["vllm", "serve"], seeds.plan_config(plan)) == argv
         if plan["stack"] == "cpu" and "group" not in plan:
             module = ["python", "-m", "vllm.entrypoints.openai.api_server"]

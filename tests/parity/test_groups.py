@@ -48,7 +48,7 @@ def test_every_strategy_and_rank_is_read_as_command_and_as_file(release, strateg
     given = {**settings, "instances": {"big": instance}, "release": release}
     plan = plan_host(NODES[rank], accelerator, given)["big"]
     parser = real_parsers[plan["vllm_version"]]
-    found = parser.read(plan["argv"])
+    found = parser.read(seeds.words_of(plan))
     assert parser.read(["vllm", "serve"], seeds.plan_config(plan)) == found
     assert found.get("headless", False) is (plan["group"]["role"] == "worker")
     meeting = "master_port" if "nnodes" in plan["args"] else "data_parallel_rpc_port"
@@ -63,7 +63,7 @@ def test_both_sides_of_prefill_and_decode_are_read_as_command_and_as_file(releas
     given = {**settings, "instances": expand({"big": instance}, {"all": NODES}), "release": release}
     plan = plan_host(host, declared_accelerator(load_catalogue(), "h200", 8), given)["big"]
     parser = real_parsers[plan["vllm_version"]]
-    as_command, as_file = parser.read(plan["argv"]), parser.read(["vllm", "serve"], seeds.plan_config(plan))
+    as_command, as_file = parser.read(seeds.words_of(plan)), parser.read(["vllm", "serve"], seeds.plan_config(plan))
     for found in (as_command, as_file):
         # vLLM makes one up for each process.
         assert found["kv_transfer_config"].pop("engine_id")

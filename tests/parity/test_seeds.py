@@ -39,7 +39,7 @@ def different(one, other):
 def test_our_words_mean_what_the_seeds_mean(seed, ours, accelerator, release):
     table = load_table(release)
     plan = seeds.plan(ours, accelerator, release)
-    found = different(seeds.canonical(plan["argv"], table), seeds.canonical(seed.words, table))
+    found = different(seeds.canonical(seeds.words_of(plan), table), seeds.canonical(seed.words, table))
     assert set(found) == set(ours.lacks), found
 
 
@@ -60,7 +60,7 @@ def test_a_real_parser_reads_both_alike(seed, ours, accelerator, release, real_p
     parser = real_parsers[release]
     plan = seeds.plan(ours, accelerator, release)
     expected = seeds.namespace(parser, seed.words, aside=ours.lacks)
-    assert seeds.namespace(parser, plan["argv"]) == expected
+    assert seeds.namespace(parser, seeds.words_of(plan)) == expected
     # The unit hands over a file.
     assert seeds.namespace(parser, ["vllm", "serve"], seeds.plan_config(plan)) == expected
 

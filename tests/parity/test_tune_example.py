@@ -54,7 +54,7 @@ def test_at_least_30_different_plans_that_the_release_knows(chip, release):
     check_plans(found)
     check_lengths(found, load_workloads({})[parse_goal(EXAMPLE["tune_goal"]).workload])
     for plan in found.values():
-        seeds.canonical(plan["argv"], load_table(plan["vllm_version"]))
+        seeds.canonical(seeds.words_of(plan), load_table(plan["vllm_version"]))
 
 
 @pytest.mark.parametrize("chip", ["h100", "h200"])
@@ -62,4 +62,4 @@ def test_at_least_30_different_plans_that_the_release_knows(chip, release):
 def test_the_real_parser_reads_each_of_them(chip, release, real_parsers):
     for plan in plans(chip, release).values():
         parser = real_parsers[plan["vllm_version"]]
-        assert parser.read(["vllm", "serve"], seeds.plan_config(plan)) == parser.read(plan["argv"])
+        assert parser.read(["vllm", "serve"], seeds.plan_config(plan)) == parser.read(seeds.words_of(plan))

@@ -148,7 +148,7 @@ def test_both_builders_set_the_same(upstream, upstream_recipes):
         counted["compared"] += 1
         compared[case["hardware"]] += 1
         expected = seeds.canonical(shlex.split(theirs["command"].replace("\\\n", " ")), table)
-        found = with_upstreams_size(plan, seeds.canonical(plan["argv"], table), expected)
+        found = with_upstreams_size(plan, seeds.canonical(seeds.words_of(plan), table), expected)
         place = (case["recipe"], case["hardware"])
         if found != expected and place in KNOWN:
             known.add(place)

@@ -154,7 +154,7 @@ def test_every_plan_is_read_by_the_real_parser_or_refused_with_a_reason(recipes,
                 continue
             try:
                 counted["read"] += 1
-                if parser.read(plan["argv"]) != parser.read(["vllm", "serve"], seeds.plan_config(plan)):
+                if parser.read(seeds.words_of(plan)) != parser.read(["vllm", "serve"], seeds.plan_config(plan)):
                     problems.append(f"{name} {hw} {instance}: command and file differ")
             except Refused as exc:
                 problems.append(f"{name} {hw} {instance}: the parser says {exc}")
@@ -198,7 +198,7 @@ def test_the_six_sample_recipes_give_upstreams_words_in_upstreams_order(name, sa
     instance = {"variant": sample["variant"], "strategy": sample["strategy"]}
     plan = planned(name, hw, instance, upstream_recipes)
     expected = seeds.canonical(["vllm", "serve", sample["model"], *shlex.split(sample["words"])], table)
-    found = seeds.canonical(plan["argv"], table)
+    found = seeds.canonical(seeds.words_of(plan), table)
     for key, value in WRITTEN_OUT.get(sample["strategy"], {}).items():
         assert found.pop(key) == value
     found = with_upstreams_size(plan, found, expected)
