@@ -61,8 +61,11 @@ def refused(found, name):
     return path, key, status
 
 
-@pytest.mark.parametrize("size", [1, 1000, 60_000])
-@pytest.mark.parametrize("name", REFUSED)
+# HAProxy itself answers 431, before any rule of ours could wait for the body: how it ends is a race for a large one.
+SIZES = [(name, size) for name in REFUSED for size in (1, 1000, 60_000) if name != "long path" or size <= 1000]
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES)
 def test_a_refusal_over_http2_resets_no_stream(refusing, name, size):
     path, key, status = refused(refusing, name)
     with Http2(refusing.port) as connection:
