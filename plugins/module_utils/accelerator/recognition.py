@@ -19,6 +19,8 @@ UNKNOWN = "unknown"
 
 # vLLM's CPU build runs without AVX-512 (slowly), not without AVX2.
 X86_NEEDS = "avx2"
+# So many chips may be behind one function on PCI: an Atlas 300I Duo has two, a 300I Pro under the same id one.
+CHIPS_OF_A_FUNCTION = {"ascend_310p": 2}
 
 
 class AcceleratorError(ValueError):
@@ -206,7 +208,8 @@ def disagreement(declared: str | None, declared_count: int | None, detected: Det
 
     None for ``declared`` or ``declared_count`` means that the inventory does not declare it.
     """
-    if declared in (None, detected.model) and declared_count in (None, detected.count):
+    counts = (None, detected.count, detected.count * CHIPS_OF_A_FUNCTION.get(detected.generation, 1))
+    if declared in (None, detected.model) and declared_count in counts:
         return None
     wanted = (declared or detected.model) + ("" if declared_count is None else f" x {declared_count}")
     if declared == CPU:

@@ -36,8 +36,11 @@ def commands_of(row: ChipRow) -> list[tuple[str, ...]]:
     return [("npu-smi", "info", "-t", kind, "-i", row.npu, "-c", row.chip) for kind in TYPES]
 
 
-def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandResult]]) -> CountersAnswer:
-    """Return the counters of each chip of npu-smi's table; ``details`` are the results of commands_of by address."""
+def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Sequence[CommandResult]]) -> CountersAnswer:
+    """Return the counters of each chip of npu-smi's table; ``details`` are the results of commands_of by NPU and chip.
+
+    The address is no key: both chips of a card may show one.
+    """
     rows = parse_table(table.out)
     if not rows:
         return CountersAnswer(problem=f"npu-smi info reports no chips: {explain_silence(table)}")
@@ -46,7 +49,7 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
     chips = []
     for row in rows:
         fields: dict[str, str] = {}
-        for answer in details.get(row.address, ()):
+        for answer in details.get((row.npu, row.chip), ()):
             fields.update((name, _total(value)) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
         watts, celsius = power.get(row.npu, (None, None))
         busy, used, total = usage.get(row.address, (None, None, None))

@@ -166,14 +166,16 @@ def _devices(recording: CannRecording) -> Iterator[Finding]:
         return
     devices, rows, cards = chips_of(recording)
     known = {row.address for row in rows}
-    missing = sorted(set(recording.chips) - known) if known else []
+    unlisted = sorted(set(recording.chips) - known) if known else []
+    # Both chips of an Atlas 300I Duo show one Bus-Id, whether PCI has one function for the card or two.
+    missing = unlisted if len(unlisted) > len(rows) - len(known) else []
     for address in missing:
         yield Finding(
             f"npu-smi lists {len(rows)} of {len(recording.chips)} chips on PCI; the driver is not bound to it",
             f"chip {address}",
             f"read why with 'dmesg | grep {address}'",
         )
-    if not missing and len(devices) != len(recording.chips):
+    if not missing and len(devices) not in (len(recording.chips), len(rows)):
         yield Finding(
             f"npu-smi maps {len(devices)} chips, PCI has {len(recording.chips)}",
             "npu-smi info -m",

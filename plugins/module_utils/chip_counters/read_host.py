@@ -35,7 +35,7 @@ def read_counters(stack: str, run: Run = run_command, device: str = KMSG) -> Cou
     if stack == CANN:
         table = _ask(cann.TABLE, NPU_SMI, run)
         rows = parse_table(table.out)
-        details = {row.address: [_ask(argv, NPU_SMI, run) for argv in cann.commands_of(row)] for row in rows}
+        details = {(row.npu, row.chip): [_ask(argv, NPU_SMI, run) for argv in cann.commands_of(row)] for row in rows}
         return cann.parse_counters(table, details)
     return CountersAnswer()
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from ..vendor_stack.counters import ChipCounters
@@ -84,8 +85,12 @@ class Labels:
 def chip_samples(labels: Labels, chips: Iterable[ChipCounters]) -> list[Sample]:
     """Return the samples of chips."""
     found = []
+    seen: Counter[str] = Counter()
     for chip in chips:
         own = labels.of_chip(chip.chip)
+        # Both chips of some cards show one address, and Prometheus refuses a file with a series twice.
+        own["chip"] += f"/{seen[chip.chip]}" if seen[chip.chip] else ""
+        seen[chip.chip] += 1
         plain = {
             "accel_info": 1.0,
             "accel_utilization_ratio": chip.utilization,

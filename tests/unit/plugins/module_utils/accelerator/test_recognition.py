@@ -200,6 +200,13 @@ def test_declared_and_detected_agree(detect, declared, count):
     assert disagreement(declared, count, detect(HGX_H200)) is None
 
 
+def test_a_card_with_two_chips_behind_one_function_may_be_declared_with_both(detect):
+    found = detect(lines("19e5:d500", 4, pci_class="1200"))
+    assert disagreement("ascend_310p", 8, found) is None
+    assert disagreement("ascend_310p", 4, found) is None
+    assert disagreement("ascend_310p", 16, found)
+
+
 def test_declared_and_detected_agree_on_a_mixed_host_about_what_is_planned_for(detect):
     found = detect([*lines("10de:2335", 8), *lines("10de:26b9", 2, first=0x60)])
     assert disagreement("h200", 8, found) is None

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
@@ -36,7 +38,7 @@ HCCS = """
 
 def counters(health="OK", ecc=ECC, hccs=HCCS):
     answers = [CommandResult(0, ecc), CommandResult(0, PCIE), CommandResult(0, hccs)]
-    return parse_counters(CommandResult(0, TABLE.format(health=health)), {CHIP: answers})
+    return parse_counters(CommandResult(0, TABLE.format(health=health)), {("2", "0"): answers})
 
 
 def test_a_chip():
@@ -83,3 +85,13 @@ def test_a_chip_that_is_ill_and_answers_nothing_else():
 def test_a_tool_that_fails():
     answer = parse_counters(CommandResult(255, "dcmi module initialize failed. ret is -8005\n"), {})
     assert answer.problem == "npu-smi info reports no chips: dcmi module initialize failed. ret is -8005"
+
+
+def test_chips_behind_one_bus_id_keep_their_own_counters():
+    table = CommandResult(0, Path("tests/fixtures/npu-smi/atlas-300i-duo.txt").read_text())
+    details = {("2", chip): [CommandResult(0, f"RX Error Count : {count}\n")] for chip, count in (("0", 5), ("1", 7))}
+    found = parse_counters(table, details)
+    assert [(chip.chip, chip.errors["RX Error Count"]) for chip in found.chips] == [
+        ("0000:01:00.0", 5),
+        ("0000:01:00.0", 7),
+    ]

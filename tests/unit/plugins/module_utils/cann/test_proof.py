@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
@@ -94,6 +95,38 @@ def test_two_dies_on_a_card():
     assert found(a3, Expected()) == []
     (finding,) = found(replace(a3, cards=CommandResult(0, cards(8, 1))), Expected())
     assert finding[0] == "npu-smi counts 8 chips on 8 cards and maps 16"
+
+
+DUO = "tests/fixtures/npu-smi/atlas-300i-duo{}.txt"
+CARDS = ("0000:01:00.0", "0000:02:00.0", "0000:81:00.0", "0000:82:00.0")
+
+
+def duo(name, chips, functions):
+    """Return a host with cards of two chips that show one Bus-Id; ``functions`` are those of PCI."""
+    rows = [f"{npu} {chip} {2 * npu + chip} Ascend 310P3\n" for npu in range(chips // 2) for chip in range(2)]
+    return replace(
+        WHOLE,
+        chips=functions,
+        table=CommandResult(0, Path(DUO.format(name)).read_text()),
+        cards=CommandResult(0, cards(chips // 2, 2)),
+        mapping=CommandResult(0, "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "".join(rows)),
+        nodes=(*(f"/dev/davinci{n}" for n in range(chips)), "/dev/davinci_manager"),
+    )
+
+
+@pytest.mark.parametrize("functions", [CARDS[:1], ("0000:01:00.0", "0000:01:00.1")])
+def test_a_card_with_two_chips_behind_one_bus_id_is_healthy(functions):
+    assert found(duo("", 2, functions), Expected()) == []
+
+
+def test_four_such_cards_are_healthy_and_a_fifth_that_is_not_listed_is_named():
+    assert found(duo("-four-cards", 8, CARDS), Expected()) == []
+    twice = tuple(f"{card[:-1]}{function}" for card in CARDS for function in range(2))
+    assert found(duo("-four-cards", 8, twice), Expected()) == []
+    lost = found(
+        duo("-four-cards", 8, (*twice, "0000:c1:00.0")), replace(EXPECTED, nodes=NODES[:9], driver="", cann="")
+    )
+    assert "chip 0000:c1:00.0" in [where for _what, where, _action in lost]
 
 
 # Of each: what differs from the whole host, and where, what and action of the one finding (their beginnings).

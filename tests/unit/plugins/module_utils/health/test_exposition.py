@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.cann import counters as cann
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import (
     SERIES,
@@ -66,6 +67,20 @@ def test_prometheus_can_read_what_a_recorded_chip_becomes(name):
     text = render(chip_samples(Labels("gpu-01", "nvidia", name[:4], {}), chips))
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_two_chips_behind_one_address_are_two_series():
+    table = CommandResult(0, recorded("npu-smi/atlas-300i-duo.txt"))
+    labels = Labels("npu-01", "ascend", "ascend_310p", {"chat": ["0000:01:00.0"]})
+    lines = [
+        line
+        for line in render(chip_samples(labels, cann.parse_counters(table, {}).chips)).splitlines()
+        if line.startswith("accel_info")
+    ]
+    assert lines == [
+        'accel_info{host="npu-01",vendor="ascend",model="ascend_310p",chip="0000:01:00.0",instance="chat"} 1',
+        'accel_info{host="npu-01",vendor="ascend",model="ascend_310p",chip="0000:01:00.0/1",instance="chat"} 1',
+    ]
 
 
 def test_the_labels_of_a_chip_name_the_instances_that_use_it():
