@@ -15,6 +15,7 @@ from ..plugin_utils.overview.lines import overview, totals
 from ..plugin_utils.overview.page import page
 from ..plugin_utils.overview.reader import OverviewReader, open_page, page_parts, read_fleet
 from ..plugin_utils.overview.service import describe_services, with_service
+from ..plugin_utils.overview.starts import describe_starts
 from ..plugin_utils.overview.table import fleet_table
 from ..plugin_utils.overview.versions import describe_silent, with_versions
 from ..plugin_utils.pages.file import PageError, PageFile
@@ -33,6 +34,7 @@ class ActionModule(ControllerAction):
         lines = with_service(with_versions(overview(hosts, models), options["installed"]), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
         services = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
+        services += describe_starts(options["starts"])
         table = [*fleet_table(lines, time.time()), *([""] if services else []), *services]
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))

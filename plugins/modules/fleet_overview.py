@@ -49,6 +49,12 @@ options:
     type: dict
     default: {}
     version_added: 0.7.0
+  starts:
+    description:
+      - Results of M(baremetal.inference.instance_starts) by host. Each instance has a line below the table.
+    type: dict
+    default: {}
+    version_added: 0.8.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -51,17 +51,20 @@ sweep_of() {
       "$at/python" /carried/sweep.py /carried/site/compare.yml "$plans/$release/plain.yaml" "$chip" "$((8110 + chip))" "$result/sweep" "$(left)"
   )
 }
+# phases UNIT: where the seconds of its last start went
+phases() { (cd /carried/site && playbook "compare-$1.yml" status.yml -e status_starts=true 2>&1 | grep -F "gpu-test, $1: ") || true; }
 # What systemd sees: the first start, starts with kept caches, with and without vLLM's startup plan.
 starts() {
   local unit number
   for unit in tuned big; do
     site "$unit" || continue
     say "START $unit, nothing cached: $(started "$unit"); $(warm "$unit")"
-    for number in 1 2; do again "$unit" "kept caches, $number"; done
+    phases "$unit"
+    for number in 1 2; do again "$unit" "kept caches, $number"; phases "$unit"; done
     mkdir -p "/etc/systemd/system/vllm@$unit.service.d"
     printf '[Service]\nEnvironment=VLLM_ENABLE_STARTUP_PLAN=1\n' > "/etc/systemd/system/vllm@$unit.service.d/plan.conf"
     systemctl daemon-reload
-    for number in 1 2 3; do again "$unit" "startup plan, $number (the first writes it)"; done
+    for number in 1 2 3; do again "$unit" "startup plan, $number (the first writes it)"; phases "$unit"; done
     journalctl -u "vllm@$unit" --no-pager -o short-monotonic > "$result/journal-$unit.txt"
     systemctl stop "vllm@$unit"
   done

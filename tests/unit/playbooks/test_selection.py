@@ -26,7 +26,7 @@ UNCHECKED = {
     ("rollback.yml", "Plan the waves"): "the controller, after the check of the hosts",
     ("rollout.yml", "Download everything to every host, while it serves"): "the result of the plan; often nothing",
     ("site.yml", "Set up the mirrors"): "a site may have no mirror",
-    ("status.yml", "Read what the hosts have installed"): "only with status_versions; the next play checks the hosts",
+    ("status.yml", "Read what the hosts have installed"): "only for versions or starts; the next play checks it",
 }
 # What a run needs before it selects hosts.
 NEEDED = {"mirror.yml": ("--check", "-e", "bundle_dir=/nowhere/disk")}

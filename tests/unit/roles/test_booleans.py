@@ -44,6 +44,7 @@ PLAYBOOKS = {
     "site_drivers": "true",
     "site_host_tuning": "false",
     "site_monitoring": "false",
+    "status_starts": "false",
     "status_versions": "false",
     "tune_fresh": "false",
     "tune_stop": "false",

@@ -42,6 +42,19 @@ def test_a_gateway_that_cannot_be_read_is_named_below_the_table(tmp_path):
     assert (tmp_path / "fleet.html").is_file()
 
 
+def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch):
+    recorded = TOP / "tests/fixtures/journal/start-0.25.1.txt"
+    scripts = {"systemctl": "printf 'Id=vllm@chat.service\\nInvocationID=abc\\n'", "journalctl": f"cat {recorded}"}
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    done = run(tmp_path, {"gw-1": here}, "-e", "status_starts=true", "-e", "status_hosts=gw-1")
+    assert done.returncode == 0, done.stdout
+    assert "gw-1, chat: started in 74 s: imports 6.2, configuration 7," in done.stdout
+
+
 @pytest.mark.parametrize("words", [("-e", "status_hots=all")])
 def test_a_misspelt_option_is_refused(tmp_path, words):
     done = run(tmp_path, {"gw-1": {"ansible_connection": "local"}}, *words)

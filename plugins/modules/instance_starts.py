@@ -1,0 +1,59 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: instance_starts
+short_description: (internal) Read how long the last start of each vLLM instance took, phase by phase
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.status).
+  - Reads the first 4 MiB that the present run of each instance of the role P(baremetal.inference.vllm#role) wrote to
+    the journal. It changes nothing.
+extends_documentation_fragment:
+  - baremetal.inference.attributes.no_diff
+notes:
+  - Reading the journal needs root (C(become)).
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Read the starts of the instances
+  baremetal.inference.instance_starts:
+  become: true
+  register: starts
+"""
+
+RETURN = r"""
+instances:
+  description:
+    - The last start of each instance by its name. C(ready) is whether systemd reports it as started, C(seconds) how
+      long that took, and C(phases) a list of pairs, the name of a phase and its seconds, in the order of their ends.
+  type: dict
+  returned: success
+  sample:
+    chat: {ready: true, seconds: 74.0, phases: [[imports, 6.2], [configuration, 7.0]]}
+"""
+
+import platform
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.instance.start_phases_host import read_starts
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    try:
+        found = read_starts()
+    except OSError as exc:
+        module.fail_json(msg=f"{platform.node()}: {exc}")
+    module.exit_json(changed=False, instances=found)
+
+
+if __name__ == "__main__":
+    main()

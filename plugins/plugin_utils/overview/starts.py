@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lines about the last start of each instance, for below the table of a fleet."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from .versions import describe_silent
+
+
+def describe_starts(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line for each instance from results of instance_starts by host, and for each host that was not read."""
+    lines = [
+        f"{host}, {name}: {_described(start)}"
+        for host, result in sorted(results.items())
+        for name, start in sorted(result.get("instances", {}).items())
+    ]
+    return [*lines, *describe_silent(results)]
+
+
+def _described(start: Mapping[str, Any]) -> str:
+    if not start["phases"]:
+        return "the journal has nothing about its start"
+    phases = ", ".join(f"{phase} {seconds:g}" for phase, seconds in start["phases"])
+    return f"{'started in' if start['ready'] else 'not started after'} {start['seconds']:g} s: {phases}"
