@@ -2,6 +2,7 @@
 # Runs inside the Debian of run.sh: vLLM 0.33.0 from bare Debian to a chat, then vLLM 0.25.1 beside it, both measured on each chip
 # (site/compare.yml), then starts of the presets.
 #   compare.sh                  all of it, in the background, and the log
+#   STEPS=kernels compare.sh    only the environments and what explains the difference, without the chat
 #   compare.sh follow S         wait S seconds and show the logs
 #   compare.sh start CHIP STEP.. one more lane with steps: `starts`, or RELEASE:NAME,NAME, a sweep of these variants, or of all of RELEASE's
 # With one chip, lane 0 does what lane 1 would.
@@ -53,18 +54,18 @@ sweep_of() {
 }
 # phases UNIT: where the seconds of its last start went
 phases() { (cd /carried/site && playbook "compare-$1.yml" status.yml -e status_starts=true 2>&1 | grep -F "gpu-test, $1: ") || true; }
-# What systemd sees: the first start, starts with kept caches, with and without vLLM's startup plan.
+# starts UNIT: what systemd sees of the first start, of starts with kept caches, and of one without vLLM's startup plan.
 starts() {
   local unit number
-  for unit in tuned big; do
+  for unit in "$@"; do
     site "$unit" || continue
     say "START $unit, nothing cached: $(started "$unit"); $(warm "$unit")"
     phases "$unit"
-    for number in 1 2; do again "$unit" "kept caches, $number"; phases "$unit"; done
+    for number in 1 2 3; do again "$unit" "kept caches, $number"; phases "$unit"; done
     mkdir -p "/etc/systemd/system/vllm@$unit.service.d"
-    printf '[Service]\nEnvironment=VLLM_ENABLE_STARTUP_PLAN=1\n' > "/etc/systemd/system/vllm@$unit.service.d/plan.conf"
+    printf '[Service]\nEnvironment=VLLM_ENABLE_STARTUP_PLAN=0\n' > "/etc/systemd/system/vllm@$unit.service.d/plan.conf"
     systemctl daemon-reload
-    for number in 1 2 3; do again "$unit" "startup plan, $number (the first writes it)"; phases "$unit"; done
+    again "$unit" "kept caches, without the startup plan"; phases "$unit"
     journalctl -u "vllm@$unit" --no-pager -o short-monotonic > "$result/journal-$unit.txt"
     systemctl stop "vllm@$unit"
   done
@@ -75,7 +76,8 @@ lane() {
   for step in "${@:2}"; do
     say "lane $chip: $step"
     case $step in
-      starts) starts ;;
+      starts) starts tuned big ;;
+      starts-*) starts "${step#starts-}" ;;
       *) sweep_of "${step%%:*}" "$chip" "${step#*:}" ;;
     esac
   done
@@ -88,30 +90,54 @@ follow() {
   if lanes; then say "still running"; else say "all lanes have ended"; fi
 }
 # The environment of 0.25.1, while the chat's is installed and started.
-prepare_25() { (cd /carried/site && ansible-playbook -i compare-chat.yml prepare.yml -e vllm_release=gpu-test-25 > "$result/prepare-25.log" 2>&1); }
-first() {
+prepare() { (cd /carried/site && ansible-playbook -i compare-chat.yml prepare.yml -e "vllm_release=${RELEASE_FILES[$1]}" > "$result/prepare-$1.log" 2>&1); }
+begin() {
   local model; model=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1 | grep -oE 'H100|H200' | tr '[:upper:]' '[:lower:]')
   echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
   install_ansible
   python3.13 /carried/shape.py /carried/weights /carried/site/weights
   python3.13 /carried/site/presets.py "$model"
-  prepare_25 &
+}
+plans_of_both() {
+  local release
+  # The presets' model, for servers that no site.yml starts.
+  install -d /srv/models/openai && cp -a /carried/weights/openai/gpt-oss-20b /srv/models/openai/
+  for release in 33 25; do render "$release"; done
+  say "environments: $(python_of 33) $(python_of 25)"
+}
+first() {
+  begin
+  prepare 25 &
   site chat || true
   (chat 8040) || true
   say "START chat: $(started chat)"
   (cd /carried/site && playbook compare-chat.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
   verify verify compare-chat.yml; cat "$result/verify.json"
   systemctl stop vllm@chat
-  wait $! || prepare_25 || tail -30 "$result/prepare-25.log"
-  # The presets' model, for servers that no site.yml starts.
-  install -d /srv/models/openai && cp -a /carried/weights/openai/gpt-oss-20b /srv/models/openai/
-  for release in 33 25; do render "$release"; done
-  say "environments: $(python_of 33) $(python_of 25)"
+  wait $! || prepare 25 || tail -30 "$result/prepare-25.log"
+  plans_of_both
 }
-case ${1:-} in
+# What explains the difference: profiles, other kernels and compilers, and other models.
+kernels() {
+  local release
+  begin
+  for release in 33 25; do prepare "$release" || tail -30 "$result/prepare-$release.log"; done
+  plans_of_both
+  # The compiler of 0.25.1, for 0.33.0.
+  mkdir -p /carried/triton36 && ln -sfn /opt/torch/.venv/lib/python3.12/site-packages/triton /carried/triton36/triton
+  install -d -o vllm -g vllm /var/cache/vllm/triton36
+  if ((chips > 1)); then
+    start 0 25:a-profile,a-few,a-dense,a-latent 33:
+    start 1 33:b-profile,b-few,b-triton-36,b-not-compiled starts-tuned 33: starts-big
+  else
+    start 0 25:a-profile,a-few 33: starts
+  fi
+}
+case ${1:-${STEPS:-}} in
   lane) lane "${@:2}" ;;
   start) start "${@:2}" ;;
   follow) follow "$2" ;;
+  kernels) kernels; follow "$((${LEFT:-400} - SECONDS))" ;;
   *)
     first
     if ((chips > 1)); then

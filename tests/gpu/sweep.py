@@ -6,10 +6,11 @@
 VARIANTS is YAML: {base: {...}, variants: [{name: ..., args: {...}, env: {...}, loads: [[at once, requests], ...]}]}.
 Each variant is what BASE_YAML (a file that the role wrote for a unit) says, with the changes of "base" and its own;
 null removes a setting. A variant with "plan" takes the file of that name beside BASE_YAML, and one with "profile"
-records what the chip does under its first load. Several of these programs, each with a chip of its own, share the
-list: one takes what no other has taken. ONLY in the environment names variants and leaves out the others.
-RESULTS is a directory with one file for each variant, and those that are there already are not measured
-again. No variant begins when SECONDS are over, or is left running then.
+records what the chip does under its first load. "fresh" starts a process that imports everything again, as another
+PYTHONPATH needs it; "replace" is [module, function, old, new]: the function with other text. Several of these
+programs, each with a chip of its own, share the list: one takes what no other has taken. ONLY in the environment names
+variants and leaves out the others. RESULTS is a directory with one file for each variant, and those that are there
+already are not measured again. No variant begins when SECONDS are over, or is left running then.
 
 This process imports vLLM once, and forks for each variant, so that a start takes 20 to 40 s in place of 55 to 100. It
 never touches the chip itself. Runs with the Python of vLLM's environment, and with the variables of the unit.
@@ -18,6 +19,8 @@ never touches the chip itself. Runs with the Python of vLLM's environment, and w
 from __future__ import annotations
 
 import contextlib
+import importlib
+import inspect
 import json
 import os
 import signal
@@ -43,6 +46,7 @@ IMPORTS = (
     "vllm.v1.engine.core",
     "vllm.v1.worker.gpu_worker",
     "vllm.model_executor.models.gpt_oss",
+    "vllm.model_executor.layers.quantization.utils.mxfp4_utils",
 )
 
 
@@ -75,7 +79,19 @@ def spell(settings: dict[str, Any]) -> dict[str, Any]:
     return {f"no-{key}" if value is False else key: value is False or value for key, value in settings.items()}
 
 
-def serve(config: Path, env: dict[str, Any], log: Path, chip: str, fresh: bool) -> int:
+def replace(module_name: str, function: str, old: str, new: str) -> None:
+    """Give a function of a module other text, which has to be there, wherever it was imported already."""
+    module = importlib.import_module(module_name)
+    target = getattr(module, function)
+    text = inspect.getsource(target)
+    if old not in text:
+        raise ValueError(f"{module_name}.{function} does not contain {old!r}")
+    made: dict[str, Any] = {}
+    exec(compile(text.replace(old, new), f"{function}, replaced", "exec"), vars(module), made)
+    target.__code__ = made[function].__code__
+
+
+def serve(variant: dict[str, Any], config: Path, log: Path, chip: str, fresh: bool) -> int:
     """Fork a server in a session of its own, or a fresh one that imports everything again; return its process."""
     process = os.fork()
     if process:
@@ -87,7 +103,8 @@ def serve(config: Path, env: dict[str, Any], log: Path, chip: str, fresh: bool) 
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        for key, value in {"CUDA_VISIBLE_DEVICES": chip, "VLLM_WORKER_MULTIPROC_METHOD": "fork", **env}.items():
+        env = {"CUDA_VISIBLE_DEVICES": chip, "VLLM_WORKER_MULTIPROC_METHOD": "fork", **variant.get("env", {})}
+        for key, value in env.items():
             if value is None:
                 os.environ.pop(key, None)
             else:
@@ -95,6 +112,8 @@ def serve(config: Path, env: dict[str, Any], log: Path, chip: str, fresh: bool) 
         if fresh:
             program = str(Path(sys.executable).with_name("vllm"))
             os.execv(sys.executable, [sys.executable, program, "serve", "--config", str(config)])
+        if "replace" in variant:
+            replace(*variant["replace"])
         sys.argv = ["vllm", "serve", "--config", str(config)]
         from vllm.entrypoints.cli.main import main as serve_main
 
@@ -219,7 +238,7 @@ def profile(port: int, chip: str, load_of: list[int], scratch: Path, directory: 
         call(port, "/start_profile")
         time.sleep(0.5)
         call(port, "/stop_profile")
-    return [line for path in directory.rglob("profiler_out*.txt") for line in path.read_text().splitlines()[:70]]
+    return [line for path in directory.rglob("*profiler_out*.txt") for line in path.read_text().splitlines()[:70]]
 
 
 def measure(
@@ -239,7 +258,7 @@ def measure(
     found: dict[str, Any] = {"name": name, "args": variant.get("args", {}), "env": variant.get("env", {}), "chip": chip}
     found |= {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "loads": []}
     began = time.monotonic()
-    process = serve(config, variant.get("env", {}), log, chip, fresh)
+    process = serve(variant, config, log, chip, fresh or variant.get("fresh", False))
     try:
         wrong = wait_for_answer(process, port, min(began + START_SECONDS, until))
         found["start_seconds"] = round(time.monotonic() - began, 1)
