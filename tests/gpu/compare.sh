@@ -70,6 +70,13 @@ starts() {
     systemctl stop "vllm@$unit"
   done
 }
+# A model with real weights: by site.yml, asked questions whose answers are known.
+real() {
+  site real || { journalctl -u vllm@real --no-pager -o cat | grep -v Route | tail -30; return 0; }
+  say "START real: $(started real)"
+  for number in 1 2; do python3.13 /carried/real.py 8050 /carried/real/questions.jsonl "$result/real-$number.jsonl"; done
+  systemctl stop vllm@real
+}
 lane() {
   local chip=$1 step
   set +e
@@ -77,6 +84,7 @@ lane() {
     say "lane $chip: $step"
     case $step in
       starts) starts tuned big ;;
+      real) real ;;
       starts-*) starts "${step#starts-}" ;;
       *) sweep_of "${step%%:*}" "$chip" "${step#*:}" ;;
     esac
@@ -128,7 +136,7 @@ kernels() {
   install -d -o vllm -g vllm /var/cache/vllm/triton36
   if ((chips > 1)); then
     start 0 25:a-profile,a-few,a-dense,a-latent 33:
-    start 1 33:b-profile,b-few,b-triton-36,b-not-compiled starts-tuned 33: starts-big
+    start 1 33:b-profile,b-few,b-triton-36,b-not-compiled real starts-tuned 33: starts-big
   else
     start 0 25:a-profile,a-few 33: starts
   fi

@@ -64,7 +64,7 @@ RELEASES = {
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
-    "compare.sh",
+    "compare.sh", "real.py",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
@@ -81,8 +81,11 @@ def main() -> int:
     parser.add_argument("work", type=Path, help="directory for what is made and downloaded; kept for the next time")
     parser.add_argument("out", type=Path, help="directory of the parts, which git ignores, such as .gpu")
     parser.add_argument("--container-toolkit", type=Path, help="directory of nvidia-ctk and nvidia-cdi-hook")
+    parser.add_argument("--real-models", type=Path, help="directory of tools/real_models, with questions.jsonl")
     arguments = parser.parse_args()
     stage = arguments.work / "stage"
+    if arguments.real_models:
+        shutil.copytree(arguments.real_models, stage / "real", dirs_exist_ok=True)
     if arguments.container_toolkit:
         shutil.copytree(arguments.container_toolkit, stage / "ctk", dirs_exist_ok=True)
     for step in (make_root, make_mirror, fetch_ansible, build_collection, build_model, copy_site):

@@ -73,17 +73,26 @@ def main(weights: Path, manifests: Path) -> None:
             json.dumps(shape if "model_type" in shape else {**smoke_config, **shape}, indent=1)
         )
     files["config.json"] = json.dumps({**smoke_config, **SHAPE}, indent=1).encode()
+    publish(weights, manifests, NAME, files)
+    # The models with real weights that the bundle has, if any.
+    for directory in sorted((weights.parent / "real").glob("*/config.json")):
+        real = {path.name: path.read_bytes() for path in sorted(directory.parent.iterdir()) if path.is_file()}
+        publish(weights, manifests, f"real/{directory.parent.name}", real)
+
+
+def publish(weights: Path, manifests: Path, name: str, files: dict[str, bytes]) -> None:
+    """Write the files of a model and its manifest."""
     # No hub has it: a hash of its files stands for the commit.
     revision = sha1(b"".join(files.values()), usedforsecurity=False).hexdigest()
-    target = weights / NAME / revision
+    target = weights / name / revision
     target.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        (target / name).write_bytes(data)
-    listed = {name: {"size": len(data), "sha256": sha256(data).hexdigest()} for name, data in files.items()}
-    manifest = manifests / f"{NAME}.yml"
+    for file, data in files.items():
+        (target / file).write_bytes(data)
+    listed = {file: {"size": len(data), "sha256": sha256(data).hexdigest()} for file, data in files.items()}
+    manifest = manifests / f"{name}.yml"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     # JSON is YAML.
-    manifest.write_text(json.dumps({"repository": NAME, "revision": revision, "files": listed}, indent=1) + "\n")
+    manifest.write_text(json.dumps({"repository": name, "revision": revision, "files": listed}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
