@@ -79,7 +79,7 @@ def main() -> None:
     write("compare-chat", {"vllm_verify_expect": "The fleet is ready."},
           chat={"recipe": "baremetal/gpt-oss-smoke", "port": 8040, "chips": [0], **on})  # fmt: skip
     real = {"vllm_recipe_path": ["/carried/site/recipes"]}
-    write("compare-real", real, real={"recipe": "real/SmolLM2-135M-Instruct", "port": 8050, "chips": [0],
+    write("compare-real", real, real={"recipe": "real/SmolLM2-135M-Instruct", "port": 8050, "chips": [1],
                                       "args": {"gpu-memory-utilization": 0.2}, **on})  # fmt: skip
     starts = {
         "tuned": instance("latency", [1], 8020),
