@@ -1,6 +1,5 @@
 #!/usr/bin/env python
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find words and forms that this project does not use, and say what to write instead (CONTRIBUTING.md, house rules).
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: selected_hosts
 short_description: (internal) The hosts of a play, or an error where there are none
-version_added: 0.7.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 description:
   - Internal to the collection's playbooks.
   - Returns the pattern of a play. Fails if no host of the inventory matches it, or none of those that C(-l) leaves.
@@ -28,11 +25,6 @@ options:
     description: Whether C(-l) applies. It does not where a task, and not a play, works on the hosts.
     type: bool
     default: true
-"""
-
-EXAMPLES = r"""
-- name: Serve the models
-  hosts: "{{ lookup('baremetal.inference.selected_hosts', 'site_hosts', 'inference') }}"
 """
 
 RETURN = r"""

@@ -7,9 +7,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: state_dir
 short_description: (internal) A directory on the controller for files that must outlive a run
-version_added: 0.7.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 description:
   - Internal to the collection's roles and playbooks.
   - If the environment variable E(BAREMETAL_STATE_DIR) is set, an absolute path, the directory is below it. Otherwise it
@@ -28,12 +25,6 @@ options:
       - evaluate-results
       - tune-results
     required: true
-"""
-
-EXAMPLES = r"""
-- name: Show where the journals of rollouts are
-  ansible.builtin.debug:
-    msg: "{{ lookup('baremetal.inference.state_dir', 'rollouts') }}"
 """
 
 RETURN = r"""

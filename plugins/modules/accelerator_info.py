@@ -50,8 +50,6 @@ options:
 notes:
   - Memory is in MiB, as drivers count it. It is the nominal memory that the catalogue gives in GiB. Nothing is asked of
     the chip itself, so a driver may report one or two percent less.
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

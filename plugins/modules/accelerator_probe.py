@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: accelerator_probe
 short_description: (internal) Ask a host with one command which accelerators it has
-version_added: 0.3.0
 description:
-  - Internal to the playbook C(baremetal.inference.discover).
   - Runs a small script in the shell of the host. It reads the PCI tree, the processor, the memory and the versions of
     drivers from sysfs and procfs. The host needs a POSIX shell, C(sed) and C(uname), no Python and no tool of a vendor.
   - The script goes over the connection with the command that runs it, so a host costs one round trip. It runs as the
@@ -32,34 +30,15 @@ options:
 notes:
   - Virtual functions beside the chip that they belong to are left out, and so are devices that every server has
     (storage, network, bridges) unless the catalogue lists them.
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Ask each host for its accelerators
-  baremetal.inference.accelerator_probe:
-  register: probe
-
-- name: Keep the answers
-  baremetal.inference.discovery_cache:
-    path: "{{ accelerator_discovery_cache }}"
-    answers: probe
-  run_once: true
-"""
+EXAMPLES = "# playbooks/discover.yml"
 
 RETURN = r"""
 observation:
   description: What was read on the host, as M(baremetal.inference.discovery_cache) keeps it. Its form may change.
   type: dict
   returned: success
-  sample:
-    functions: ["0000:17:00.0 10de 2335 0302 10de 18be 0"]
-    cpu:
-      {arch: x86_64, model: AMD EPYC 9654 96-Core Processor, instruction_sets: [avx2, avx512f, avx512_bf16],
-       cores: 192, threads: 384, numa_nodes: 2, memory_mib: 1547642}
-    drivers: {nvidia: {version: 580.159.04}}
-    memory_mib: {}
 accelerator:
   description:
     - The accelerators that the catalogue recognises in it, as
@@ -67,8 +46,4 @@ accelerator:
       C(switches), C(cpu) and C(unsupported).
   type: dict
   returned: success
-  sample:
-    {model: h200, stack: cuda, generation: hopper, vendor: nvidia, count: 8, memory_mib: 144384,
-     compute_capability: "9.0", devices_per_card: 1, mixed: false, models: {h200: 8}, unknown: [],
-     driver_version: 580.159.04, mec_firmware: null}
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_bench
 short_description: (internal) Measure an instance for seconds, as a part of an acceptance
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count.
   - An instance that is busy, and a measurement that fails, are results and no errors.
 extends_documentation_fragment:
@@ -34,18 +32,9 @@ options:
       - The stack of the host's accelerators, or C(cpu). A processor is asked for less.
     type: str
     required: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure an instance
-  baremetal.inference.acceptance_bench:
-    instance: chat
-    stack: cuda
-  become: true
-  register: measured
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 figures:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_burn_in
 short_description: (internal) Work all chips of a host for a while, and read their error counters
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - Runs a program with a Python that has torch, from a virtual environment of vLLM or in a new container of its image,
     and kills it after a deadline. Reads error counters, throttling, temperatures and PCIe links with the vendor's tool.
   - A program that fails, hangs or is killed is not an error of the module. RV(problem) says what happened.
@@ -85,20 +83,9 @@ options:
       - Directory with the instances and environments.
     type: path
     default: /
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Put the chips under full load for two minutes
-  baremetal.inference.acceptance_burn_in:
-    program: "{{ lookup('ansible.builtin.file', 'burn_in.py') }}"
-    stack: cuda
-    seconds: 120
-    deadline: 480
-    devices: [nvidia.com/gpu=all]
-  become: true
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 problem:
@@ -119,25 +106,11 @@ python:
   type: str
   returned: success
 counters:
-  description: Readings of the vendor's tool.
+  description:
+    - Readings of the vendor's tool, one entry for each chip C(before), during (C(samples)) and C(after), and the
+      C(problem) that explains missing ones.
   type: dict
   returned: success
-  contains:
-    before:
-      description: One entry for each chip.
-      type: list
-      elements: dict
-    samples:
-      description: The same during the burn-in, one entry for each chip and reading.
-      type: list
-      elements: dict
-    after:
-      description: The same, after the burn-in.
-      type: list
-      elements: dict
-    problem:
-      description: The reason why there are none; empty if there are some.
-      type: str
 """
 
 import json

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_network
 short_description: (internal) Measure the throughput of TCP between two hosts
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - One host sends zeros to the first four connections to a port, the other one connects and counts.
   - A network that cannot be measured is not an error of the module. RV(problem) says why.
 extends_documentation_fragment:
@@ -42,16 +40,9 @@ options:
       - Seconds to wait for the other host.
     type: float
     default: 30
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure the throughput
-  baremetal.inference.acceptance_network:
-    connect: 10.0.0.2
-    port: 5299
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 problem:

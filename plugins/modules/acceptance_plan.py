@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_plan
 short_description: (internal) Check the options of an acceptance, and say what a host is compared with
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - Checks the playbook's variables and that results can be written, and looks the host's chips up in the catalogue.
   - Runs on the controller. It makes O(dir).
 extends_documentation_fragment:
@@ -67,16 +65,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Plan the acceptance
-  baremetal.inference.acceptance_plan:
-    detected: "{{ ansible_facts.accelerator_detected }}"
-    dir: accept-results
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 seconds:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_report
 short_description: (internal) Judge what was measured on a host, and write result and page
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - Compares figures, counters and answers with what is expected, and writes a JSON file and an HTML page.
   - Findings are not an error of the module.
   - Runs on the controller and contacts no host.
@@ -74,18 +72,9 @@ options:
     type: list
     elements: dict
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Judge the host
-  baremetal.inference.acceptance_report:
-    dir: accept-results
-    minutes: 2
-    burn_in: "{{ burn_in }}"
-  register: judged
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 accepted:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_storage
 short_description: (internal) Measure how fast a file system reads large files
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.accept).
   - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system
     allows it. If there is no file of 256 MiB, it creates one and removes it again.
   - A file system that cannot be measured is not an error of the module. RV(problem) says why.
@@ -43,16 +41,9 @@ options:
       - Size in bytes of the file to create if there is none.
     type: int
     default: 4294967296
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure the file system of the weights
-  baremetal.inference.acceptance_storage:
-    path: /srv/models
-  become: true
-"""
+EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 problem:

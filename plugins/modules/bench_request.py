@@ -8,23 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bench_request
 short_description: (internal) Check what is requested of a benchmark before a host is contacted
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.bench).
   - Fails for a workload that is unknown or invalid, an invalid number, and results to compare with that cannot be read.
   - Runs on the controller and connects to no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.bench_request
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check the request
-  baremetal.inference.bench_request:
-    workloads: [chat]
-    concurrency: [1, 64]
-"""
+EXAMPLES = "# playbooks/bench.yml"
 
 RETURN = r""" # """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bench_run
 short_description: (internal) Measure an instance with all its workloads, and write the results on the controller
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.bench).
   - Takes each measurement with M(baremetal.inference.instance_bench) on the host, after a warm-up that is not counted,
     and writes it to the controller at once. What an earlier run has measured with the same plan is not measured again.
   - Writes a summary, a file of evidence and a page with plots.
@@ -67,19 +65,9 @@ options:
       - Version of the accelerators' driver, for the evidence.
     type: str
     default: ""
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure the instance
-  baremetal.inference.bench_run:
-    plans: "{{ vllm_plan.plans }}"
-    slots: "{{ slots.instances }}"
-    workloads: [chat]
-    concurrency: [1, 64]
-  become: true
-"""
+EXAMPLES = "# playbooks/bench.yml"
 
 RETURN = r"""
 instance:

@@ -20,8 +20,6 @@ options:
       - Where sysfs is mounted.
     type: path
     default: /sys
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

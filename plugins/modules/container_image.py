@@ -8,14 +8,10 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_image
 short_description: (internal) Pull or load a container image into a host's store
-version_added: 0.2.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Pulls an image with docker or podman, or loads it from an archive, unless the store has it.
   - Uses the engine's own command and configuration. The engine's files in C(/etc/docker) or C(/etc/containers) define
     how a registry is reached (plain HTTP, the site's certificate authority, mirrors, proxies).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -60,18 +56,7 @@ options:
     default: true
 """
 
-EXAMPLES = r"""
-- name: Pull the image of vLLM
-  baremetal.inference.container_image:
-    engine: docker
-    image: mirror.example:5000/vllm/vllm-openai:v0.33.0
-
-- name: Load the image from a file on the host
-  baremetal.inference.container_image:
-    engine: podman
-    image: docker.io/vllm/vllm-openai:v0.33.0
-    archive: /srv/carried/vllm-openai-v0.33.0.tar
-"""
+EXAMPLES = "# roles/vllm/tasks/host.yml"
 
 RETURN = r"""
 image:

@@ -116,8 +116,6 @@ options:
       - Whether docker may be restarted while containers run.
     type: bool
     default: false
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

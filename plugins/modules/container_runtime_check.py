@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_runtime_check
 short_description: (internal) Check that a container engine works and can reach the accelerators
-version_added: 0.3.0
 description:
-  - Internal to the role P(baremetal.inference.container_runtime#role).
   - Asks the engine for its version and checks that it can give the host's accelerators to containers.
   - Fails with advice where it cannot. Changes nothing and starts no container.
 extends_documentation_fragment:
@@ -45,48 +43,15 @@ options:
     type: str
     choices: [auto, vendor, none]
     default: auto
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check that docker works and can give eight chips to containers
-  baremetal.inference.container_runtime_check:
-    engine: docker
-    packager: deb
-    stack: cuda
-    count: 8
-  become: true
-"""
+EXAMPLES = "# roles/container_runtime/tasks/verify.yml"
 
 RETURN = r"""
 ansible_facts:
-  description: The engine, as a fact of the host.
+  description: The engine, as the fact C(accelerator_container_runtime) of the host.
   type: dict
   returned: success
-  contains:
-    accelerator_container_runtime:
-      description: The container engine and its abilities.
-      type: dict
-      contains:
-        engine:
-          description: The engine.
-          type: str
-        version:
-          description: Its version.
-          type: str
-        toolkit:
-          description: Version of the vendor's container toolkit; empty without one.
-          type: str
-        gpus:
-          description: How to request NVIDIA's devices, C(cdi) or docker's C(flag) --gpus; empty on other stacks.
-          type: str
-        quadlet:
-          description: Whether podman generates units from quadlets.
-          type: bool
-        storage:
-          description: Directory of its images.
-          type: str
 """
 
 import platform

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_runtime_daemon
 short_description: (internal) Merge settings into docker's configuration file
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.container_runtime#role).
   - Merges settings into docker's C(daemon.json) on the host. Everything else in the file stays, and its mode.
   - The file may hold credentials, such as the password of a proxy. They are in no result, difference or message.
   - The file is replaced in one durable step, or stays unchanged.
@@ -44,18 +42,9 @@ options:
       - Nothing is changed when it refuses.
     type: str
     default: ""
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Let docker pull through the site's mirror
-  baremetal.inference.container_runtime_daemon:
-    settings:
-      registry-mirrors: [https://mirror.example:5000]
-    validate: dockerd --validate --config-file=%s
-  become: true
-"""
+EXAMPLES = "# roles/container_runtime/tasks/files.yml"
 
 RETURN = r"""# Only what every module returns."""
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_runtime_key
 short_description: (internal) Install the key of a package repository
-version_added: 0.3.0
 description:
-  - Internal to the role P(baremetal.inference.container_runtime#role).
   - Downloads the OpenPGP key of a package repository and installs it as a keyring file, if its fingerprint is among the
     given ones. If the download holds any other key, nothing is written.
   - A keyring file that already holds the key stays unchanged, and nothing is downloaded.
@@ -45,18 +43,9 @@ options:
       - Seconds to wait for an answer.
     type: int
     default: 20
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Install Docker's key
-  baremetal.inference.container_runtime_key:
-    url: https://download.docker.com/linux/debian/gpg
-    path: /etc/apt/keyrings/docker.asc
-    fingerprints: [9DC858229FC7DD38854AE2D88D81803C0EBFCD88]
-  become: true
-"""
+EXAMPLES = "# roles/container_runtime/tasks/repositories.yml"
 
 RETURN = r"""
 fingerprints:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: declared_plans
 short_description: (internal) Plan the hosts of a play whose hardware is declared, before any host is contacted
-version_added: 0.7.0
 description:
-  - Internal to the playbooks C(baremetal.inference.site) and C(baremetal.inference.rollout).
   - Plans the instances of all hosts of the play that declare their hardware (C(accelerator) and
     C(accelerator_count)), and fails with the
     problems of all of them, such as a misspelt option, a flag that the release does not know, or a model that does not
@@ -22,15 +20,9 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options: {}
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Plan the hosts whose hardware is declared
-  baremetal.inference.declared_plans:
-  run_once: true
-"""
+EXAMPLES = "# playbooks/rollout.yml"
 
 RETURN = r"""
 planned:
@@ -38,5 +30,4 @@ planned:
   type: list
   elements: str
   returned: success
-  sample: [gpu-a-01, gpu-a-02]
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: discovery_cache
 short_description: (internal) Store the answers of hosts to M(baremetal.inference.accelerator_probe)
-version_added: 0.3.0
 description:
-  - Internal to the playbook C(baremetal.inference.discover).
   - Merges the answers of all hosts of the play into a file on the controller, from which the inventory plugin of this
     collection sorts hosts. It connects to no host and handles all of them at once, so use C(run_once).
   - A host that did not answer keeps its last answer, marked as stale with a time and the reason. Nothing is stored for
@@ -41,23 +39,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Ask each host for its accelerators
-  baremetal.inference.accelerator_probe:
-  register: probe
-  ignore_errors: true
-  ignore_unreachable: true
-
-- name: Store the answers
-  baremetal.inference.discovery_cache:
-    path: "{{ inventory_dir }}/.discovery.json"
-    answers: probe
-  run_once: true
-"""
+EXAMPLES = "# playbooks/discover.yml"
 
 RETURN = r"""
 path:
@@ -72,22 +56,18 @@ silent:
   description: The hosts that did not answer, each with the reason.
   type: dict
   returned: always
-  sample: {gpu-a-07: "Failed to connect to the host via ssh: ssh: connect to host gpu-a-07 port 22: Connection refused"}
 stale:
   description: The hosts whose last answer is stale, with its time and the reason.
   type: dict
   returned: always
-  sample: {gpu-a-07: {at: "2026-11-20T02:00:00Z", reason: "ssh: connect to host gpu-a-07 port 22: Connection refused"}}
 accelerators:
   description: Number of hosts in the file by accelerator.
   type: dict
   returned: always
-  sample: {h200 x 8: 20, cpu: 12}
 changes:
   description:
     - The hosts whose entry changed, by kind. The kinds are V(new), V(changed), V(back) (answers again, as before),
       V(stale) (no longer answers) and V(gone) (no longer in the inventory).
   type: dict
   returned: always
-  sample: {changed: [gpu-a-03], stale: [gpu-a-07]}
 """

@@ -8,10 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: driver_plan
 short_description: (internal) Decide what a host needs for a vendor's driver
-version_added: 0.3.0
 description:
-  - Internal to the roles P(baremetal.inference.cuda#role), P(baremetal.inference.rocm#role) and
-    P(baremetal.inference.cann#role).
   - Reads the host as M(baremetal.inference.driver_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - The release of vLLM and the chips decide on the driver, for V(cann) on firmware and CANN too.
@@ -141,103 +138,16 @@ options:
       - The group of O(user).
     type: str
     default: HwHiAiUser
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Decide what the driver needs
-  baremetal.inference.driver_plan:
-    stack: cuda
-    detected: "{{ ansible_facts.accelerator_detected }}"
-    release: "0.33.0"
-  become: true
-  register: cuda
-"""
+EXAMPLES = "# roles/cann/tasks/plan.yml"
 
 RETURN = r"""
 plan:
-  description: The missing steps, in this order.
+  description:
+    - The missing steps. C(DriverPlan) in C(module_utils/vendor_stack/model.py) describes them.
   type: dict
   returned: success
-  contains:
-    groups:
-      description: Groups that are not there, with C(name), C(gid) and C(system).
-      type: list
-      elements: dict
-    users:
-      description: Users that are not as they should be, with C(name), C(group), C(groups), C(home), C(shell).
-      type: list
-      elements: dict
-    files:
-      description:
-        - Files that are not there like this, C(path) and C(content), which service C(restarts) for it, and whether
-          it is C(in_initramfs).
-      type: list
-      elements: dict
-    remove_first:
-      description: Names of packages that configure the same repositories.
-      type: list
-      elements: str
-    recover:
-      description: Packages with an interrupted installation.
-      type: list
-      elements: str
-    unpin:
-      description: Packages that pin another version, on a host with such packages.
-      type: list
-      elements: str
-    repositories:
-      description: Of each repository the C(path) and C(content) of its file, where its C(key) is and its C(key_path).
-      type: list
-      elements: dict
-    prepare:
-      description: Commands before the packages.
-      type: list
-      elements: list
-    packages:
-      description: Packages with versions, as arguments of the package manager.
-      type: list
-      elements: str
-      sample: [dkms, nvidia-driver-pinning-580, nvidia-open=580.95.05-*]
-    release:
-      description: Held packages to release for that.
-      type: list
-      elements: str
-    stop:
-      description: Units to stop before the driver is replaced, in order.
-      type: list
-      elements: str
-    unload:
-      description: Kernel modules to unload then, in order.
-      type: list
-      elements: str
-    installers:
-      description:
-        - The vendor's files to run, in order, with C(name), C(url), C(path), C(sha256), C(argv), C(stdin), C(log)
-          and C(why).
-      type: list
-      elements: dict
-    remove:
-      description: Names of packages to remove after the installation.
-      type: list
-      elements: str
-    finish:
-      description: Commands after the packages and files.
-      type: list
-      elements: list
-    services:
-      description: Services to start, empty if the host must be rebooted first.
-      type: list
-      elements: str
-    hold:
-      description: Installed packages to hold.
-      type: list
-      elements: str
-    reboot:
-      description: Why a reboot is needed, empty if none is.
-      type: list
-      elements: str
 ahead:
   description: Those of the packages that decide on versions of others.
   type: list

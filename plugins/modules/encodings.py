@@ -58,8 +58,6 @@ options:
 seealso:
   - module: baremetal.inference.encodings_check
   - module: baremetal.inference.weights
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

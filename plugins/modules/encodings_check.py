@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: encodings_check
 short_description: (internal) Check that the Harmony library of each release loads the encodings of a host
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Asks the library that vLLM will load, in its virtual environment or its image, to load C(HarmonyGptOss) from the
     directory that E(TIKTOKEN_ENCODINGS_BASE) will name. It is asked as the user that vLLM runs as, in an image without
     a network.
@@ -78,19 +76,9 @@ options:
     default: /var/lib/baremetal-inference/encodings-check.json
 seealso:
   - module: baremetal.inference.encodings
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check that vLLM accepts the encodings
-  baremetal.inference.encodings_check:
-    uses:
-      - directory: /srv/encodings
-        release: "0.32.0"
-        python: /opt/vllm/0.32.0-cpu-ebfebf8e1bbe/bin/python
-        instances: [chat]
-"""
+EXAMPLES = "# roles/vllm/tasks/encodings.yml"
 
 RETURN = r"""
 due:
@@ -102,8 +90,6 @@ accepted:
   description: The library of each place that was asked and has accepted the encodings, with its version.
   type: dict
   returned: success
-  sample:
-    /opt/vllm/0.32.0-cpu-ebfebf8e1bbe/bin/python: oss-harmony 0.0.11
 """
 
 from typing import Any

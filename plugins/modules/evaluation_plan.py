@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_plan
 short_description: (internal) Decide which instances of a host are asked what
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.evaluate).
   - Returns the tasks of each instance that have no result yet, and the lock of the tool that fits the host.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
@@ -55,19 +53,9 @@ options:
     type: str
     choices: [lm-eval, gpt-oss, aisbench]
     default: lm-eval
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Decide what is asked
-  baremetal.inference.evaluation_plan:
-    tasks: "{{ request.tasks }}"
-    directory: "{{ request.directory }}"
-    statuses: "{{ slots.instances }}"
-    python_version: "3.12"
-    machine: x86_64
-"""
+EXAMPLES = "# playbooks/tasks/evaluate_check.yml"
 
 RETURN = r"""
 tasks:

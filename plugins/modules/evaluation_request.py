@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_request
 short_description: (internal) Check the tasks of an evaluation and prepare their questions
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.evaluate).
   - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below
     O(directory).
   - Runs on the controller and contacts no host.
@@ -56,16 +54,9 @@ options:
     description: The tool that asks the questions, V(lm-eval), V(gpt-oss) or V(aisbench).
     type: str
     default: lm-eval
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Prepare the tasks
-  baremetal.inference.evaluation_request:
-    tasks: [made]
-    directory: evaluate-results
-"""
+EXAMPLES = "# playbooks/tasks/evaluate_check.yml"
 
 RETURN = r"""
 tasks:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_result
 short_description: (internal) Keep the result of an evaluated task, or report and compare all results of a host
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.evaluate).
   - With O(answers) it makes a result file of what a host has sent. Without, it shows the results of the host as a
     table, and fails where a task is worse than in O(compare).
   - Runs on the controller and contacts no host.
@@ -53,18 +51,9 @@ options:
     type: list
     elements: str
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Report the results
-  baremetal.inference.evaluation_result:
-    directory: after
-    compare: before
-    instances: [chat]
-    tasks: [mmlu]
-"""
+EXAMPLES = "# playbooks/tasks/evaluate.yml"
 
 RETURN = r"""
 results:

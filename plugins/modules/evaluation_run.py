@@ -8,16 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_run
 short_description: (internal) Ask a vLLM instance the questions of one task with lm-eval, gpt_oss.evals or AISBench
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.evaluate).
   - Runs the tool on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
     the key from the files of the instance, and writes the judged answers into a file in O(work).
   - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed.
   - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -89,18 +85,7 @@ notes:
   - Reading the secrets needs root (C(become)).
 """
 
-EXAMPLES = r"""
-- name: Ask the questions of a task
-  baremetal.inference.evaluation_run:
-    instance: chat
-    environment: /opt/vllm/lm-eval-0.4.13-0123456789ab
-    work: /var/tmp/evaluate-X.NAME
-    task: made
-    kind: word
-    data: /var/tmp/evaluate-X.NAME/samples.jsonl
-    request: {max_tokens: 64, temperature: 0}
-  become: true
-"""
+EXAMPLES = "# playbooks/tasks/evaluate_task.yml"
 
 RETURN = r"""
 path:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: explain_plans
 short_description: (internal) Show where every setting of the instances of a play comes from
-version_added: 0.2.0
 description:
-  - Internal to the playbook C(baremetal.inference.explain).
   - Shows for each distinct plan every argument and variable with its value, the layer that it comes from, the reason
     and what it overrides. Hosts whose plans differ only in the host name are shown once.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
@@ -35,17 +33,9 @@ options:
     type: list
     elements: path
     default: []
-    version_added: 0.7.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Show why the instance chat runs with these settings
-  baremetal.inference.explain_plans:
-    instance: chat
-  run_once: true
-"""
+EXAMPLES = "# playbooks/explain.yml"
 
 RETURN = r"""
 plans:
@@ -53,14 +43,4 @@ plans:
   type: list
   elements: dict
   returned: success
-  sample:
-    - hosts: [gpu-a-01, gpu-a-02]
-      instance: chat
-      command: env HF_HUB_OFFLINE=1 vllm serve /srv/models/openai/gpt-oss-120b/b5c9 --tensor-parallel-size 2
-      explain:
-        - key: tensor-parallel-size
-          value: 2
-          layer: presets.balanced
-          because: the best trade-off on this hardware
-          overrides: []
 """

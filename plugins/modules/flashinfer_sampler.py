@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: flashinfer_sampler
 short_description: (internal) Compile FlashInfer's sampler into a virtual environment of vLLM
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Compiles the sampler with the environment's own FlashInfer, ninja and nvcc, at a low priority, and puts it where
     FlashInfer looks first. Instances then start without compiling it.
   - It needs no chip, so running instances are not disturbed. It takes one to two minutes.
@@ -39,26 +37,15 @@ options:
       - Variables for the compilation (C(PATH), C(CUDA_HOME), C(LIBRARY_PATH)).
     type: dict
     default: {}
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Compile the sampler of vLLM 0.32.0 for an H100
-  baremetal.inference.flashinfer_sampler:
-    path: /opt/vllm/0.32.0-cuda-0123456789ab
-    compute_capability: "9.0"
-    environment:
-      PATH: /opt/vllm/0.32.0-cuda-0123456789ab/bin:/usr/bin:/bin
-  become: true
-"""
+EXAMPLES = "# roles/vllm/tasks/sampler.yml"
 
 RETURN = r"""
 library:
   description: The compiled library; empty in check mode while the environment does not exist.
   type: str
   returned: success
-  sample: /opt/vllm/0.32.0-cuda-0123456789ab/lib/python3.12/site-packages/flashinfer/data/aot/sampling/sampling.so
 """
 
 import glob

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: fleet_overview
 short_description: (internal) Show a fleet at a glance, as a table and as a page
-version_added: 0.3.0
 description:
-  - Internal to the playbooks C(baremetal.inference.fleet) and C(baremetal.inference.status).
   - Shows for all hosts of the play which accelerators they have, how certain that is and which hosts need attention.
     The table has at most 60 lines, however many hosts there are; the page shows every host.
   - Runs on the controller for all hosts of the play at once and connects to no host, so use C(run_once). Its sources
@@ -41,30 +39,20 @@ options:
       - Results of M(baremetal.inference.gateway_server) by gateway. A gateway that was not read has no C(servers).
     type: dict
     default: {}
-    version_added: 0.7.0
   installed:
     description:
       - Results of M(baremetal.inference.instance_slot) without an instance, by host. They give the releases that are
         installed, and the state C(drifted), after C(drained), where a release or a file is not as planned.
     type: dict
     default: {}
-    version_added: 0.7.0
   starts:
     description:
       - Results of M(baremetal.inference.instance_starts) by host. Each instance has a line below the table.
     type: dict
     default: {}
-    version_added: 0.8.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Show the fleet and write its page
-  baremetal.inference.fleet_overview:
-    page: fleet.html
-  run_once: true
-"""
+EXAMPLES = "# playbooks/fleet.yml"
 
 RETURN = r"""
 table:
@@ -78,13 +66,6 @@ totals:
       models counts under both of these.
   type: dict
   returned: success
-  sample:
-    hosts: 2
-    chips: 16
-    sites: 1
-    clusters: 1
-    states: {sick: 0, conflict: 0, unknown: 0, stale: 0, drained: 0, declared: 0, seen: 2, nothing: 0}
-    accelerators: {h200: {hosts: 2, chips: 16}}
 page:
   description: Absolute path of the page.
   type: str

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_certificate
 short_description: (internal) Check or issue the certificate of a gateway
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.gateway#role).
   - Checks a certificate and a key of the site, or issues both from a small CA that the module creates for the site.
   - Fails with the dates for an expired certificate, and for a key that does not belong to the certificate.
   - The CA and its key stay in O(ca_dir); give C(ca.crt) to the clients. Certificates are renewed O(renew_days) before
@@ -54,7 +52,6 @@ options:
       - The module fails if the CA in O(ca_dir) is not the CA of the site that issued it.
       - Unset or empty accepts any CA.
     type: str
-    version_added: 0.7.0
   days:
     description:
       - Validity of a new certificate in days, 825 at most.
@@ -65,18 +62,9 @@ options:
       - Days before expiry when a certificate of the CA is renewed, or when the module warns about one of the site.
     type: int
     default: 30
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Issue a certificate from the site's own CA
-  baremetal.inference.gateway_certificate:
-    ca_dir: /home/admin/site-ca
-    host: gw1
-    names: [gw1, chat.example.net, 10.0.0.10]
-  delegate_to: localhost
-"""
+EXAMPLES = "# roles/gateway/tasks/configure.yml"
 
 RETURN = r"""
 certificate:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_client
 short_description: (internal) Make a client of the gateways with a key, or take one out of the inventory
-version_added: 0.7.0
 description:
-  - Internal to the playbook gateway_keys.yml.
   - Adds the client with the sha256 of its key to the file of the inventory that sets C(gateway_clients), or removes it
     there. Only these lines change. If no file or several set it, or it has another form, the module shows what to
     change.
@@ -93,28 +91,9 @@ options:
       - Do it; otherwise only check the request.
     type: bool
     default: false
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check the request
-  baremetal.inference.gateway_client:
-    make: reports
-    team: finance
-    expires: 2027-03-31
-    clients: "{{ gateway_clients }}"
-  register: request
-
-- name: Make the key
-  baremetal.inference.gateway_client:
-    make: reports
-    team: finance
-    expires: 2027-03-31
-    clients: "{{ gateway_clients }}"
-    write: true
-  run_once: true
-"""
+EXAMPLES = "# playbooks/gateway_keys.yml"
 
 RETURN = r"""
 clients:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_keys
 short_description: (internal) Set the keys, limits and rights of a gateway's clients
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.gateway#role) and the playbook gateway_keys.yml.
   - Writes the maps where HAProxy looks up keys, limits and rights, each in one step.
   - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
     aborting an answer.
@@ -51,24 +49,20 @@ options:
         type: list
         elements: str
         default: ["*"]
-        version_added: 0.7.0
       ends:
         description:
           - When its keys end, in seconds since 1970; V(0) for never.
         type: int
         default: 0
-        version_added: 0.7.0
       team:
         description:
           - The team whose tokens its own count as.
         type: str
         default: ""
-        version_added: 0.7.0
   remove:
     description:
       - A client that loses its access, while all others keep theirs.
     type: str
-    version_added: 0.7.0
   directory:
     description:
       - Directory of the maps.
@@ -84,23 +78,9 @@ options:
       - Group that may read the maps.
     type: str
     default: haproxy
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Allow one client
-  baremetal.inference.gateway_keys:
-    clients:
-      - name: reports
-        sha256: ["{{ lookup('ansible.builtin.file', 'reports.key') | hash('sha256') }}"]
-        rate: 60
-        concurrent: 8
-
-- name: End the keys of a client
-  baremetal.inference.gateway_keys:
-    remove: reports
-"""
+EXAMPLES = "# roles/gateway/tasks/keys.yml"
 
 RETURN = r"""
 added:
@@ -124,7 +104,6 @@ present:
       C(keys), C(rate) and C(concurrent) (empty for no limit), C(services), C(expires) and C(team).
   type: dict
   returned: success
-  version_added: 0.7.0
 running:
   description: Whether HAProxy runs with these maps.
   type: bool

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_plan
 short_description: (internal) Decide what a gateway serves
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.gateway#role).
   - Plans the instances of the hosts of a cluster as M(baremetal.inference.render_plans) does, and combines all
     instances and replicas of a name into one service.
   - Reads the key files of the clients on the controller, and returns only the sha256 of each key.
@@ -35,7 +33,6 @@ options:
       - How many servers each service must have.
     type: int
     default: 1
-    version_added: 0.7.0
   port:
     description:
       - TCP port of the services without a port in O(services).
@@ -51,7 +48,6 @@ options:
       - A mapping of model names to C(services), with their shares of the requests, and C(fallback).
     type: raw
     default: {}
-    version_added: 0.7.0
   clients:
     description:
       - A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
@@ -62,7 +58,6 @@ options:
       - A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
     type: raw
     default: {}
-    version_added: 0.7.0
   paths:
     description:
       - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
@@ -110,31 +105,26 @@ options:
       - Count the tokens of each client.
     type: bool
     default: false
-    version_added: 0.7.0
   tokens_port:
     description:
       - TCP port of their counters on the loopback address.
     type: int
     default: 8406
-    version_added: 0.7.0
   max_body:
     description:
       - Largest body of a request in MiB, 0 for no limit.
     type: int
     default: 64
-    version_added: 0.7.0
   error_limit:
     description:
       - Answers 5xx after which the agent tests an engine, 0 for never.
     type: int
     default: 5
-    version_added: 0.7.0
   inspect_kib:
     description:
       - How many KiB of a body are read to find the model, where services share a port, and for their affinity.
     type: int
     default: 64
-    version_added: 0.7.0
   address:
     description:
       - Address with a prefix length that several gateways share.
@@ -150,32 +140,19 @@ options:
       - Group of the gateways that may share an address.
     type: str
     default: gateways
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Decide what this gateway serves
-  baremetal.inference.gateway_plan:
-    cluster: fra1
-    clients:
-      reports:
-        key_file: /etc/keys/reports.key
-        rate: 60
-  register: plan
-"""
+EXAMPLES = "# roles/gateway/tasks/preflight.yml"
 
 RETURN = r"""
 budgets:
   description: The tokens by period that clients, and teams with C(@) in front, may use.
   type: dict
   returned: success
-  version_added: 0.7.0
 gateway:
   description: Name of the gateway.
   type: str
   returned: success
-  version_added: 0.7.0
 services:
   description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.
   type: list
@@ -186,7 +163,6 @@ listeners:
   type: list
   elements: dict
   returned: success
-  version_added: 0.7.0
 bind:
   description: The address to listen on in the form in front of a port.
   type: str
@@ -199,7 +175,6 @@ ports:
   description: The TCP ports of the gateway, with the option that sets each.
   type: dict
   returned: success
-  version_added: 0.7.0
 peers:
   description: The keepalived peers for the shared address.
   type: dict

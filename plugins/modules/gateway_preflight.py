@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_preflight
 short_description: (internal) Check a host before it becomes a gateway
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.gateway#role).
   - Checks that the ports of the gateway are free or in use by the gateway itself.
   - Where a program is missing, it asks the package repositories of the host whether they answer.
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
@@ -28,38 +26,24 @@ options:
       - Admin socket of HAProxy.
     type: path
     required: true
-    version_added: 0.7.0
   files:
     description:
       - Files that a worker of HAProxy reads only when it starts.
     type: list
     elements: path
     required: true
-    version_added: 0.7.0
   shares_address:
     description:
       - Whether the gateway shares an address with others, for which it needs keepalived.
     type: bool
     default: false
-    version_added: 0.7.0
   certificate:
     description:
       - Path of the gateway's certificate.
     type: path
-    version_added: 0.7.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check the ports
-  baremetal.inference.gateway_preflight:
-    ports:
-      443: gateway_port
-      8404: gateway_stats_port
-    socket: /run/haproxy/admin.sock
-    files: [/etc/haproxy/haproxy.cfg]
-"""
+EXAMPLES = "# roles/gateway/tasks/preflight.yml"
 
 RETURN = r"""
 haproxy:
@@ -77,22 +61,18 @@ unread:
   type: list
   elements: str
   returned: success
-  version_added: 0.7.0
 certificate:
   description: The certificate in PEM that the gateway has, without its key and intermediate certificates, or empty.
   type: str
   returned: success
-  version_added: 0.7.0
 counts_tokens:
   description: Whether the gateway has the unit that stores the tokens of its clients.
   type: bool
   returned: success
-  version_added: 0.7.0
 limits_tokens:
   description: Whether that unit is there and HAProxy looks for used budgets.
   type: bool
   returned: success
-  version_added: 0.7.0
 shares_address:
   description: Whether keepalived has a configuration from this role.
   type: bool

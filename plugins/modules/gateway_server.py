@@ -116,8 +116,6 @@ options:
     default: /usr/local/lib/gateway-tool.py
 notes:
   - Needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

@@ -8,7 +8,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gateway_usage_info
 short_description: (internal) Read the tokens that a gateway has counted
-version_added: 0.7.0
 description:
   - Reads the database of the role P(baremetal.inference.gateway#role) on a gateway, in which each gateway stores what
     all of them served.
@@ -32,18 +31,9 @@ options:
       - The database.
     type: path
     default: /var/lib/gateway-usage/usage.sqlite
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Read the tokens of November
-  baremetal.inference.gateway_usage_info:
-    since: 2026-11
-    end: 2026-12
-  become: true
-  register: usage
-"""
+EXAMPLES = "# playbooks/gateway_usage.yml"
 
 RETURN = r"""
 rows:

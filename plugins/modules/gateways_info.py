@@ -32,8 +32,6 @@ options:
       - An instance that spans several of these hosts. Then only its hosts are looked at.
     type: str
     default: ""
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

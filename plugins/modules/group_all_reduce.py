@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: group_all_reduce
 short_description: (internal) Add numbers up over all chips of a group, with the Python of its instance
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Runs a program of the role on this host while the other hosts of the group do the same, before the instance starts.
     It uses the same libraries as vLLM (gloo, NCCL, RCCL or HCCL), in the same environment, at the same addresses, and
     ends by itself where a host is missing or hangs.
@@ -57,18 +55,9 @@ options:
       - The options of the program.
     type: dict
     required: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Add numbers up over the group
-  baremetal.inference.group_all_reduce:
-    program: "{{ lookup('ansible.builtin.file', 'all_reduce.py') }}"
-    argv: [/opt/vllm/0.32.0-cpu-1234/bin/python, "-"]
-    user: vllm
-    arguments: {stack: cpu, hosts: [gpu-01, gpu-02], rank: 0, head: 10.20.0.1, port: 29501, seconds: 60}
-"""
+EXAMPLES = "# roles/vllm/tasks/all_reduce.yml"
 
 RETURN = r"""
 problem:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: group_links
 short_description: (internal) Try the network between the hosts of a group, and read what the kernel knows of it
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - With O(listen=true) a process answers the other hosts at the addresses that vLLM will use. It answers nobody else
     and ends when each of them is done, at the latest after O(seconds).
   - Otherwise it connects to each of the other hosts, compares the clocks, and tries with packets that must not be split
@@ -52,22 +50,9 @@ options:
       - Directory of sysfs.
     type: path
     default: /sys
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Listen for the other hosts
-  baremetal.inference.group_links:
-    groups: "{{ vllm_plan.groups }}"
-    port: 29499
-    listen: true
-
-- name: Reach the other hosts
-  baremetal.inference.group_links:
-    groups: "{{ vllm_plan.groups }}"
-    port: 29499
-"""
+EXAMPLES = "# roles/vllm/tasks/group_links.yml"
 
 RETURN = r"""
 groups:
@@ -77,7 +62,6 @@ groups:
       through whole (C(mtu)).
   type: dict
   returned: if it did not listen
-  sample: {big: {mtu: 9000, links: {gpu-02: {problem: "", seconds: 0.0002, clock: 0.001, mtu: 9000}}}}
 kernel:
   description: The release of the kernel.
   type: str

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: group_report
 short_description: (internal) Judge what the hosts of a group have found out about each other
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Runs on the controller, for each host of a group. It reads what M(baremetal.inference.group_links) and
     M(baremetal.inference.group_all_reduce) returned on all of them, fails with the pairs and hosts that cannot work
     together, and warns of what slows them down.
@@ -43,17 +41,9 @@ options:
       - The minimum of an all-reduce; 0 requires none.
     type: float
     default: 0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Judge the network of the groups
-  baremetal.inference.group_report:
-    what: links
-    groups: "{{ vllm_plan.groups }}"
-    port: 29499
-"""
+EXAMPLES = "# roles/vllm/tasks/all_reduce.yml"
 
 RETURN = r"""
 lines:

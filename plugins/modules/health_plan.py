@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: health_plan
 short_description: (internal) Put together what the health service of a host has to know
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.health#role).
   - Returns the hardware of the host, the chips of each instance, and the faults of the catalogue that the host watches
     for.
   - Runs on the controller and contacts no host. A wrong file of the site's catalogue is an error.
@@ -33,17 +31,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Put the configuration of the health service together
-  baremetal.inference.health_plan:
-    accelerator: "{{ ansible_facts.accelerator_detected }}"
-    plans: "{{ vllm_plan.plans }}"
-  register: found
-"""
+EXAMPLES = "# roles/health/tasks/preflight.yml"
 
 RETURN = r"""
 settings:

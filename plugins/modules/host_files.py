@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_files
 short_description: (internal) Write the files, directories and links of a role in one step
-version_added: 0.7.0
 description:
-  - Internal to the roles of this collection.
   - Does for a list what M(ansible.builtin.template), M(ansible.builtin.copy) and M(ansible.builtin.file) do for one
     path each. A task that loops over ten files runs some twenty modules on the host; this one runs one, so that a run
     with nothing to do is short.
@@ -66,7 +64,6 @@ options:
         type: list
         elements: str
         default: []
-        version_added: 0.7.0
       validate:
         description:
           - For a file, a command that accepts the new content; C(%s) is the path of a temporary file that holds it.
@@ -77,18 +74,9 @@ options:
       - The contents of the entries with O(files[].secret), by path. The action plugin fills it.
     type: dict
     default: {}
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Write the files of the scrub
-  baremetal.inference.host_files:
-    files:
-      - {path: /usr/local/lib/weights-scrub.py, src: weights-scrub.py, mode: "0644"}
-      - {path: /etc/systemd/system/weights-scrub.service, template: weights-scrub.service.j2, mode: "0644"}
-  become: true
-"""
+EXAMPLES = "# roles/gateway/tasks/configure.yml"
 
 RETURN = r"""
 results:

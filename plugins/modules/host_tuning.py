@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_tuning
 short_description: (internal) Set kernel, PCI and chip settings of a host, and return to the former ones
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.host_tuning#role).
   - Reads each requested setting, sets it, and reads it again. A value that does not take effect is an error.
   - Keeps the values from before the first change in C(/var/lib/host-tuning/before.json). A setting that is no longer
     requested returns to them.
@@ -66,17 +64,9 @@ options:
     description: Where procfs is mounted; labs and tests use another tree.
     type: path
     default: /proc
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Let the processors run at full clock
-  baremetal.inference.host_tuning:
-    governor: performance
-    numa_balancing_off: true
-  become: true
-"""
+EXAMPLES = "# roles/host_tuning/tasks/set.yml"
 
 RETURN = r"""
 settings:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_adapters
 short_description: (internal) Load and unload adapters in a running vLLM instance
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Makes a running engine have the LoRA adapters of its installed configuration, without a restart. It asks the engine
     which ones it has, loads those that are missing, replaces those at another path, and unloads the others.
   - No request is lost. Requests that run keep the weights that they began with, and new ones wait while an adapter is
@@ -55,17 +53,9 @@ options:
     default: /run/vllm
 notes:
   - Needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Load and unload adapters in the running instance
-  baremetal.inference.instance_adapters:
-    instance: chat
-    adapters: ["sql=/srv/models/org/lora-sql/0123456789abcdef0123456789abcdef01234567"]
-  become: true
-"""
+EXAMPLES = "# roles/vllm/tasks/run.yml"
 
 RETURN = r"""
 asked:

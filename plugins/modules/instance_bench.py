@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_bench
 short_description: (internal) Take one measurement of a vLLM instance with vllm bench serve
-version_added: 0.7.0
 description:
-  - Internal to the playbooks C(baremetal.inference.bench) and C(baremetal.inference.tune).
   - Runs C(vllm bench serve) from the instance's own virtual environment, or in its running container, against the
     instance's own address. The power of the instance's chips is sampled meanwhile with the vendor's tool.
   - It fails where a request fails, where the instance serves others before or meanwhile, where it dies, and where the
@@ -118,26 +116,9 @@ options:
     default: /
 notes:
   - Reading the secrets needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure an instance with 64 chats at a time
-  baremetal.inference.instance_bench:
-    instance: chat
-    measurement:
-      dataset: random
-      input_tokens: 1024
-      output_tokens: 512
-      requests: 256
-      concurrency: 64
-      seed: 71
-    stack: cuda
-    chips: [0]
-  become: true
-  register: measured
-"""
+EXAMPLES = "# plugins/action/bench_run.py"
 
 RETURN = r"""
 result:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_bench_info
 short_description: (internal) Read what a benchmark needs to know about a vLLM instance
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.bench).
   - Asks an instance of the role P(baremetal.inference.vllm#role) for its longest sequence and its present load, and
     reads how long its last start took and the power limit of its chips. It fails where the instance does not run.
   - It changes nothing.
@@ -40,19 +38,9 @@ options:
     default: /
 notes:
   - Reading the secrets needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Inspect an instance
-  baremetal.inference.instance_bench_info:
-    instance: chat
-    stack: cuda
-    chips: [0]
-  become: true
-  register: bench_info
-"""
+EXAMPLES = "# plugins/action/bench_run.py"
 
 RETURN = r"""
 url:

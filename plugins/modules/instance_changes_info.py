@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_changes_info
 short_description: (internal) Report which vLLM instances of a host a run would change
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Renders the files of the instances on the controller as the role P(baremetal.inference.vllm#role) would, and
     compares contents, owners and modes with those on the host, and the links to the weights.
   - Can also return what M(baremetal.inference.instance_slot) returns without an instance, so that a rollout needs one
@@ -58,45 +56,32 @@ options:
       - Whether to return RV(instances) and RV(turn).
     type: bool
     default: false
-    version_added: 0.7.0
   state_dir:
     description:
       - Directory with a directory for each instance.
     type: path
     default: /var/lib/vllm
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Compare the files with those on the host
-  baremetal.inference.instance_changes_info:
-    files: "{{ plans | baremetal.inference.instance_files(container) }}"
-    links: {chat: /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee}
-  become: true
-"""
+EXAMPLES = "# roles/rollout/tasks/collect_changes.yml"
 
 RETURN = r"""
 changes:
   description: What differs, by instance; instances without a difference are left out.
   type: dict
   returned: success
-  sample: {chat: [/etc/vllm/chat.yaml]}
 staged:
   description: The names of the slots that were prepared, by instance.
   type: dict
   returned: success
-  sample: {chat: 0624db4b8922c54a}
 instances:
   description: The running and the kept states, as M(baremetal.inference.instance_slot) returns them.
   type: dict
   returned: with O(states)
-  version_added: 0.7.0
 turn:
   description: The mark of a rollout that is updating the host, as M(baremetal.inference.instance_slot) returns it.
   type: dict
   returned: with O(states)
-  version_added: 0.7.0
 """
 
 import grp

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_gate
 short_description: (internal) Ask a vLLM instance a fixed set of prompts and measure it
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Warms an instance of the role P(baremetal.inference.vllm#role), asks it prompts whose answers are known, and
     measures tokens per second and the time to the first token of streamed chats. It fails where an answer is not the
     expected one, or where a figure is worse than a share of that of an earlier run.
@@ -19,8 +17,6 @@ description:
   - It is meant for an instance that serves nobody else at the time; requests of others would be measured with it.
   - It changes nothing. It runs on the host that serves, asks the instance at its own address and needs no Python
     library there. That the instance is ready is waited for by M(baremetal.inference.endpoint).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -49,7 +45,6 @@ options:
         model. Nothing is asked or measured unless V(chat_stream) is among it.
     type: list
     elements: str
-    version_added: 0.7.0
   prompts:
     description:
       - What is asked, one after the other, with temperature 0. Each one is a dictionary with C(prompt); C(expect), a
@@ -117,37 +112,7 @@ notes:
   - Reading the secrets needs root (C(become)).
 """
 
-EXAMPLES = r"""
-- name: Measure an instance before it is changed
-  baremetal.inference.instance_gate:
-    instance: chat
-    accelerator: "{{ accelerator }}"
-  become: true
-  register: before
-
-- name: Ask and measure it after the change
-  baremetal.inference.instance_gate:
-    instance: chat
-    accelerator: "{{ accelerator }}"
-    prompts:
-      - prompt: What is 6 times 7? Answer with the number alone.
-        expect: "42"
-      - prompt: Which city is the capital of France?
-        system: Answer in one word.
-        expect_any: [Paris, paris]
-    baseline: "{{ before.figures }}"
-  become: true
-
-- name: Ask only, and measure nothing
-  baremetal.inference.instance_gate:
-    instance: chat
-    prompts:
-      - prompt: Is the fleet ready?
-        expect: The fleet is ready.
-    measure:
-      prompts: 0
-  become: true
-"""
+EXAMPLES = "# roles/rollout/tasks/apply.yml"
 
 RETURN = r"""
 passed:
@@ -167,60 +132,16 @@ model:
   returned: always, unless an option was refused
   type: str
 verdicts:
-  description: The gates that were come to, in order.
+  description: The gates that were reached, in order, each with C(name), C(ok) and C(detail).
   returned: when something was asked
   type: list
   elements: dict
-  contains:
-    name:
-      description: >-
-        V(warm), V(prompt 1) and so on, V(measure) (that every measured stream came to its end), V(baseline) (why
-        nothing was compared), V(throughput), V(first_token).
-      type: str
-    ok:
-      description: Whether it was passed.
-      type: bool
-    detail:
-      description: What came back, or what was wrong with it.
-      type: str
 figures:
-  description: What was measured; empty where nothing was, or where a stream failed.
+  description:
+    - What was measured, as C(figures_of) in C(module_utils/endpoint/gates.py) returns it; empty where nothing was, or
+      where a stream failed.
   returned: when something was asked
   type: dict
-  contains:
-    tokens_per_second:
-      description: Completion tokens of all streams as the server counted them, by RV(figures.seconds).
-      type: float
-    first_token_s:
-      description: Median of the seconds from before the connection until the first chunk with text, reasoning included.
-      type: float
-    first_token_p90_s:
-      description: The same, of which nine of ten streams were not slower.
-      type: float
-    requests:
-      description: Streams that were measured.
-      type: int
-    seconds:
-      description: From the first request to the end of the last stream.
-      type: float
-    tokens:
-      description: Completion tokens of all streams.
-      type: int
-    prompts:
-      description: As in O(measure).
-      type: int
-    streams:
-      description: As in O(measure).
-      type: int
-    max_tokens:
-      description: As in O(measure).
-      type: int
-    ignore_eos:
-      description: V(1) where O(measure) has it.
-      type: int
-    accelerator:
-      description: As in O(accelerator), where it is given.
-      type: str
 """
 
 

@@ -45,8 +45,6 @@ options:
     default: /etc/vllm
 notes:
   - Reading the files needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

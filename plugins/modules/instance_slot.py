@@ -78,8 +78,6 @@ options:
       - Root of the host's files; for tests.
     type: path
     default: /
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

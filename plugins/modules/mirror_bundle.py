@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: mirror_bundle
 short_description: (internal) Record what a carried directory holds, and check that it has arrived
-version_added: 0.5.0
 description:
-  - Internal to the role P(baremetal.inference.mirror#role).
   - V(planned) lists the files that a directory lacks and fails where there is too little space for them.
   - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
     must exist with its size. Items of an earlier fill stay named as long as their files exist. Whatever is in
@@ -63,30 +61,21 @@ options:
       - The version of this collection, for the bill of materials with O(state=present).
     type: str
     default: ""
-    version_added: 0.7.0
   keyring:
     description:
       - The public keys, encoded with Base64, of which one must have signed the directory with O(state=verified).
         Without them, no signature is required.
     type: str
     default: ""
-    version_added: 0.7.0
   record:
     description:
       - The file that notes how new the accepted content is, for O(state=verified) with O(keyring). Older content than
         it notes is refused. Empty for none.
     type: path
     default: ""
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check a disk that has just arrived
-  baremetal.inference.mirror_bundle:
-    root: /media/disk
-    state: verified
-"""
+EXAMPLES = "# roles/mirror/tasks/preflight.yml"
 
 RETURN = r"""
 summary:
@@ -94,8 +83,6 @@ summary:
   type: list
   elements: str
   returned: success
-  sample:
-    - "encodings: o200k_base.tiktoken (1 file, 3.6 MB)"
 files:
   description: Number of files.
   type: int

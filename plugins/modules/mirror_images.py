@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: mirror_images
 short_description: (internal) Copy container images into layouts that can be carried
-version_added: 0.5.0
 description:
-  - Internal to the playbook C(baremetal.inference.mirror).
   - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
     the module M(baremetal.inference.registry_images) pushes it on the mirror.
   - A layout that has the image under its tag with the digest of its registry, with all blobs, stays unchanged. Existing
@@ -46,17 +44,9 @@ options:
     type: str
     choices: [sizes, full]
     default: sizes
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Copy the image of vLLM to the disk
-  baremetal.inference.mirror_images:
-    root: /media/disk
-    images:
-      - vllm/vllm-openai:v0.33.0
-"""
+EXAMPLES = "# playbooks/mirror.yml"
 
 RETURN = r"""
 fetched:

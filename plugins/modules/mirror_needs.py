@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: mirror_needs
 short_description: (internal) Determine what a mirror must contain
-version_added: 0.5.0
 description:
-  - Internal to the playbook C(baremetal.inference.mirror).
   - Plans every instance of hosts as M(baremetal.inference.render_plans) does, and returns which weights, encodings,
     locks of wheels and container images these plans need. Images are named as they are published, whatever registry the
     hosts take them from.
@@ -53,20 +51,17 @@ options:
       - A directory of manifests that is searched after the others. It may be missing.
     type: path
     default: ""
-    version_added: 0.7.0
   report_unpinned:
     description:
       - Whether to return the models without a manifest instead of failing.
     type: bool
     default: false
-    version_added: 0.7.0
   evaluation:
     description:
       - Whether the wheels of lm-eval and gpt-oss are needed, which the playbook C(baremetal.inference.evaluate)
         installs.
     type: bool
     default: false
-    version_added: 0.7.0
   release_path:
     description:
       - Directories that are searched for releases before the collection's own.
@@ -79,17 +74,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Determine what all hosts need
-  baremetal.inference.mirror_needs:
-    root: /media/disk
-    hosts: "{{ groups['inference'] }}"
-  register: needs
-"""
+EXAMPLES = "# playbooks/mirror.yml"
 
 RETURN = r"""
 models:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: mirror_preflight
 short_description: (internal) Check a host before it becomes a mirror
-version_added: 0.1.0
 description:
-  - Internal to the role P(baremetal.inference.mirror#role).
   - Checks that the mirror's disk is mounted and that its ports are free or its own.
   - Returns whether nginx and the registry are installed.
   - Changes nothing.
@@ -40,18 +38,9 @@ options:
     description:
       - TCP port on the loopback address on which the registry itself listens, if there is one.
     type: int
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check that the disk is mounted and the port is free
-  baremetal.inference.mirror_preflight:
-    root: /srv/mirror
-    port: 80
-  become: true
-  register: host_state
-"""
+EXAMPLES = "# roles/mirror/tasks/preflight.yml"
 
 RETURN = r"""
 nginx:
@@ -68,7 +57,6 @@ content_written:
     - Null without one.
   type: int
   returned: success
-  version_added: 0.7.0
 default_site_clashes:
   description:
     - Whether nginx's default site must be disabled, because the mirror uses port 80 itself,

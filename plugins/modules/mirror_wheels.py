@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: mirror_wheels
 short_description: (internal) Fetch exactly the wheels of a lock into a directory that can be carried
-version_added: 0.5.0
 description:
-  - Internal to the playbook C(baremetal.inference.mirror).
   - Downloads with pip the wheels of a lock that C(ROOT/wheels) lacks, for the lock's Python and machine. pip uses its
     own configuration (index, find-links, CA, proxy).
   - Every file is checked against the lock before it gets its name. The next run continues an interrupted
@@ -39,17 +37,9 @@ options:
     type: str
     choices: [stamp, full]
     default: stamp
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Download the wheels of a lock to the disk
-  baremetal.inference.mirror_wheels:
-    root: /media/disk
-    locks:
-      - locks/0.33.0-cuda-cp312-x86_64.txt
-"""
+EXAMPLES = "# playbooks/mirror.yml"
 
 RETURN = r"""
 fetched:

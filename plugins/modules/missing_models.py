@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: missing_models
 short_description: (internal) Determine which recipes and manifests the instances of hosts name and a site lacks
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.import_models).
   - Reads C(vllm_instances) of hosts, and returns the recipes that a release of vLLM carries and no directory of
     C(vllm_recipe_path) has. Without such a recipe it plans every instance as M(baremetal.inference.render_plans) does,
     and returns the models, draft models and tokenizers that no manifest pins.
@@ -24,15 +22,9 @@ options:
     type: list
     elements: str
     required: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Determine what is missing
-  baremetal.inference.missing_models:
-    hosts: "{{ groups['inference'] }}"
-"""
+EXAMPLES = "# playbooks/import_models.yml"
 
 RETURN = r"""
 recipes:

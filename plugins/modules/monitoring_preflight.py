@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: monitoring_preflight
 short_description: (internal) Check a host before it gets a node exporter
-version_added: 0.7.0
 description:
-  - Internal to the role P(baremetal.inference.monitoring#role).
   - Checks that the host has the address, and that the port is free or the exporter's own.
   - Returns whether the exporter is installed.
   - Changes nothing.
@@ -42,20 +40,9 @@ options:
       - TCP port that the exporter will listen on.
     type: int
     required: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check that the port is free
-  baremetal.inference.monitoring_preflight:
-    program: /usr/bin/prometheus-node-exporter
-    unit: prometheus-node-exporter.service
-    listen: 127.0.0.1
-    port: 9100
-  become: true
-  register: host_state
-"""
+EXAMPLES = "# roles/monitoring/tasks/preflight.yml"
 
 RETURN = r"""
 installed:

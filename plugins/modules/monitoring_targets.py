@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: monitoring_targets
 short_description: (internal) List what Prometheus scrapes, from the inventory
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.monitoring).
   - Plans the instances of the group C(inference) and returns the files for C(file_sd) - the instances of vLLM, the node
     exporters of the hosts, and the gateways of the group C(gateways).
   - On hosts with C(site_monitoring), the node exporter is the one of P(baremetal.inference.monitoring#role). Gateways
@@ -30,17 +28,9 @@ options:
       - TCP port of the node exporters.
     type: int
     default: 9100
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: List what Prometheus scrapes
-  baremetal.inference.monitoring_targets:
-    directory: /srv/monitoring
-  run_once: true
-  register: found
-"""
+EXAMPLES = "# playbooks/monitoring.yml"
 
 RETURN = r"""
 files:
@@ -54,5 +44,4 @@ counts:
   description: The number of targets of each job.
   type: dict
   returned: success
-  sample: {vllm: 16, node: 8, haproxy: 2, usage: 2}
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: playbook_options
 short_description: (internal) Check the options of a playbook before a host is contacted
-version_added: 0.7.0
 description:
-  - Internal to the playbooks of this collection.
   - Fails for an extra variable that is a misspelt option of a playbook, and for a value of another kind.
   - Names the nearest option.
   - Runs on the controller and connects to no host.
@@ -23,14 +21,8 @@ options:
     type: list
     elements: str
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check the options
-  baremetal.inference.playbook_options:
-    roles: [rollout]
-"""
+EXAMPLES = "# roles/rollout/tasks/preflight.yml"
 
 RETURN = r""" # """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: recipe_trial
 short_description: (internal) Plan recipes on chips, and place a new recipe among those of a site
-version_added: 0.7.0
 description:
-  - Internal to the playbooks C(baremetal.inference.fit) and C(baremetal.inference.import_recipe).
   - Plans every variant of each recipe on hosts with certain chips, as if an inventory declared them, and shows what it
     takes and needs, or why it cannot be served. Every plan is checked against the table of options of its release.
   - A new recipe, O(file), is placed below O(dest) only if some variant of it can be planned.
@@ -74,18 +72,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Show where gpt-oss runs
-  baremetal.inference.recipe_trial:
-    recipes: [openai/gpt-oss-20b, openai/gpt-oss-120b]
-    accelerators: [h100:1, h200:8]
-  delegate_to: localhost
-  run_once: true
-"""
+EXAMPLES = "# playbooks/fit.yml"
 
 RETURN = r"""
 recipes:
@@ -115,14 +104,4 @@ trials:
   type: list
   elements: dict
   returned: success
-  sample:
-    - recipe: openai/gpt-oss-20b
-      variant: default
-      accelerator: h200
-      accelerator_count: 8
-      problem: ""
-      chips: 1
-      memory_required_gib: 20.1
-      max_model_len: null
-      models: [openai/gpt-oss-20b]
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: registry_images
 short_description: (internal) Push container images from layouts into a registry
-version_added: 0.2.0
 description:
-  - Internal to the role P(baremetal.inference.mirror#role).
   - Finds the OCI image layouts below O(root), as C(skopeo copy ... oci:ROOT/REPOSITORY:TAG) writes them, and pushes
     each into the registry as C(REPOSITORY:TAG). Hidden directories are ignored.
   - Skips an image whose digest the registry already has under that tag. Digests never change on the way.
@@ -32,17 +30,9 @@ options:
       - Address of the registry, which uses plain HTTP and requires no login.
     type: str
     required: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Push the images of a bundle
-  baremetal.inference.registry_images:
-    root: /srv/mirror/images
-    registry: 127.0.0.1:5001
-  become: true
-"""
+EXAMPLES = "# roles/mirror/tasks/run.yml"
 
 RETURN = r"""
 images:
@@ -50,9 +40,6 @@ images:
   type: list
   elements: dict
   returned: success
-  sample:
-    - name: vllm/vllm-openai:v0.33.0
-      digest: sha256:0123...
 pushed:
   description: Names of the images that were pushed, or would be in check mode.
   type: list

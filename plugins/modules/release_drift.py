@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: release_drift
 short_description: (internal) Show what appears, changes or vanishes between two releases of vLLM
-version_added: 0.2.0
 description:
-  - Internal to the playbook C(baremetal.inference.drift).
   - Looks up what a recipe, the shell text of a guide or a C(--config) file sets in the option tables of two releases
     (C(catalog/options/)), and reports how each of them treats it, which settings do nothing in the newer one, and what
     replaced them. Without any of the three it compares the tables themselves.
@@ -77,19 +75,9 @@ options:
     type: list
     elements: path
     default: []
-    version_added: 0.7.0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: See what an upgrade does to a recipe on B200
-  baremetal.inference.release_drift:
-    older: 0.11.0
-    newer: 0.33.0
-    recipe: openai/gpt-oss-120b
-    accelerator: b200
-"""
+EXAMPLES = "# playbooks/drift.yml"
 
 RETURN = r"""
 settings:
@@ -97,15 +85,6 @@ settings:
   type: list
   elements: dict
   returned: success
-  sample:
-    - setting: VLLM_USE_V1
-      change: vanishes
-      older: read
-      newer: not read
-      effect: does nothing
-      instead: leave it out
-      where: ["guide.sh:7"]
-      lost: true
 lost:
   description: Names of the settings that worked in the older release and are refused or ignored by the newer one.
   type: list
@@ -118,5 +97,4 @@ outdated_evidence:
   type: list
   elements: dict
   returned: success
-  sample: [{name: openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23, release: 0.25.1, date: "2026-11-23", status: measured}]
 """

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal
 short_description: (internal) Remove from a host what a plan lists
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
   - Stops the units of instances, then removes their files. Those by which a later run recognises an instance are
     removed last. If a run is killed, the next one finishes.
   - Weights and environments lose their names before their files go, so nothing starts from a part of them. Anything
@@ -36,16 +34,9 @@ options:
       - Also remove the directories of models, environments and encodings in which nothing is left.
     type: bool
     default: false
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Remove what the plan lists
-  baremetal.inference.removal:
-    entries: "{{ plan.entries }}"
-  become: true
-"""
+EXAMPLES = "# playbooks/remove.yml"
 
 RETURN = r"""
 removed:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal_plan
 short_description: (internal) List what a removal takes from a host, and refuse what is in use
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(remove.yml).
   - Inspects the host and decides what goes. Changes nothing.
   - Fails when something that is named is in use, when its name looks misspelt, and while a rollout is at work on the
     host.
@@ -82,18 +80,9 @@ options:
     type: str
     choices: [auto, "yes", "no"]
     default: auto
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: List what would be removed
-  baremetal.inference.removal_plan:
-    kind: model
-    names: [openai/gpt-oss-20b]
-  become: true
-  register: plan
-"""
+EXAMPLES = "# playbooks/remove.yml"
 
 RETURN = r"""
 entries:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal_request
 short_description: (internal) Check what the variables of remove.yml ask for
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(remove.yml).
   - Fails unless exactly one thing is requested, and for a variable C(remove_...) that the playbook does not have.
   - Runs on the controller and connects to no host, so use C(run_once).
 extends_documentation_fragment:
@@ -51,17 +49,9 @@ options:
       - With O(everything), the packages and settings of docker and podman too.
     type: bool
     default: false
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check the request
-  baremetal.inference.removal_request:
-    instance: chat, code
-  run_once: true
-  register: request
-"""
+EXAMPLES = "# playbooks/remove.yml"
 
 RETURN = r"""
 kind:

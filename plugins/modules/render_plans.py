@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: render_plans
 short_description: (internal) Write the plans and files of all hosts of a play
-version_added: 0.2.0
 description:
-  - Internal to the playbook C(baremetal.inference.render).
   - Writes for every instance of every host of the play C(DEST/HOST/INSTANCE/plan.json) and below
     C(DEST/HOST/INSTANCE/files/) the files that the role P(baremetal.inference.vllm#role) would install, under
     their paths. Secrets are not written.
@@ -35,23 +33,15 @@ options:
       - Also show the command of each different plan, with its variables but without secrets, as one line for a shell.
     type: bool
     default: false
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Write the plans and the files of every instance
-  baremetal.inference.render_plans:
-    dest: rendered
-  run_once: true
-"""
+EXAMPLES = "# playbooks/render.yml"
 
 RETURN = r"""
 msg:
   description: What was done, or would be in check mode, in one line, which is also shown.
   type: str
   returned: success
-  sample: "/tmp/first: 4 instances of 1 host; 12 files written"
 hosts:
   description: Number of hosts that have instances.
   type: int

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rollout_changes_info
 short_description: (internal) Describe what a rollout would change on a host
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Compares the plans of a host's instances with the kept states of what they run, and describes the changes.
   - In a rollback, instances that C(vllm_instances) does not name stay unchanged. Its values are not rendered.
   - Runs on the controller; no connection is made.
@@ -87,18 +85,9 @@ options:
       - The options of the rollout on this host.
     type: dict
     default: {}
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Describe what would change
-  baremetal.inference.rollout_changes_info:
-    plans: "{{ plan.plans }}"
-    slots: "{{ slots.instances }}"
-    files: "{{ compared.changes }}"
-    options: {canaries: 1}
-"""
+EXAMPLES = "# roles/rollout/tasks/collect_changes.yml"
 
 RETURN = r"""
 changes:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rollout_journal
 short_description: (internal) Keep the journal of a rollout
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Adds lines to the journal of the rollout that the play has planned and registered on localhost as
     C(rollout_plan). A line is on the disk before the step that it announces begins.
   - Decides after a wave whether the rollout goes on, and reports its result at the end.
@@ -68,7 +66,6 @@ options:
     type: list
     elements: dict
     default: []
-    version_added: 0.7.0
   gateways:
     description:
       - Results of M(baremetal.inference.gateway_server), whose counters are noted. With O(state=waved) they say also
@@ -81,15 +78,9 @@ options:
       - Number of the wave, from 0.
     type: int
     default: 0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Note that the host is being drained
-  baremetal.inference.rollout_journal:
-    step: drain
-"""
+EXAMPLES = "# roles/rollout/tasks/apply.yml"
 
 RETURN = r"""
 journal:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rollout_lock
 short_description: (internal) Let one rollout at a time work on a cluster
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Keeps a file with the holder of a cluster's lock on a host that every controller of the cluster can reach.
   - A lock outlives the process that took it. The controller that took it knows whether the process still runs, and
     names such rollouts in O(stale).
@@ -55,19 +53,9 @@ options:
       - Directory of the locks.
     type: path
     default: /var/lib/baremetal-rollout
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Take the lock of fra1
-  baremetal.inference.rollout_lock:
-    cluster: fra1
-    id: 20261122T030100Z-ab12
-    holder: alice on deploy-1
-  delegate_to: gw-1
-  become: true
-"""
+EXAMPLES = "# roles/rollout/tasks/lock.yml"
 
 RETURN = r"""
 holder:

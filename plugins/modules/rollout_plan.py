@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: rollout_plan
 short_description: (internal) Plan the waves of a rollout
-version_added: 0.6.0
 description:
-  - Internal to the role P(baremetal.inference.rollout#role).
   - Plans which hosts change in which wave, from what was collected on each host, and finds their gateways and the host
     that keeps the lock of each cluster.
   - Refuses a plan that leaves a service with too few servers. Reports all problems in one error.
@@ -30,15 +28,9 @@ options:
     type: str
     choices: [change, rollback]
     default: change
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Plan the waves
-  baremetal.inference.rollout_plan:
-    hosts: "{{ query('ansible.builtin.inventory_hostnames', 'inference') }}"
-"""
+EXAMPLES = "# roles/rollout/tasks/plan.yml"
 
 RETURN = r"""
 id:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: serve_plan
 short_description: (internal) Decide what every vLLM instance of a host is started with
-version_added: 0.1.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Combines recipe, release, accelerator and the requested instances into one plan for each instance.
   - Every argument and every C(VLLM_*) variable is checked against what the release accepts (C(catalog/options/)). One
     that it does not know is an error; another variable that no library is known to read is a warning.
@@ -53,7 +51,6 @@ options:
         C(python3) where the release has a lock of wheels for it, else the newest of the host's that has one.
     type: str
     default: ""
-    version_added: 0.7.0
   strict:
     description:
       - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise
@@ -81,7 +78,6 @@ options:
       - RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
     type: dict
     default: {}
-    version_added: 0.7.0
   accelerator_catalog_path:
     description:
       - Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
@@ -132,24 +128,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Decide what the instances of this host are started with
-  baremetal.inference.serve_plan:
-    instances: "{{ vllm_instances }}"
-    release: "0.32.0"
-    accelerator: "{{ ansible_facts.accelerator_detected }}"
-    site:
-      weights_root: /srv/models
-      encodings_dir: /srv/encodings
-      cache_root: /var/cache/vllm
-      venv_root: /opt/vllm
-      drain_timeout: 60
-  register: plan
-"""
+EXAMPLES = "# roles/vllm/tasks/plan.yml"
 
 RETURN = r"""
 asked:
@@ -160,10 +141,6 @@ plans:
   description: One plan for each instance, by name, sorted.
   type: dict
   returned: success
-  sample:
-    chat:
-      model: openai/gpt-oss-20b
-      argv: [vllm, serve, /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee, --port, "8000"]
 models:
   description: The distinct models of the plans, which the role P(baremetal.inference.weights#role) must fetch.
   type: list
@@ -199,7 +176,6 @@ compilers:
       path of the Python that runs it.
   type: dict
   returned: success
-  sample: {/usr/bin/python3.12: [Python.h, c++, cc]}
 samplers:
   description:
     - The virtual environments in which FlashInfer would compile its sampler at the first start, each as

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_lock
 short_description: (internal) Let one tune at a time work on a host
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.tune).
   - Keeps a file on the host with the tune that works on it and the states that the instances go back to. It outlives an
     interrupted tune; the same tune takes it again.
 extends_documentation_fragment:
@@ -42,18 +40,9 @@ options:
       - File of the lock.
     type: path
     default: /var/lib/vllm/tune.json
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Take the lock of the host
-  baremetal.inference.tune_lock:
-    state: taken
-    id: "deploy-1:/home/alice/tune-results/gpu-a-01/chat"
-    states: {chat: 3f9c0a11}
-  become: true
-"""
+EXAMPLES = "# playbooks/tune.yml"
 
 RETURN = r"""
 holder:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_measure
 short_description: (internal) Measure the variant that an instance serves with
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.tune).
   - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count, and keeps it on the
     controller at once.
   - A variant that does not survive the measurement is noted as failed.
@@ -48,18 +46,9 @@ options:
       - Seconds until a measurement must be finished.
     type: float
     default: 1800
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Measure the variant
-  baremetal.inference.tune_measure:
-    instance: chat
-    variant: marlin
-    round: 1
-  become: true
-"""
+EXAMPLES = "# playbooks/tasks/tune_measurement.yml"
 
 RETURN = r"""
 figures:

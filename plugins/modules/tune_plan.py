@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_plan
 short_description: (internal) Check and begin a tune of an instance
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.tune).
   - Checks variants, goal and workload, and writes them to the directory of results. Fails where a tune of the instance
     runs on this controller.
   - Runs on the controller.
@@ -79,19 +77,9 @@ options:
       - Directory of the results on the controller.
     type: path
     default: tune-results
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Read the variants
-  baremetal.inference.tune_plan:
-    instance: chat
-    instances: "{{ vllm_instances }}"
-    variants: {marlin: {args: {moe-backend: marlin}}}
-    goal: {metric: output_tokens_per_second, concurrency: 64}
-  register: tune
-"""
+EXAMPLES = "# playbooks/tune.yml"
 
 RETURN = r"""
 id:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_report
 short_description: (internal) Write the result of a tune
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.tune).
   - Writes the table of all variants, an evidence file for each that was measured in all rounds, and the proposed change
     as a diff.
   - Runs on the controller.
@@ -48,16 +46,9 @@ options:
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Write the result
-  baremetal.inference.tune_report:
-    instance: chat
-    instances: "{{ vllm_instances }}"
-"""
+EXAMPLES = "# playbooks/tune.yml"
 
 RETURN = r"""
 goal:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_step
 short_description: (internal) Keep the state of a tune and choose the next measurement
-version_added: 0.7.0
 description:
-  - Internal to the playbook C(baremetal.inference.tune).
   - Runs on the controller.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -87,18 +85,9 @@ options:
       - For V(failed), the result of the task that failed.
     type: raw
     default: {}
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Choose the next measurement
-  baremetal.inference.tune_step:
-    state: next
-    instance: chat
-    instances: "{{ vllm_instances }}"
-  register: next_step
-"""
+EXAMPLES = "# playbooks/tasks/tune_measurement.yml"
 
 RETURN = r"""
 states:

@@ -8,10 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: upstream_recipes
 short_description: (internal) Fetch the recipes that a release of vLLM carries
-version_added: 0.7.0
 description:
-  - Internal to the playbooks C(baremetal.inference.fetch_recipes), C(baremetal.inference.import_models) and
-    C(baremetal.inference.import_recipe).
   - Takes the recipes out of vLLM's source distribution, checks the sha256 of each against the pins of this collection,
     and writes them into a directory of the site, with their licence and a record of where they are from.
   - A file that is there and unchanged is not fetched again. A file that the site has changed stays.
@@ -45,15 +42,9 @@ options:
     description:
       - A PEM file with the site's own authorities.
     type: path
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Fetch all recipes of the newest release
-  baremetal.inference.upstream_recipes:
-    dest: "{{ inventory_dir | dirname }}/recipes"
-"""
+EXAMPLES = "# playbooks/fetch_recipes.yml"
 
 RETURN = r"""
 release:

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: uv_venv
 short_description: (internal) Make a virtual environment from a hash-locked list of wheels
-version_added: 0.1.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
     content, so a complete environment stays unchanged; another lock gets another directory beside it.
     The bytecode of an environment from before version 0.7.0 is added.
@@ -69,27 +67,15 @@ options:
       - Bytes that must be free in O(root) before the environment is made.
     type: int
     default: 0
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Make the environment of vLLM 0.32.0 for CPUs
-  baremetal.inference.uv_venv:
-    root: /opt/vllm
-    name: 0.32.0-cpu
-    requirements: "{{ lookup('ansible.builtin.file', 'requirements/0.32.0-cpu-cp311-x86_64.txt') }}"
-    index_url: http://mirror/simple/
-    size_bytes: 4294967296
-  become: true
-"""
+EXAMPLES = "# roles/vllm/tasks/host.yml"
 
 RETURN = r"""
 path:
   description: Where the environment is, or would be in check mode.
   type: str
   returned: success
-  sample: /opt/vllm/0.32.0-cpu-0123456789ab
 damage:
   description:
     - What was wrong with the environment that is, or was, built again. Empty for a complete one, and for a new one.

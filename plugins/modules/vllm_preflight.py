@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: vllm_preflight
 short_description: (internal) Check a host before vLLM instances are installed on it
-version_added: 0.1.0
 description:
-  - Internal to the role P(baremetal.inference.vllm#role).
   - Checks that the ports of the instances are free or belong to these instances, and reports which instances have files
     on the host and which shared libraries are missing.
   - For instances in containers, it chooses the host's engine, docker or podman, and reports what it supports. It fails
@@ -39,7 +37,6 @@ options:
         count.
     type: dict
     default: {}
-    version_added: 0.7.0
   config_dir:
     description:
       - Directory of the instances' files.
@@ -50,7 +47,6 @@ options:
       - Directory of what vLLM compiles when it starts. The module warns when its file system is full or nearly so.
     type: path
     default: /var/cache/vllm
-    version_added: 0.7.0
   containers:
     description:
       - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
@@ -73,13 +69,11 @@ options:
       - Home directory that O(user) is to have.
     type: path
     default: /var/lib/vllm
-    version_added: 0.7.0
   shell:
     description:
       - Shell that O(user) is to have.
     type: path
     default: /usr/sbin/nologin
-    version_added: 0.7.0
   encodings:
     description:
       - Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in
@@ -87,24 +81,15 @@ options:
     type: list
     elements: dict
     default: []
-    version_added: 0.7.0
   own_paths:
     description:
       - Directories that the same run fills, so that missing files below them are not an error.
     type: list
     elements: path
     default: []
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Check that the ports are free
-  baremetal.inference.vllm_preflight:
-    ports:
-      chat: 8000
-  register: host_state
-"""
+EXAMPLES = "# roles/vllm/tasks/host.yml"
 
 RETURN = r"""
 installed:
@@ -122,19 +107,16 @@ missing_packages:
   type: list
   elements: str
   returned: success
-  version_added: 0.7.0
 has_user:
   description: Whether O(user) exists with O(home) and O(shell).
   type: bool
   returned: success
-  version_added: 0.7.0
 encodings_accepted:
   description:
     - Whether M(baremetal.inference.encodings_check) has asked every library of O(encodings) before, and nothing has
       changed since that its answer depends on.
   type: bool
   returned: success
-  version_added: 0.7.0
 units:
   description:
     - The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own (C(unit),
@@ -157,47 +139,17 @@ sharing:
   type: list
   elements: str
   returned: success
-  version_added: 0.7.0
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list
   elements: str
   returned: success
 container:
-  description: The engine and what it supports; empty without O(containers).
+  description:
+    - The engine and what it supports, as C(inspect_engine) in C(module_utils/preflight/instances_host.py) returns it;
+      empty without O(containers).
   type: dict
   returned: success
-  contains:
-    engine:
-      description: C(docker) or C(podman).
-      type: str
-    command:
-      description: Path of its command.
-      type: str
-    version:
-      description: Its version.
-      type: str
-    quadlet:
-      description: Whether podman generates units from quadlets here.
-      type: bool
-    gpus:
-      description: How devices are requested, by CDI names (C(cdi)) or by docker's C(flag) --gpus.
-      type: str
-    uid:
-      description: Number of O(user), null before it exists.
-      type: int
-    gid:
-      description: Number of its group, null before it exists.
-      type: int
-    gids:
-      description: Numbers of the groups that the containers need, by name.
-      type: dict
-    init:
-      description: Whether the engine has its init, which forwards signals.
-      type: bool
-    limits:
-      description: Whether limits can be raised; a host that is itself a container may not.
-      type: bool
 """
 
 import os

@@ -166,8 +166,6 @@ options:
     version_added: 0.7.0
 seealso:
   - module: baremetal.inference.encodings
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
 EXAMPLES = r"""

@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: weights_manifest
 short_description: (internal) Pin a model and write the manifest of its weights
-version_added: 0.5.0
 description:
-  - Internal to the playbook C(baremetal.inference.pin_weights).
   - Writes C(DEST/ORGANISATION/NAME.yml), which pins one revision of a model with the size and the sha256 of every file
     that vLLM needs. M(baremetal.inference.weights) and the plans take the weights from there.
   - A branch or a tag becomes the commit that it is at now. Run again, a branch that has moved shows as the difference
@@ -59,7 +57,6 @@ options:
         with C(revision) takes it.
     type: bool
     default: false
-    version_added: 0.7.0
   include:
     description:
       - Patterns of the files to take, over the whole path, where C(*) goes over slashes. Without them all are taken but
@@ -112,7 +109,6 @@ options:
     type: str
     choices: [auto, mistral, both]
     default: auto
-    version_added: 0.7.0
   recipe_path:
     description:
       - Directories on the controller that are searched for the model's recipe before the collection's own
@@ -120,49 +116,23 @@ options:
     type: list
     elements: path
     default: []
-    version_added: 0.7.0
 notes:
   - Proxies are taken from the environment.
 seealso:
   - module: baremetal.inference.weights
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Pin what the main branch is today
-  baremetal.inference.weights_manifest:
-    model: Qwen/Qwen3-0.6B
-    dest: inventories/site/manifests
-  delegate_to: localhost
-  run_once: true
-
-- name: Pin a release, which ModelScope has under another name
-  baremetal.inference.weights_manifest:
-    model: openai/gpt-oss-20b
-    revision: 6cee5e81ee83917806bbde320786a8fb61efebee
-    modelscope_model: openai-mirror/gpt-oss-20b
-    dest: inventories/site/manifests
-
-- name: Pin a model of the site's own, which no hub has
-  baremetal.inference.weights_manifest:
-    model: example/finetuned
-    source: /srv/training/finetuned
-    exclude: [checkpoint-*]
-    dest: inventories/site/manifests
-"""
+EXAMPLES = "# playbooks/import_models.yml"
 
 RETURN = r"""
 manifest:
   description: The manifest's file.
   type: str
   returned: success
-  sample: inventories/site/manifests/openai/gpt-oss-20b.yml
 revision:
   description: The revision that it pins.
   type: str
   returned: success
-  sample: 6cee5e81ee83917806bbde320786a8fb61efebee
 previous_revision:
   description: The revision that it pinned before; empty when there was none.
   type: str

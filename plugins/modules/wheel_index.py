@@ -8,9 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: wheel_index
 short_description: (internal) Make a directory of wheels an index that pip and uv read
-version_added: 0.1.0
 description:
-  - Internal to the role P(baremetal.inference.mirror#role).
   - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same
     directory, so that any web server that serves that directory is a package index.
   - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
@@ -32,16 +30,9 @@ options:
         into O(root) could write what the last run noted too.
     type: bool
     default: true
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Index the wheels of the mirror
-  baremetal.inference.wheel_index:
-    root: /srv/mirror
-  become: true
-"""
+EXAMPLES = "# roles/mirror/tasks/configure.yml"
 
 RETURN = r"""
 projects:

@@ -1,6 +1,5 @@
 #!/usr/bin/env python
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What affinity is worth: conversations of many turns through a real HAProxy to four stand-ins, without a lab.
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fake docker or podman that keeps its images in a JSON file and answers as the real ones (20.10, 5.4) do."""
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many Redfish services in one process, each on its own address (127.x.y.z), that can be told to misbehave.
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A systemctl that keeps its units in a JSON file, and the files of instances in a tree of a test's own."""
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make DIR/images/lab/vllm-cpu, a container image that serves on CPUs as the official one does, out of DIR/wheels.
 

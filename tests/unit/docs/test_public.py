@@ -1,5 +1,4 @@
 # Copyright (c) 2026, the baremetal.inference authors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which modules and plugins are public: the others begin with "(internal)" in ansible-doc -l."""
 
@@ -23,6 +22,7 @@ PUBLIC = {
     "lookup": set(),
     "vars": {"file_errors"},
 }  # fmt: skip
+USE = re.compile(r'^EXAMPLES = "# (\S+)"$', re.MULTILINE)
 DESCRIPTION = re.compile(r"^\s*short_description: [\"']?(.+)$", re.MULTILINE)
 
 
@@ -33,6 +33,15 @@ def test_what_is_not_public_says_so_first(kind):
         if path.suffix in (".py", ".yml") and (found := DESCRIPTION.search(path.read_text(encoding="utf-8"))):
             described[path.stem] = found[1]
     assert {name for name, text in described.items() if not text.startswith("(internal) ")} == PUBLIC[kind]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (TOP / "plugins/modules").glob("*.py")))
+def test_the_example_of_an_internal_module_is_a_file_that_uses_it(name):
+    """An internal module has no example of its own, which nobody would run: EXAMPLES names a file that uses it."""
+    source = (TOP / f"plugins/modules/{name}.py").read_text(encoding="utf-8")
+    used_in = USE.search(source)
+    assert bool(used_in) == (name not in PUBLIC["modules"])
+    assert used_in is None or re.search(rf"\b{name}\b", (TOP / used_in[1]).read_text(encoding="utf-8"))
 
 
 def test_every_kind_of_plugin_is_known():
