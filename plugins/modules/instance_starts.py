@@ -8,25 +8,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_starts
 short_description: (internal) Read how long the last start of each vLLM instance took, phase by phase
-version_added: 0.8.0
 description:
-  - Internal to the playbook C(baremetal.inference.status).
   - Reads the first 4 MiB that the present run of each instance of the role P(baremetal.inference.vllm#role) wrote to
     the journal. It changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 notes:
   - Reading the journal needs root (C(become)).
-author:
-  - the baremetal.inference authors (@baremetal-inference)
 """
 
-EXAMPLES = r"""
-- name: Read the starts of the instances
-  baremetal.inference.instance_starts:
-  become: true
-  register: starts
-"""
+EXAMPLES = "# playbooks/status.yml"
 
 RETURN = r"""
 instances:
@@ -35,8 +26,6 @@ instances:
       long that took, and C(phases) a list of pairs, the name of a phase and its seconds, in the order of their ends.
   type: dict
   returned: success
-  sample:
-    chat: {ready: true, seconds: 74.0, phases: [[imports, 6.2], [configuration, 7.0]]}
 """
 
 import platform

@@ -364,3 +364,17 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     assert done.returncode == 1, done.stdout
     assert {contract for contract in PLANTED if f"{contract} BROKEN" in done.stdout} == set(PLANTED)
     assert "planted_room" in done.stdout, "a room that stands on no floor is found too"
+
+
+# ansible-test wants the line about the GPL in these; elsewhere the SPDX line says the same.
+WITH_LICENCE_LINE = ("modules", "filter", "lookup", "inventory", "vars", "callback")
+
+
+def test_the_licence_stands_once_in_a_header():
+    """Remove the line "GNU General Public License v3.0+ ..." from these files: their SPDX line says it."""
+    files = [path for top in ("plugins", "roles", "playbooks", "tests", "tools") for path in (TOP / top).rglob("*.py")]
+    others = [
+        path for path in files if path.parent.name not in WITH_LICENCE_LINE or path.parent.parent.name != "plugins"
+    ]
+    line = b"# GNU General Public License v3.0+"
+    assert [str(path.relative_to(TOP)) for path in others if path.read_bytes().find(line, 0, 400) >= 0] == []
