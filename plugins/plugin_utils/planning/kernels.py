@@ -17,6 +17,10 @@ from ...module_utils.vllm.compilers import CC, CXX, HEADERS
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Kernels of vLLM's sampler, the only ones of FlashInfer that a chip before Blackwell needs.
 SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
+# vLLM 0.20 to 0.33 ask this address at each start whether it could download kernels (flashinfer-cubin) that only
+# Blackwell runs. Where a firewall drops packets, the start waits for the name and then 5 s for each address. Nothing
+# listens on port 9, so the question has its answer at once.
+REPOSITORY = {"FLASHINFER_CUBINS_REPOSITORY": "http://127.0.0.1:9/"}
 # The variables that a compilation reads.
 COMPILATION = ("PATH", "CUDA_HOME", "LIBRARY_PATH")
 _PIN = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
@@ -56,7 +60,7 @@ class Kernels:
     flashinfer: bool = False
 
 
-def plan_kernels(stack: Mapping[str, Any], name: str, venv_path: str) -> Kernels:
+def plan_kernels(stack: Mapping[str, Any], name: str, generation: str, venv_path: str) -> Kernels:
     """Return the settings for kernels in an environment with a lock, on a stack by its name (cuda, rocm).
 
     Prebuilt kernels are used if the lock has them, else the compiler of the lock, else FlashInfer's sampler is off.
@@ -67,6 +71,8 @@ def plan_kernels(stack: Mapping[str, Any], name: str, venv_path: str) -> Kernels
     path = {"PATH": f"{venv_path}/bin:{SYSTEM_PATH}"}
     if name != "cuda" or "flashinfer-python" not in pins:
         return Kernels(path, "programs of the environment first")
+    if "flashinfer-cubin" not in pins and not generation.startswith("blackwell"):
+        path |= REPOSITORY
     if "flashinfer-jit-cache" in pins:
         return Kernels(path, "programs of the environment first; the lock has FlashInfer's kernels prebuilt")
     version, major = stack.get("interpreter_version"), pins.get("nvidia-cuda-nvcc", "").partition(".")[0]

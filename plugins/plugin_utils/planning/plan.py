@@ -211,7 +211,7 @@ def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Ker
     if entry.runtime != "venv":
         return Kernels()
     path = venv_of(entry.release, entry.stack, accelerator, site.venv_root)["path"]
-    return plan_kernels(entry.stack, accelerator.stack, path)
+    return plan_kernels(entry.stack, accelerator.stack, accelerator.generation, path)
 
 
 def _with_local_paths(composed: Composed, site: SiteSettings, library: Library) -> Composed:

@@ -17,12 +17,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks
 VENV = "/opt/vllm/1.0-cuda-abc"
 PATH = f"{VENV}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 HOME = f"{VENV}/lib/python3.12/site-packages/nvidia/cu13"
-COMPILER = ("flashinfer-python==0.7", "ninja==1.13", "nvidia-cuda-nvcc==13.0.88")
+COMPILER = ("flashinfer-python==0.7", "ninja==1.13", "nvidia-cuda-nvcc==13.0.88", "flashinfer-cubin==0.7")
 
 
-def planned(*pins, stack="cuda", version="3.12"):
+def planned(*pins, stack="cuda", version="3.12", generation="hopper"):
     text = "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
-    return plan_kernels({"requirements_text": text, "interpreter_version": version}, stack, VENV)
+    return plan_kernels({"requirements_text": text, "interpreter_version": version}, stack, generation, VENV)
 
 
 def test_the_compiler_of_the_lock_is_used():
@@ -36,7 +36,7 @@ def test_prebuilt_kernels_go_before_the_compiler():
     assert (found.env, found.flashinfer) == ({"PATH": PATH}, False)
 
 
-@pytest.mark.parametrize("missing", COMPILER[1:])
+@pytest.mark.parametrize("missing", COMPILER[1:3])
 def test_without_a_compiler_the_sampler_of_flashinfer_is_off(missing):
     found = planned(*(pin for pin in COMPILER if pin != missing))
     assert (found.env, found.flashinfer) == ({"PATH": PATH, SAMPLER: "0"}, False)
@@ -48,7 +48,7 @@ def test_where_the_headers_lie_must_be_known(changes):
 
 
 def test_a_compiler_of_cuda_12_lies_elsewhere():
-    assert planned(*COMPILER[:2], "nvidia-cuda-nvcc==12.9.1").env[SAMPLER] == "0"
+    assert planned(*COMPILER[:2], "nvidia-cuda-nvcc==12.9.1", COMPILER[3]).env[SAMPLER] == "0"
 
 
 @pytest.mark.parametrize(("stack", "pins", "env"), [
@@ -62,6 +62,19 @@ def test_other_environments(stack, pins, env):
     assert (found.env, found.flashinfer) == (env, False)
 
 
+@pytest.mark.parametrize(("pins", "generation", "asks"), [
+    (COMPILER, "hopper", True),
+    (COMPILER[:3], "hopper", False),
+    (COMPILER[:1], "ampere", False),
+    ((*COMPILER[:1], "flashinfer-jit-cache==0.7"), "ada", False),
+    (COMPILER[:3], "blackwell", True),
+    (COMPILER[:3], "blackwell_pro", True),
+    (("vllm==1.0",), "hopper", True),
+])  # fmt: skip
+def test_a_chip_that_runs_no_downloaded_kernels_asks_for_none(pins, generation, asks):
+    assert ("FLASHINFER_CUBINS_REPOSITORY" not in planned(*pins, generation=generation).env) == asks
+
+
 @pytest.mark.parametrize(("kernels", "env", "generation", "tools"), [
     (Kernels(), {}, "hopper", []),
     (Kernels({"PATH": PATH}), {}, "cdna3", ["cc", "Python.h"]),
@@ -73,13 +86,14 @@ def test_what_the_host_must_have(kernels, env, generation, tools):
     assert compiles(kernels, env, generation) == tools
 
 
-@pytest.mark.parametrize("name", ["0.25.1", "0.32.0"])
+@pytest.mark.parametrize("name", ["0.25.1", "0.32.0", "0.33.0"])
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
 def test_the_locks_of_the_catalogue_compile(name, python):
     stack = choose_lock(load_release(name)["stacks"]["cuda"], python, None, name)
-    found = plan_kernels(stack, "cuda", VENV)
+    found = plan_kernels(stack, "cuda", "hopper", VENV)
     assert found.flashinfer
     assert found.env["CUDA_HOME"] == f"{VENV}/lib/python{python}/site-packages/nvidia/cu13"
+    assert ("FLASHINFER_CUBINS_REPOSITORY" in found.env) == (name != "0.25.1")
 
 
 @pytest.mark.parametrize(("line", "word"), [
