@@ -68,6 +68,7 @@ def test_roles_and_playbooks_have_booleans():
     roles = {name for _role, name in OPTIONS}
     internal = {
         "changes",
+        "inference_awaits_mirror",
         "scrub_installed",
         "vllm_driver_changes",
         "vendor_stack_keep",
@@ -173,12 +174,12 @@ def render(expression, **variables):
 
 @pytest.mark.parametrize("text", ["false", "no", "0", "off", False, 0])
 def test_the_driver_is_left_alone(text):
-    stack = yaml.safe_load((TOP / "playbooks/vars/site.yml").read_text())["__site_stack"]
+    stack = yaml.safe_load((TOP / "playbooks/vars/site.yml").read_text())["inference_stack"]
     facts = {"accelerator_detected": {"stack": "cuda"}}
     assert render(stack, ansible_facts=facts) == "cuda"
     assert render(stack, ansible_facts=facts, site_drivers="yes") == "cuda"
     assert render(stack, ansible_facts=facts, site_drivers=text) in ("", None)
-    engine = yaml.safe_load((TOP / "playbooks/vars/site.yml").read_text())["__site_needs_engine"]
+    engine = yaml.safe_load((TOP / "playbooks/vars/site.yml").read_text())["inference_needs_engine"]
     assert render(engine, site_container_runtime=text, vllm_plan={"plans": {}}) is False
 
 

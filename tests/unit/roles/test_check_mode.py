@@ -52,23 +52,24 @@ def test_a_source_that_does_not_answer_fails_in_check_mode(role, tmp_path):
 
 @pytest.mark.parametrize("role", NO_ANSWER)
 def test_a_mirror_that_the_run_would_install_is_not_asked(role, tmp_path):
-    done = check(tmp_path, role, "--check", __site_awaits_mirror=True)
+    done = check(tmp_path, role, "--check", inference_awaits_mirror=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert check(tmp_path, role, __site_awaits_mirror=True).returncode == 2
+    assert check(tmp_path, role, inference_awaits_mirror=True).returncode == 2
 
 
 def test_no_option_leaves_a_check_out_in_check_mode():
     for path in sorted(TOP.glob("roles/*/defaults/main.yml")):
         for name, value in (yaml.safe_load(path.read_text()) or {}).items():
             if "ansible_check_mode" in str(value):
-                assert value == "{{ not (ansible_check_mode and __site_awaits_mirror | default(false)) }}", name
+                awaits = "inference_awaits_mirror | default(false) | bool"
+                assert value == "{{ not (ansible_check_mode and " + awaits + ") }}", name
 
 
 def test_the_playbook_knows_the_mirrors_that_it_would_install(tmp_path):
     text = (TOP / "playbooks/vars/site.yml").read_text()
     (tmp_path / "vars.yml").write_text(text)
     register = {"ansible.builtin.debug": {"msg": "x"}, "register": "mirror_to_install", "changed_when": "lacks | bool"}
-    shown = {"ansible.builtin.debug": {"msg": "awaits={{ __site_awaits_mirror | bool }}"}}
+    shown = {"ansible.builtin.debug": {"msg": "awaits={{ inference_awaits_mirror | bool }}"}}
     plays = [
         {"hosts": "mirrors", "gather_facts": False, "tasks": [{**register, "when": "runs | bool"}]},
         {"hosts": "h1", "gather_facts": False, "vars_files": ["vars.yml"], "tasks": [shown]},

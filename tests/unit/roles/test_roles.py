@@ -111,6 +111,15 @@ def test_what_is_private_to_a_role_is_named_nowhere_else(role):
             assert found == set(), path.relative_to(TOP)
 
 
+def test_what_is_private_to_the_playbooks_is_named_in_no_role():
+    defined = {name for path in (TOP / "playbooks/vars").glob("*.yml") for name in yaml.safe_load(path.read_text())}
+    private = {name for name in defined if name.startswith("__")}
+    assert private
+    for path in (TOP / "roles").glob("*/*/*"):
+        if path.is_file():
+            assert private.intersection(re.findall(r"\b__\w+", path.read_text())) == set(), path.relative_to(TOP)
+
+
 def unguarded(tasks, outer=""):
     """Return the names of the tasks that update the package index with --check, too."""
     found = []
