@@ -20,6 +20,7 @@ options:
       - rollouts
       - discovery
       - gateway-ca
+      - gateway-secret
       - accept-results
       - bench-results
       - evaluate-results
@@ -29,7 +30,7 @@ options:
 
 RETURN = r"""
 _raw:
-  description: The path of each directory. Empty if there is no default, as for V(gateway-ca).
+  description: The path of each directory. Empty if there is no default, as for V(gateway-ca) and V(gateway-secret).
   type: list
   elements: str
   sample: [/state/rollouts]

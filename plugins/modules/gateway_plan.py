@@ -105,6 +105,11 @@ options:
       - Count the tokens of each client.
     type: bool
     default: false
+  has_secret:
+    description:
+      - Whether there is a secret between gateways and instances.
+    type: bool
+    default: true
   tokens_port:
     description:
       - TCP port of their counters on the loopback address.

@@ -245,16 +245,17 @@ def dumped(value):
 
 
 @contextlib.contextmanager
-def counted_engine(run, port=0, counts=True, ledger=None, engine=None):
-    """Serve with the middleware for an instance whose directory is ``run``."""
+def counted_engine(run, port=0, counts=True, ledger=None, engine=None, wrap=None):
+    """Serve with the middleware for an instance whose directory is ``run``, and with the class ``wrap`` before it."""
     engine = engine or CountedEngine()
     engine.ledger = ledger
     run.mkdir(parents=True, exist_ok=True)
     role = middleware(run)(engine) if counts else engine
+    engine.wrapped = outer = wrap(role) if wrap else role
 
     async def app(scope, receive, send):
         # As Starlette does.
-        await role({**scope, "app": engine}, receive, send)
+        await outer({**scope, "app": engine}, receive, send)
 
     (run / "ready").touch()
     engine.role = role

@@ -75,7 +75,7 @@ def options(**more: Any) -> dict[str, Any]:
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
-        "address": "", "interface": "", "tokens": False, "tokens_port": 8406, "teams": {}, **more,
+        "address": "", "interface": "", "tokens": False, "has_secret": True, "tokens_port": 8406, "teams": {}, **more,
     }  # fmt: skip
 
 
@@ -114,7 +114,7 @@ class RunningGateway:
         constants = yaml.safe_load((ROLE / "vars/main.yml").read_text())
         self.paths = {
             **constants["__gateway_paths"],
-            **{name: str(directory / name) for name in ("chroot", "maps", "socket", "stats", "state")},
+            **{name: str(directory / name) for name in ("chroot", "maps", "secret", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
         for name in ("settle", "hanging", "body"):
@@ -159,6 +159,7 @@ class RunningGateway:
         for name, entries in maps_of(self.clients).items():
             (maps / name).write_text(map_text(entries))
         (maps / "over.map").touch()
+        (self.directory / "secret").write_text(f"gateway {self.more.get('secret', '-')}\n")
         self.decided = decided
 
     def check(self) -> str:

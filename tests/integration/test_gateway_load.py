@@ -53,6 +53,7 @@ class Service:
             "gateway": directory.name, "servers": {f"127.0.0.1:{e.port}": f"e{n}" for n, e in enumerate(engines)},
             "database": str(self.database), "months": 13, "port": port, "log": False,
             "budgets": found.decided["budgets"], "map": f"{found.paths['maps']}/over.map",
+            "secret": found.paths["secret"],
             "stats": found.paths["stats"],
         }  # fmt: skip
         self.file.write_text(json.dumps(config))

@@ -11,41 +11,20 @@ import random
 import socket
 import sqlite3
 import statistics
-import subprocess
 import threading
 import time
 import urllib.request
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import UsageError, read_usage
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.usage import merge_rows
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, program, until
+from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, until
+from tests.fakes.usage_service import service, stored
 
 OTHER = "other-key-" + "0123456789abcdef" * 2
 CHAT = "/v1/chat/completions"
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
-
-
-@contextlib.contextmanager
-def service(directory, name, engines, port, output=None, **more):
-    """Run the program that stores tokens, as the unit does; ``output`` is a file for what it logs."""
-    config = {
-        "gateway": name, "servers": {f"127.0.0.1:{each.port}": f"gpu{n}--chat" for n, each in enumerate(engines)},
-        "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port,
-        "log": False, "budgets": {}, "map": str(directory / name / "maps/over.map"),
-        "stats": str(directory / name / "stats"), **more,
-    }  # fmt: skip
-    (directory / f"{name}.json").write_text(json.dumps(config))
-    command, environ = program("gateway-usage", directory / f"{name}.json")
-    process = subprocess.Popen(command, env=environ, stdout=output)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 @contextlib.contextmanager
@@ -66,14 +45,6 @@ def site(tmp_path, names=("gw",), engines=2, teams=None, clients=None):
             budgets = found[name].decided["budgets"]
             stack.enter_context(service(tmp_path, name, behind, port, budgets=budgets))
         yield found, behind
-
-
-def stored(tmp_path, *names):
-    with contextlib.suppress(UsageError):
-        return merge_rows(
-            row for name in names for row in read_usage(str(tmp_path / f"{name}.sqlite"), 0, 2**40)["rows"]
-        )
-    return []
 
 
 def total(rows, name, **where):

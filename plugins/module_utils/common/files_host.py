@@ -70,6 +70,20 @@ def create(path: str, data: bytes | str, mode: int, group: str | None = None, du
             os.fsync(file.fileno())
 
 
+def publish_once(path: str, data: str, mode: int) -> None:
+    """Write a complete file as ``publish`` does, unless there is one already. Raises OSError."""
+    directory, name = os.path.split(path)
+    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    try:
+        create(beside, data, mode)
+        with contextlib.suppress(FileExistsError):
+            os.link(beside, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+    sync_directory(directory)
+
+
 def publish_link(target: str, path: str) -> None:
     """Put a symbolic link at ``path`` in one durable step. Raises OSError."""
     directory, name = os.path.split(path)

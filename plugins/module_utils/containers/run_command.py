@@ -8,6 +8,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..instance.marks import RUN_DIR
+from ..usage.record import PROOF_VARIABLE
 from ..vllm.files import LIBRARY, env_path
 from ..vllm.plan_document import PlanDocument
 from .image_names import reference
@@ -138,9 +139,10 @@ def mounts_of(plan: PlanDocument) -> list[str]:
 def secret_names(plan: PlanDocument) -> list[str]:
     """Return the names of the secrets, which the engine takes from its own environment: no argument has their values.
 
-    It reads the other variables from their file. Its command runs as root, and would obey some of them.
+    It reads the other variables from their file. Its command runs as root, and would obey some of them. A name without
+    a value there, such as that of the gateways at a site without one, is not set in the container either.
     """
-    return sorted(name for name in plan["secrets"] if name not in plan["env"])
+    return sorted(name for name in {*plan["secrets"], PROOF_VARIABLE} if name not in plan["env"])
 
 
 def command_of(settings: Mapping[str, Any]) -> str:

@@ -6,7 +6,8 @@ A gateway names itself, the client, the client's team, the request's id and the 
 ``x-gateway-usage``, which clients cannot send through it. Without the header this module changes nothing. With it, each
 answer gives one record, as JSON in a line of a file in the instance's cache; a record has no text of prompts or
 answers. GET /gateway/usage returns the records that a gateway has not read, and waits for new ones. Gateways allow no
-client that path.
+client that path. Who reaches the instance without a gateway does not have the secret of GATEWAY_SECRET, so that nothing
+is counted for the header, and no record returned.
 
 What counts is what vLLM's engine returns to the API server, not what the answer says: every endpoint calls ``generate``
 or ``encode`` of the engine's client, whatever the form of its answer, and whether or not the client waits for the end.
@@ -17,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import hmac
 import inspect
 import os
 import time
 import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
 
-from ..usage.record import HEADER, RECORDS_PATH, Asked, Tokens, record_of
+from ..usage.record import HEADER, PROOF_VARIABLE, RECORDS_PATH, Asked, Tokens, record_of
 from ..usage.records_host import Records
 from .asgi import App, Message, Receive, Scope, Send, send_answer
 
@@ -39,16 +41,18 @@ class Usage:
     def __init__(self, app: App, directory: str, closed: str) -> None:
         self.app, self.closed = app, closed
         self.records = Records(directory)
+        self.secrets = os.environ.get(PROOF_VARIABLE, "").split()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request to vLLM, and count it if a gateway asks for it."""
         kind = scope["type"]
-        if kind == "http" and scope["path"] == RECORDS_PATH:
-            return await self._tell(scope, send)
         named = next((value for name, value in scope.get("headers", ()) if name == HEADER), None)
-        if named is None or (kind == "http" and scope["method"] != "POST"):
+        asked = Asked.from_header(named or b"")
+        if kind == "http" and scope["path"] == RECORDS_PATH:
+            return await self._tell(scope, send, self._knows(asked))
+        if named is None or (kind == "http" and scope["method"] != "POST") or not self._knows(asked):
             return await self.app(scope, receive, send)
-        answer = Answer(named, self.records, _followed_engine(scope), receive, send)
+        answer = Answer(asked, self.records, _followed_engine(scope), receive, send)
         present = _ANSWER.set(answer)
         try:
             await self.app(scope, answer.receive, answer.send)
@@ -56,8 +60,15 @@ class Usage:
             _ANSWER.reset(present)
             answer.end()
 
-    async def _tell(self, scope: Scope, send: Send) -> None:
+    def _knows(self, asked: Asked) -> bool:
+        """Return whether a header has a secret of the gateways; without a secret that of everybody counts."""
+        given = asked.secret.encode()
+        return not self.secrets or any(hmac.compare_digest(secret.encode(), given) for secret in self.secrets)
+
+    async def _tell(self, scope: Scope, send: Send, permitted: bool) -> None:
         """Answer a gateway: records after the offsets in the query, as soon as there is one."""
+        if not permitted:
+            return await send_answer(send, 403, b"only gateways with the secret of this instance may read this\n")
         query = urllib.parse.parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
         offsets = {
             name: int(value) for text in query.get("after", ()) for name, value in _pairs(text) if value.isdecimal()
@@ -69,7 +80,7 @@ class Usage:
         while not body and time.monotonic() < ends and not os.path.exists(self.closed):
             await asyncio.sleep(LOOK)
             body = self.records.read(offsets)
-        await send_answer(send, 200, body, b"application/jsonl")
+        return await send_answer(send, 200, body, b"application/jsonl")
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -118,8 +129,8 @@ class Answer:
     A response in the background goes on after its answer; what it generates then has its own record.
     """
 
-    def __init__(self, named: bytes, records: Records, engine: Any, receive: Receive, send: Send) -> None:
-        self.asked = Asked.from_header(named)
+    def __init__(self, asked: Asked, records: Records, engine: Any, receive: Receive, send: Send) -> None:
+        self.asked = asked
         # By the clock of the gateway, so that a wrong one here puts no tokens into another day.
         self.at = self.asked.at if self.asked.at >= 0 else int(time.time())
         self.began = time.monotonic()

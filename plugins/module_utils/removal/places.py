@@ -154,6 +154,7 @@ HOST = (
     Place("/usr/local/lib/gateway-agent/", "the modules that it imports", "gateway", EVERYTHING),
     Place("/etc/systemd/system/gateway-usage.service", "counts the tokens of clients", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-usage.json", "the configuration of this service", "gateway", EVERYTHING),
+    Place("/etc/haproxy/gateway-secret.map", "what gateways prove themselves with to instances", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-usage.py", "its program", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-usage/", "the modules that it imports", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway_usage_store.py", "a part of it before release 0.8.0", "gateway", EVERYTHING),

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..common.lines_host import write_line
 from .budgets import Budgets
 from .counters import Counters, log_lines
-from .record import RECORDS_PATH, Part, read_parts
+from .record import HEADER, RECORDS_PATH, Part, header_of_reader, read_parts
 from .store_host import Store
 
 # Seconds that an instance may wait for a record, and after a failure.
@@ -26,23 +26,32 @@ MAX_ANSWER_BYTES = 8 * 1024 * 1024
 FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.HTTPException)
 
 
+# Why an instance has no records for a gateway, by the status of its answer.
+WHY_NOT = {
+    # It was started by an earlier release.
+    404: "counts no tokens; restart the instance, so that it loads the middleware of this release",
+    403: "counts no tokens, because it has another gateway_secret; run site.yml for it, then gateway.yml",
+}
+
+
 class NotCountedError(Exception):
-    """The instance has no records, because it was started by an earlier release."""
+    """The instance has no records for this gateway; the message says why, and what to do."""
 
 
-def ask(address: str, offsets: Mapping[str, int]) -> list[Part]:
+def ask(address: str, offsets: Mapping[str, int], secret: str) -> list[Part]:
     """Return the records of an instance after the offsets. Raises NotCountedError and one of FAULTS."""
     # An instance has few files, and those were read last.
     after = ",".join(f"{name}:{offsets[name]}" for name in list(offsets)[-MOST_FILES:])
     connection = http.client.HTTPConnection(address, timeout=WAIT + 10)
     try:
-        connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}")
+        headers = {HEADER.decode(): header_of_reader(secret)}
+        connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}", headers=headers)
         answer = connection.getresponse()
         text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
     finally:
         connection.close()
-    if answer.status == http.client.NOT_FOUND:
-        raise NotCountedError
+    if answer.status in WHY_NOT:
+        raise NotCountedError(WHY_NOT[answer.status])
     if answer.status != http.client.OK:
         raise ValueError(f"HTTP {answer.status}")
     return read_parts(text)
@@ -52,9 +61,16 @@ class Follower:
     """Reads the records of one instance."""
 
     def __init__(
-        self, address: str, server: str, store: Store, counters: Counters, budgets: Budgets, log: bool = False
+        self,
+        address: str,
+        server: str,
+        secret: str,
+        store: Store,
+        counters: Counters,
+        budgets: Budgets,
+        log: bool = False,
     ) -> None:
-        self.address, self.server, self.store = address, server, store
+        self.address, self.server, self.secret, self.store = address, server, secret, store
         self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
 
@@ -63,7 +79,7 @@ class Follower:
         try:
             if self.offsets is None:
                 self.offsets = self.store.offsets(self.server)
-            parts = ask(self.address, self.offsets)
+            parts = ask(self.address, self.offsets, self.secret)
             if parts:
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
@@ -75,8 +91,8 @@ class Follower:
                 if self.log:
                     write_line(log_lines(rows, self.counters.gateway).rstrip("\n"))
                 self._report_missing(missing)
-        except NotCountedError:
-            self._state("counts no tokens; restart the instance, so that it loads the middleware of this release")
+        except NotCountedError as exc:
+            self._state(str(exc))
             return PATIENCE
         except sqlite3.Error:
             # A new database begins with what the instances still have.

@@ -3,9 +3,9 @@
 """A record of an answer: what an instance writes, and what gateways read and store.
 
 A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header HEADER
-of a request. The instance writes a line of JSON for the answer into a file whose name has its process; the number of a
-record is the next one of its process. GET RECORDS_PATH returns, for each file, a line with its name and the place
-behind what follows, then its lines.
+of a request, and the secret between gateways and instances. The instance writes a line of JSON for the answer into a
+file whose name has its process; the number of a record is the next one of its process. GET RECORDS_PATH returns, for
+each file, a line with its name and the place behind what follows, then its lines.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ..common.foreign_json import load_json
 
 HEADER = b"x-gateway-usage"
 RECORDS_PATH = "/gateway/usage"
+# The secrets that an instance accepts in HEADER, one or two; without it, it accepts the header of everybody.
+PROOF_VARIABLE = "GATEWAY_SECRET"
 HOUR, DAY = 3600, 86400
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
@@ -33,20 +35,26 @@ class Tokens(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an answer, and when by the clock of the gateway, -1 where it does not say."""
+    """Who asked for an answer, when by the clock of the gateway, -1 where it does not say, and the secret."""
 
     gateway: str
     client: str
     team: str
     id: str
     at: int
+    secret: str = ""
 
     @classmethod
     def from_header(cls, value: bytes) -> Asked:
         """Read the header of a gateway."""
-        names = [*value.decode("ascii", "replace").split(), "", "", "", "", ""][:5]
-        gateway, client, team, request, at = (name[:128] for name in names)
-        return cls(gateway, client, team, request, int(at) if _TIME.fullmatch(at) else -1)
+        names = [*value.decode("ascii", "replace").split(), "", "", "", "", "", ""][:6]
+        gateway, client, team, request, at, secret = (name[:128] for name in names)
+        return cls(gateway, client, team, request, int(at) if _TIME.fullmatch(at) else -1, secret)
+
+
+def header_of_reader(secret: str) -> str:
+    """Return the header with which the service of a gateway asks for records."""
+    return f"- - - - - {secret}"
 
 
 def record_of(asked: Asked, at: int, model: str, state: str, tokens: Tokens) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Mapping
 
+from ..common.files_host import text_of
 from ..common.loop_host import Loop
 from .budget_map_host import BudgetMap
 from .budgets import Budgets
@@ -31,7 +32,9 @@ class UsageService:
         self.counters = Counters(config["gateway"])
         self.budgets = Budgets(config["budgets"])
         self.map = BudgetMap(self.budgets, config["map"], config["stats"])
-        common = (self.store, self.counters, self.budgets, config.get("log", False))
+        # A map of HAProxy with one line, empty where there is no secret.
+        secret = " ".join(text_of(config["secret"]).split()[1:])
+        common = (secret, self.store, self.counters, self.budgets, config.get("log", False))
         self.followers = [Follower(address, name, *common) for address, name in config["servers"].items()]
 
     def start(self) -> None:

@@ -21,6 +21,8 @@ PLACES = {
     ROLLOUTS: "",  # decided by _own_rollouts
     DISCOVERY: "~/.ansible/accelerators",
     "gateway-ca": "",
+    # A file.
+    "gateway-secret": "",
     "accept-results": "accept-results",
     "bench-results": "bench-results",
     "evaluate-results": "evaluate-results",

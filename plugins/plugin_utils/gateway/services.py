@@ -97,13 +97,13 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     services that a key needs for it. Raises GatewayError with all problems.
     ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
     ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``teams``, ``paths``,
-    ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``,
+    ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``, ``has_secret``,
     ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
     unusable = _assign_ports(services, options)
     problems += [*unusable, *_missing_servers(services, backends, options)]
-    warnings = _set_models(services, problems)
+    warnings = [*_set_models(services, problems), *_unproven(options)]
     listeners: list[Listener] = []
     if not unusable:
         listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
@@ -128,6 +128,16 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "ports": _ports(services, options),
         "warnings": warnings,
     }
+
+
+def _unproven(options: Mapping[str, Any]) -> list[str]:
+    """Return a warning where tokens are counted, and instances cannot tell who asks for it."""
+    if not options["tokens"] or options["has_secret"]:
+        return []
+    return [
+        "gateway_tokens: a user who reaches an instance can have tokens counted for any client, because gateway_secret is "
+        "empty; set it for all hosts of the site, or BAREMETAL_STATE_DIR for the run"
+    ]
 
 
 def bracketed(address: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Mapping
 
 from ...module_utils.common.kinds import show_value
+from ...module_utils.usage.record import PROOF_VARIABLE
 from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
@@ -36,7 +37,9 @@ def reasons_of(
     found = dict.fromkeys((accelerator.visible_env or "", *VISIBLE.get(accelerator.stack, ())), chips)
     found.pop("", None)
     found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")
-    found |= dict.fromkeys(middleware, "this collection's middleware reads it; leave the variable out")
+    found |= dict.fromkeys(
+        (*middleware, PROOF_VARIABLE), "this collection's middleware reads it; leave the variable out"
+    )
     if entry.group is not None:
         address = "the hosts of the instance reach each other there; change the address of the host in the inventory"
         found |= dict.fromkeys(ADDRESSES, address)

@@ -6,9 +6,9 @@
 
 CONFIG is JSON: ``gateway`` (the name of this gateway), ``servers`` (``ADDRESS:PORT`` -> name), ``database`` (a file of
 SQLite), ``months`` to keep, ``port`` for Prometheus on the loopback address (GET /metrics/usage), ``budgets`` (the
-tokens for ``minute``, ``day`` and ``month`` of clients, and of teams with @ in front), ``stats`` (a socket of HAProxy)
-and ``map``, where HAProxy looks up whose budget is used up. With ``log`` each answer of this gateway is a line of JSON
-with the id of its request.
+tokens for ``minute``, ``day`` and ``month`` of clients, and of teams with @ in front), ``stats`` (a socket of HAProxy),
+``map``, where HAProxy looks up whose budget is used up, and ``secret``, a map of HAProxy with what instances ask for.
+With ``log`` each answer of this gateway is a line of JSON with the id of its request.
 
 The directory beside this file has what it imports of the collection.
 """

@@ -60,7 +60,7 @@ def option(found, name):
 def test_no_secret_and_no_value_of_the_plan_is_among_the_words():
     # The engine's own command would obey some of them, so it reads the file instead of having them in its environment.
     assert option(words(), "--env-file") == ["/etc/vllm/chat.env"]
-    assert option(words(), "--env") == ["HF_TOKEN"]
+    assert option(words(), "--env") == ["GATEWAY_SECRET", "HF_TOKEN"]
     assert "PodmanArgs=--env-file=/etc/vllm/chat.env" in lines()
     assert "libx.so" not in str(words()) + str(lines())
 

@@ -26,6 +26,7 @@ class Instance(BaseHTTPRequestHandler):
 
     def do_GET(self):
         asked, self.server.asked = self.path, self.path
+        self.server.secret = self.headers["X-Gateway-Usage"]
         status, text = self.server.status, self.server.text if f":{self.server.end}" not in asked else ""
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
@@ -54,14 +55,14 @@ def answer(*records, end=100):
 
 @pytest.fixture
 def follower(instance, store):
-    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", store, Counters("gw1"), NONE)
+    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", "s3cret", store, Counters("gw1"), NONE)
 
 
 def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
     instance.text = answer(record(1, time.time()))
     for _time in range(3):
         follower.step()
-    again = Follower(follower.address, follower.server, Store(store.path, 13), follower.counters, NONE)
+    again = Follower(follower.address, follower.server, "", Store(store.path, 13), follower.counters, NONE)
     again.step()
     assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
 
@@ -132,6 +133,14 @@ def test_an_instance_that_counts_nothing_is_named(instance, follower, store, cap
     instance.status = 200
     follower.step()
     assert 'inference_usage_server_counted{server="gw--chat-1"} 1' in follower.counters.text(not store.fault)
+
+
+def test_an_instance_with_another_secret_is_named_with_what_to_do(instance, follower, store, capsys):
+    instance.status = 403
+    assert follower.step() == PATIENCE and instance.secret.split()[-1] == "s3cret"
+    said = capsys.readouterr().out
+    assert "counts no tokens, because it has another gateway_secret; run site.yml" in said and "s3cret" not in said
+    assert 'inference_usage_server_counted{server="gw--chat-1"} 0' in follower.counters.text(not store.fault)
 
 
 def test_an_instance_that_is_down_is_asked_again(follower, instance):

@@ -50,6 +50,11 @@ def refused(*backends, gateway="gw", **more):
 
 
 class TestServices:
+    @pytest.mark.parametrize(("tokens", "has_secret", "count"), [(True, False, 1), (True, True, 0), (False, False, 0)])
+    def test_counting_without_a_secret_is_a_warning(self, tokens, has_secret, count):
+        found = decided(backend("a"), tokens=tokens, has_secret=has_secret)["warnings"]
+        assert [text.partition(":")[0] for text in found] == ["gateway_tokens"] * count
+
     def test_instances_and_replicas_of_a_name_are_one_service(self):
         replicas = {"chat": plan(8000), "chat-2": plan(8001)}
         found = decided(backend("a", "10.0.0.1", **replicas), backend("b", "fd00::2"))

@@ -15,6 +15,7 @@ from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
         ({"CUDA_VISIBLE_DEVICES": "0"}, H200, "because the plan gives the instance its chips; name them in vllm_insta"),
         ({"HIP_VISIBLE_DEVICES": "0"}, MI300X, "vllm_instances.chat.env.HIP_VISIBLE_DEVICES: found '0', expected"),
         ({"HOME": None}, H200, "vllm_instances.chat.env.HOME: found nothing, expected '/var/cache/vllm/chat'"),
+        ({"GATEWAY_SECRET": "x" * 32}, H200, "because this collection's middleware reads it"),
         ({"AVAILABILITY_DIRECTORY": "/tmp"}, H200, "because this collection's middleware reads it"),
     ],
 )

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The secret with which gateways prove to instances what they are: of the inventory, or of the state directory.
+
+While it changes there are two: gateways send the first one, and instances accept both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+
+from ...module_utils.common.files_host import publish_once
+
+OPTION, FILE = "gateway_secret", "gateway-secret"
+# What arrives unchanged through a file of variables, a map of HAProxy and a header.
+_VALUE = re.compile(r"[A-Za-z0-9._~+/=-]{32,128}")
+
+
+class SecretError(ValueError):
+    """The secret cannot be used; the message is the whole sentence, without the secret."""
+
+
+def engine_secret(given: str, path: str, create: bool) -> str:
+    """Return one secret, or two with a space between them; empty where there is none.
+
+    ``given`` is the option of the inventory. Without it the file at ``path`` counts, which is made where it is missing
+    and ``create`` is true; an empty path stands for no file. Raises SecretError and OSError.
+    """
+    if given or not path:
+        return _checked(given, OPTION)
+    if not os.path.lexists(path):
+        new = secrets.token_hex(32)
+        if not create:
+            return new
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        # Hosts are worked on at the same time: the first one makes the secret of all.
+        publish_once(path, f"{new}\n", 0o600)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        raise SecretError(f"{path}: found the mode {mode:04o}, expected 0600, because it has a secret; chmod 600 it")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return _checked(file.read(1024), path, "move it away, so that a new one is made")
+
+
+def _checked(text: str, where: str, otherwise: str = "leave it out for that of the state directory") -> str:
+    values = text.split()
+    if len(values) > 2 or not all(map(_VALUE.fullmatch, values)) or (not values and text):
+        lengths = ", ".join(str(len(value)) for value in values[:9]) or "0"
+        raise SecretError(
+            f"{where}: found words of {lengths} characters, expected one of 32 to 128 letters, digits and ._~+/=-, or "
+            f"two while it changes; write one of openssl rand -hex 32, or {otherwise}"
+        )
+    return " ".join(values)

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Somebody who reaches an engine's port, or has a key, charges others, or reads what they used."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import urllib.parse
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import routed_host
+
+from tests.fakes.counted_engine import counted_engine
+from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, until
+from tests.fakes.usage_service import service, stored
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+CHAT = "/v1/chat/completions"
+NEW, OLD = "new-" + "0123456789abcdef" * 4, "old-" + "fedcba9876543210" * 4
+BODY = json.dumps({"model": "m", "messages": "word word", "max_tokens": 5}).encode()
+# What an attacker guesses: nothing, an empty one, parts of it, what stands where there is none.
+GUESSES = ["", "-", NEW[:-1], NEW + "x", NEW.upper(), f"{NEW},{OLD}", "\xff" * 32, "x" * 4000]
+
+
+def ask(engine, method, path, headers):
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+    connection.request(method, path, BODY if method == "POST" else None, headers)
+    found = connection.getresponse()
+    text = found.read()
+    connection.close()
+    return found.status, text
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    monkeypatch.setenv("GATEWAY_SECRET", f"{NEW} {OLD}")
+    with counted_engine(tmp_path / "run0") as found:
+        yield found
+
+
+@contextlib.contextmanager
+def counted(tmp_path, engine, name, secret):
+    """A gateway with its service that counts, which has a secret."""
+    (tmp_path / name).mkdir()
+    more = {"options": {"tokens": True}, "variables": {"gateway_tokens": True}, "name": name, "secret": secret}
+    log = (tmp_path / f"{name}.log").open("w")
+    found = gateway(tmp_path / name, [engine.port], [client(team="research")], **more)
+    with log, found as running, service(tmp_path, name, [engine], free_port(), output=log):
+        until(lambda: running.state("gw--chat-1") == "UP")
+        yield running
+
+
+def records(engine, secret):
+    status, text = ask(engine, "GET", "/gateway/usage", {"X-Gateway-Usage": f"- - - - - {secret}"})
+    assert status == 200
+    return [json.loads(line) for line in text.splitlines() if b'"file"' not in line]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_who_reaches_an_engine_charges_nobody_and_reads_nothing(engine, guess):
+    header = {"X-Gateway-Usage": f"gw alice research id 1700000000 {guess}".encode("latin-1")}
+    assert ask(engine, "POST", CHAT, header)[0] == 200
+    for given in ({}, {"X-Gateway-Usage": f"- - - - - {guess}".encode("latin-1")}):
+        status, text = ask(engine, "GET", "/gateway/usage?wait=5", given)
+        assert status == 403 and b"{" not in text
+    assert records(engine, NEW) == []
+
+
+@pytest.mark.parametrize("secret", [NEW, OLD])
+def test_while_it_changes_gateways_with_either_secret_are_counted(tmp_path, engine, secret):
+    with counted(tmp_path, engine, "gw", secret) as found:
+        assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
+        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [5])
+        # A client's own header has no part in it, not even with the secret.
+        for header in (f"gw bob other id 1 {secret}", secret):
+            assert found.ask("POST", CHAT, KEY, BODY, **{"X-Gateway-Usage": header})[0] == 200
+        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [15])
+        assert {(row["client"], row["team"]) for row in stored(tmp_path, "gw")} == {("alice", "research")}
+        assert found.ask("GET", "/gateway/usage", KEY)[0] == 404
+        assert secret not in found.log.read_text() and secret not in (found.directory / "haproxy.cfg").read_text()
+
+
+def test_a_gateway_with_another_secret_serves_and_says_that_it_does_not_count(tmp_path, engine):
+    with counted(tmp_path, engine, "gw", "other-" + "0" * 40) as found:
+        assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
+        log = tmp_path / "gw.log"
+        until(lambda: "has another gateway_secret; run site.yml for it, then gateway.yml" in log.read_text())
+        assert stored(tmp_path, "gw") == [] and NEW not in log.read_text()
+
+
+def test_an_engine_that_has_no_secret_yet_counts_for_gateways_that_send_one(tmp_path):
+    with counted_engine(tmp_path / "run0") as engine, counted(tmp_path, engine, "gw", NEW) as found:
+        assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
+        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [5])
+
+
+@pytest.mark.parametrize(("secret", "counts"), [(NEW, 1), (NEW[:-1], 0), ("", 0)])
+def test_on_the_way_through_a_router_the_secret_counts_too(tmp_path, monkeypatch, secret, counts):
+    monkeypatch.setenv("GATEWAY_SECRET", NEW)
+    monkeypatch.setenv("PREFILL_HOSTS", "")
+    with counted_engine(tmp_path / "run0", wrap=routed_host.Routed) as engine:
+        engine.wrapped.prefill = ["10.0.0.1"]
+        told = base64.b64encode(f"gw alice research id 1700000000 {secret}".encode()).decode()
+        for path in (f"/routed{CHAT}", CHAT):
+            assert ask(engine, "POST", path, {"Baggage": f"gateway-usage={told}"})[0] == 200
+        assert ask(engine, "GET", "/routed/gateway/usage", {})[0] == 403
+        assert [record["client"] for record in records(engine, NEW)] == ["alice"] * 2 * counts
+
+
+def test_a_query_has_no_secret(engine):
+    # A query is in access logs.
+    query = urllib.parse.urlencode({"secret": NEW})
+    assert ask(engine, "GET", f"/gateway/usage?{query}", {})[0] == 403

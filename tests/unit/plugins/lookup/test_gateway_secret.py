@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The secret as both roles read it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleError
+from ansible_collections.baremetal.inference.plugins.lookup.gateway_secret import LookupModule
+
+TOP = Path(__file__).resolve().parents[4]
+PLAY = """
+- hosts: a, b
+  connection: local
+  gather_facts: false
+  vars: {item: {value: {replica_of: chat}}, gateway_tls: off, gateway_tokens: true}
+  tasks:
+    - ansible.builtin.include_vars: {file: ROOT/roles/vllm/vars/main.yml}
+    - ansible.builtin.include_vars: {file: ROOT/roles/gateway/defaults/main.yml}
+    - ansible.builtin.include_vars: {file: ROOT/roles/gateway/vars/main.yml}
+    - ansible.builtin.template:
+        src: ROOT/roles/vllm/templates/instance.secrets.j2
+        dest: "{{ found }}/{{ inventory_hostname }}.secrets"
+        mode: "0600"
+      diff: false
+    - ansible.builtin.copy:
+        content: "{{ __gateway_secret }}"
+        dest: "{{ found }}/{{ inventory_hostname }}.gateway"
+        mode: "0600"
+      diff: false
+"""
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_check_mode_makes_no_file(monkeypatch, tmp_path, check):
+    monkeypatch.setenv("BAREMETAL_STATE_DIR", str(tmp_path))
+    (found,) = LookupModule().run([""], {"ansible_check_mode": check})
+    assert len(found) == 64 and os.listdir(tmp_path) == ([] if check else ["gateway-secret"])
+
+
+def test_errors_name_the_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("BAREMETAL_STATE_DIR", "state")
+    with pytest.raises(AnsibleError, match="BAREMETAL_STATE_DIR: found 'state', expected an absolute path"):
+        LookupModule().run([""], {})
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BAREMETAL_STATE_DIR", str(tmp_path / "file"))
+    with pytest.raises(AnsibleError, match="BAREMETAL_STATE_DIR: the file gateway-secret below it: File exists"):
+        LookupModule().run([""], {})
+
+
+def test_both_roles_have_the_same_on_all_hosts_and_no_output_has_it(tmp_path):
+    (tmp_path / "play.yml").write_text(PLAY.replace("ROOT", str(TOP)))
+    command = [
+        sys.executable, "-m", "ansible", "playbook", "-i", "a,b,", str(tmp_path / "play.yml"), "-vvv", "--diff",
+        "-e", f"found={tmp_path}", "-e", '{"vllm_secrets": {"chat": {"HF_TOKEN": "token"}}}',
+    ]  # fmt: skip
+    environment = {**os.environ, "BAREMETAL_STATE_DIR": str(tmp_path / "state")}
+    done = subprocess.run(command, check=False, cwd=TOP, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    secret = (tmp_path / "state/gateway-secret").read_text().strip()
+    for host in ("a", "b"):
+        assert (tmp_path / f"{host}.gateway").read_text() == secret
+        lines = (tmp_path / f"{host}.secrets").read_text().splitlines()
+        assert lines[-2:] == [f"GATEWAY_SECRET={secret}", "HF_TOKEN=token"]
+    assert secret not in done.stdout + done.stderr
