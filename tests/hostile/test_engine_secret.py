@@ -36,20 +36,26 @@ def ask(engine, method, path, headers):
 
 
 @pytest.fixture
-def engine(tmp_path, monkeypatch):
+def place(tmp_path_factory):
+    """A directory with a short path, because HAProxy has sockets below it."""
+    return tmp_path_factory.mktemp("s")
+
+
+@pytest.fixture
+def engine(place, monkeypatch):
     monkeypatch.setenv("GATEWAY_SECRET", f"{NEW} {OLD}")
-    with counted_engine(tmp_path / "run0") as found:
+    with counted_engine(place / "run0") as found:
         yield found
 
 
 @contextlib.contextmanager
-def counted(tmp_path, engine, name, secret):
+def counted(place, engine, name, secret):
     """A gateway with its service that counts, which has a secret."""
-    (tmp_path / name).mkdir()
+    (place / name).mkdir()
     more = {"options": {"tokens": True}, "variables": {"gateway_tokens": True}, "name": name, "secret": secret}
-    log = (tmp_path / f"{name}.log").open("w")
-    found = gateway(tmp_path / name, [engine.port], [client(team="research")], **more)
-    with log, found as running, service(tmp_path, name, [engine], free_port(), output=log):
+    log = (place / f"{name}.log").open("w")
+    found = gateway(place / name, [engine.port], [client(team="research")], **more)
+    with log, found as running, service(place, name, [engine], free_port(), output=log):
         until(lambda: running.state("gw--chat-1") == "UP")
         yield running
 
@@ -71,38 +77,38 @@ def test_who_reaches_an_engine_charges_nobody_and_reads_nothing(engine, guess):
 
 
 @pytest.mark.parametrize("secret", [NEW, OLD])
-def test_while_it_changes_gateways_with_either_secret_are_counted(tmp_path, engine, secret):
-    with counted(tmp_path, engine, "gw", secret) as found:
+def test_while_it_changes_gateways_with_either_secret_are_counted(place, engine, secret):
+    with counted(place, engine, "gw", secret) as found:
         assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
-        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [5])
+        until(lambda: [row["completion"] for row in stored(place, "gw")] == [5])
         # A client's own header has no part in it, not even with the secret.
         for header in (f"gw bob other id 1 {secret}", secret):
             assert found.ask("POST", CHAT, KEY, BODY, **{"X-Gateway-Usage": header})[0] == 200
-        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [15])
-        assert {(row["client"], row["team"]) for row in stored(tmp_path, "gw")} == {("alice", "research")}
+        until(lambda: [row["completion"] for row in stored(place, "gw")] == [15])
+        assert {(row["client"], row["team"]) for row in stored(place, "gw")} == {("alice", "research")}
         assert found.ask("GET", "/gateway/usage", KEY)[0] == 404
         assert secret not in found.log.read_text() and secret not in (found.directory / "haproxy.cfg").read_text()
 
 
-def test_a_gateway_with_another_secret_serves_and_says_that_it_does_not_count(tmp_path, engine):
-    with counted(tmp_path, engine, "gw", "other-" + "0" * 40) as found:
+def test_a_gateway_with_another_secret_serves_and_says_that_it_does_not_count(place, engine):
+    with counted(place, engine, "gw", "other-" + "0" * 40) as found:
         assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
-        log = tmp_path / "gw.log"
+        log = place / "gw.log"
         until(lambda: "has another gateway_secret; run site.yml for it, then gateway.yml" in log.read_text())
-        assert stored(tmp_path, "gw") == [] and NEW not in log.read_text()
+        assert stored(place, "gw") == [] and NEW not in log.read_text()
 
 
-def test_an_engine_that_has_no_secret_yet_counts_for_gateways_that_send_one(tmp_path):
-    with counted_engine(tmp_path / "run0") as engine, counted(tmp_path, engine, "gw", NEW) as found:
+def test_an_engine_that_has_no_secret_yet_counts_for_gateways_that_send_one(place):
+    with counted_engine(place / "run0") as engine, counted(place, engine, "gw", NEW) as found:
         assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
-        until(lambda: [row["completion"] for row in stored(tmp_path, "gw")] == [5])
+        until(lambda: [row["completion"] for row in stored(place, "gw")] == [5])
 
 
 @pytest.mark.parametrize(("secret", "counts"), [(NEW, 1), (NEW[:-1], 0), ("", 0)])
-def test_on_the_way_through_a_router_the_secret_counts_too(tmp_path, monkeypatch, secret, counts):
+def test_on_the_way_through_a_router_the_secret_counts_too(place, monkeypatch, secret, counts):
     monkeypatch.setenv("GATEWAY_SECRET", NEW)
     monkeypatch.setenv("PREFILL_HOSTS", "")
-    with counted_engine(tmp_path / "run0", wrap=routed_host.Routed) as engine:
+    with counted_engine(place / "run0", wrap=routed_host.Routed) as engine:
         engine.wrapped.prefill = ["10.0.0.1"]
         told = base64.b64encode(f"gw alice research id 1700000000 {secret}".encode()).decode()
         for path in (f"/routed{CHAT}", CHAT):

@@ -135,8 +135,8 @@ def _unproven(options: Mapping[str, Any]) -> list[str]:
     if not options["tokens"] or options["has_secret"]:
         return []
     return [
-        "gateway_tokens: a user who reaches an instance can have tokens counted for any client, because gateway_secret is "
-        "empty; set it for all hosts of the site, or BAREMETAL_STATE_DIR for the run"
+        "gateway_tokens: a user who reaches an instance can have tokens counted for any client, because gateway_secret "
+        "is empty; set it for all hosts of the site, or BAREMETAL_STATE_DIR for the run"
     ]
 
 
