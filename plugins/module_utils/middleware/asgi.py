@@ -12,12 +12,18 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = Tuple[bytes, bytes]
+FORMS = (b"multipart/", b"application/x-www-form-urlencoded")
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
     """Return the path without what ``--root-path`` has put in front of it."""
     path, root = str(scope["path"]), str(scope.get("root_path") or "").rstrip("/")
     return path[len(root) :] if root and path.startswith(root + "/") else path
+
+
+def is_form(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a request says that its body is a form."""
+    return headers.get(b"content-type", b"").lower().strip().startswith(FORMS)
 
 
 async def read_body(receive: Receive) -> bytes | None:
@@ -58,3 +64,10 @@ def with_headers(send: Send, *more: Header) -> Send:
         await send(message)
 
     return sent
+
+
+def with_length(scope: Scope, body: bytes) -> Scope:
+    """Return the scope with the length of a new body."""
+    names = (b"content-length", b"transfer-encoding")
+    headers = [(name, value) for name, value in scope["headers"] if name not in names]
+    return {**scope, "headers": [*headers, (b"content-length", b"%d" % len(body))]}

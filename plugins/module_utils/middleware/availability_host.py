@@ -30,6 +30,7 @@ from .asgi import App, Message, Receive, Scope, Send, send_answer, with_headers
 from .hold_host import Hold
 from .models import Models
 from .operator_host import Guard
+from .steering import PLACE, Steering
 from .usage_host import Usage
 
 # Both runtimes let the instance write there, and it outlives a restart. All API servers of an instance share it.
@@ -51,10 +52,10 @@ class Availability:
     missing they get 503 too, with ``retry-after``: vLLM would take them and never answer. Each answer of this class has
     the header ``open-requests``: the number of requests that this API server has not finished answering.
 
-    Requests for which a gateway asks are counted (usage_host.py), and those for models that its client may not use are
-    refused (models.py). Where a plan has switched on vLLM's endpoints for operators, others cannot reach them
-    (operator_host.py), and requests wait while an adapter is replaced (hold_host.py). Where instances share chips,
-    requests for a sleeping one wait (residents_host.py).
+    Requests for which a gateway asks are counted (usage_host.py), those for models that its client may not use are
+    refused (models.py), and what could steer the engine is removed from them (steering.py). Where a plan has switched
+    on vLLM's endpoints for operators, others cannot reach them (operator_host.py), and requests wait while an adapter
+    is replaced (hold_host.py). Where instances share chips, requests for a sleeping one wait (residents_host.py).
 
     The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
     server can take its place is for the gateway to decide. Where the instance spans hosts, it has ``unanswered`` too:
@@ -66,7 +67,9 @@ class Availability:
         self.directory = os.environ["AVAILABILITY_DIRECTORY"]
         self.closed_file = os.path.join(self.directory, CLOSED)
         records = os.path.join(CACHE, os.path.basename(self.directory), "usage")
-        self.app: App = Models(Usage(app, records, self.closed_file))
+        # Where another host may compute the prompt, routed_host.py has judged where its KV cache is.
+        kept = (PLACE,) if "PREFILL_HOSTS" in os.environ else ()
+        self.app: App = Models(Usage(Steering(app, kept), records, self.closed_file))
         self.guard, self.hold = Guard(self.directory), Hold(self.directory)
         self.gate: residents_host.Gate | None = None
         if os.environ.get(residents_host.VARIABLE):

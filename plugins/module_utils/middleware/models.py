@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 
 from ..common.foreign_json import load_json
-from .asgi import App, Receive, Scope, Send, read_body, replay, send_answer
+from .asgi import App, Receive, Scope, Send, is_form, read_body, replay, send_answer
 
 HEADER = b"x-gateway-models"
-FORMS = (b"multipart/", b"application/x-www-form-urlencoded")
 
 
 class Models:
@@ -34,8 +33,7 @@ class Models:
             return None
         allowed = headers[HEADER].decode("ascii", "replace").split(",")
         # A form may be JSON too, with another model.
-        is_form = headers.get(b"content-type", b"").lower().strip().startswith(FORMS)
-        problem = _problem(b"" if is_form else body, allowed)
+        problem = _problem(b"" if is_form(headers) else body, allowed)
         if problem:
             return await _refuse(send, scope["path"], problem)
         return await self.app(scope, replay(body, receive), send)

@@ -21,12 +21,10 @@ from typing import Any
 
 from ..common.foreign_json import load_json
 from ..usage.record import HEADER
-from .asgi import App, Receive, Scope, Send, read_body, replay, with_headers
+from .asgi import App, Receive, Scope, Send, read_body, replay, with_headers, with_length
+from .steering import PLACE, PRIORITY, containers, mentions
 
 PREFIX = "/routed"
-# Where the KV cache of a prompt is, and the parts of a request in which vLLM reads it too.
-PLACE = "kv_transfer_params"
-INNER = ("vllm_xargs", "extra_args", "sampling_params")
 # What a prefill host is asked for has nothing of this.
 FROM = ("remote_engine_id", "remote_block_ids", "remote_host", "remote_port")
 # With these, the host that answers has to compute the prompt: for each of several answers, or because the answer says
@@ -70,8 +68,7 @@ class Routed:
 
     def _checked(self, body: bytes, own: bool) -> tuple[bytes, bool]:
         """Return the body for vLLM, and whether it says where the KV cache of the prompt is."""
-        # An escape could hide the key, and so could another encoding.
-        if PLACE.encode() not in body and b"\\u00" not in body and b"\0" not in body[:4]:
+        if not mentions(body, (PLACE,)):
             return body, False
         try:
             asked = load_json(body)
@@ -103,14 +100,15 @@ def is_own(scope: Scope) -> bool:
 
 
 def without_prefix(scope: Scope) -> Scope:
-    """Return the scope with the path that the client requested, and without the router's own id."""
+    """Return the scope of a gateway's request: the path of its client and its priority, without the router's own id."""
     path = str(scope.get("path", ""))
     if not path.startswith(f"{PREFIX}/"):
         return scope
     headers = [
         (name, value) for name, value in scope["headers"] if name != REQUEST_ID or not value.startswith(ROUTERS_ID)
     ]
-    return {**scope, "headers": headers, "path": path[len(PREFIX) :], "raw_path": path[len(PREFIX) :].encode()}
+    path = path[len(PREFIX) :]
+    return {**scope, "headers": [*headers, PRIORITY], "path": path, "raw_path": path.encode()}
 
 
 def with_usage(scope: Scope) -> Scope:
@@ -126,16 +124,6 @@ def with_usage(scope: Scope) -> Scope:
     return {**scope, "headers": [*headers, (HEADER, value)]}
 
 
-def containers(asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a request and its parts in which vLLM reads where a KV cache is."""
-    found, todo = [], [asked]
-    while todo:
-        each = todo.pop()
-        found.append(each)
-        todo += [each[name] for name in INNER if isinstance(each.get(name), dict)]
-    return found
-
-
 def is_alone(asked: dict[str, Any]) -> bool:
     """Return whether a request has one prompt and one answer, and asks for nothing about the prompt."""
     prompt = asked.get("prompt")
@@ -143,10 +131,3 @@ def is_alone(asked: dict[str, Any]) -> bool:
     several = isinstance(prompt, list) and not all(isinstance(token, int) for token in prompt)
     one = all(asked.get(name) in (None, 1) for name in ("n", "best_of"))
     return one and not several and not any(asked.get(name) for name in LOCAL)
-
-
-def with_length(scope: Scope, body: bytes) -> Scope:
-    """Return the scope with the length of a new body."""
-    names = (b"content-length", b"transfer-encoding")
-    headers = [(name, value) for name, value in scope["headers"] if name not in names]
-    return {**scope, "headers": [*headers, (b"content-length", b"%d" % len(body))]}
