@@ -8,6 +8,10 @@ the authors.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
+
 from tests.fakes.nvidia import tool, write
 from tests.fakes.sysfs import lines, write_sysfs
 
@@ -60,6 +64,11 @@ ROWS = """\
 | {npu:<6}{name:<19} | {health:<13} | 86.0        40                0    / 0             |
 | {chip:<25} | {address:<13} | 0           0    / 0          3402 / 65536         |
 +===========================+===============+====================================================+
+"""
+DUO_ROWS = """\
+| {npu:<7} {name:<21} | {health:<15} | NA           45                0     / 0             |
+| {chip:<7} {device:<21} | {address:<15} | 0            1529 / {memory:<32} |
++===============================+=================+======================================================+
 """
 PROCESSES = """\
 +---------------------------+---------------+----------------------------------------------------+
@@ -184,3 +193,10 @@ def atlas_host(tmp_path, pci_id="19e5:d802", count=8, dies=1):
     tool(bin_directory, "systemctl", ("*", 0, "", ""))
     tool(bin_directory, "grubby", ("*", 127, "", ""))
     return tmp_path
+
+
+def duo_table(name: str) -> str:
+    """Return ``npu-smi info`` of the cards of tests/fixtures/atlas_300i_duo.yml, whose two chips show one bus id."""
+    cards = yaml.safe_load((Path(__file__).parents[1] / "fixtures/atlas_300i_duo.yml").read_text())[name]
+    keys = ("npu", "chip", "device", "address", "memory")
+    return "".join(DUO_ROWS.format(name="310P3", health="OK", **dict(zip(keys, row))) for row in cards)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -11,7 +12,10 @@ from ..options.values import read_number
 from .hardware import Accelerator
 from .inputs import PlanError
 
-GIB = 1024**3
+GIB, GB = 1024**3, 10**9
+_PARAMETERS = re.compile(r"([0-9.]+) ?([MBT])")
+# Bytes of a parameter in the formats of recipes; formats of four bits with their scales.
+_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "mxfp8": 1, "int4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5, "fp4": 0.5}
 
 # vLLM's own default in older releases. 0.25.1 (log of a run on an H200) and 0.33.0 use 0.92; the lower share is safe.
 MEMORY_UTILIZATION = 0.9
@@ -145,6 +149,20 @@ def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, .
     return tuple(free[:chips])
 
 
+def estimated_weights_gib(recipe: Mapping[str, Any], variant: Mapping[str, Any]) -> float | None:
+    """Return the GiB of the weights by the recipe's number of parameters and the variant's format, None where unknown.
+
+    They are at most vram_minimum_gb, because some recipes give a variant another format than its weights have.
+    """
+    match = _PARAMETERS.fullmatch(str(recipe["model"].get("parameter_count") or "").strip())
+    each = _BYTES.get(str(variant.get("precision") or ""))
+    needs = variant.get("vram_minimum_gb")
+    if match is None or each is None or not needs:
+        return None
+    parameters = float(match[1]) * {"M": 1e6, "B": 1e9, "T": 1e12}[match[2]]
+    return round(float(min(parameters * each, needs * GB)) / GIB, 1)
+
+
 def required_gib(
     recipe: Mapping[str, Any],
     variant: Mapping[str, Any],
@@ -157,7 +175,8 @@ def required_gib(
     """
     if weights_bytes is None:
         needs = variant.get("vram_minimum_gb")
-        return needs, f"{needs:g} GB (vram_minimum_gb of the recipe)" if needs else ""
+        gib = round(needs * GB / GIB, 1) if needs else None
+        return gib, f"{needs:g} GB (vram_minimum_gb of the recipe)" if needs else ""
     weights = weights_bytes / GIB
     model = recipe["model"]
     tokens = read_tokens(args.get("max-model-len", model.get("context_length")))

@@ -11,7 +11,7 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ..options.table import OptionTable
 from .checks import check_driver, check_release, choose_variant
-from .chips import Demand
+from .chips import Demand, estimated_weights_gib
 from .class_presets import with_class_presets
 from .compose import Choice, features_on
 from .disaggregation import check_release as check_disaggregation
@@ -242,12 +242,13 @@ def _sizes(
     if not candidates and not own:
         problem = division.problem(parallelism(strategy, chips, nodes.count))
         raise PlanError(f"{where}.strategy: {strategy} is impossible here: {problem}; choose another strategy")
+    too_small = _too_small(recipe, variant, accelerator, manifest)
     tensor, because = 1, None
     if strategy == "single_node_tp":
         holds = _holds(recipe, variant, accelerator, manifest)
-        tensor, because = tensor_size(recipe, variant, preset, accelerator, candidates, holds)
+        tensor, because = tensor_size(recipe, variant, preset, accelerator, candidates, holds, too_small)
     elif candidates:
-        chips, because = _spread(named_size(recipe, strategy, accelerator), candidates, chips, division)
+        chips, because = _spread(named_size(recipe, strategy, accelerator, too_small), candidates, chips, division)
     found = sizes(strategy, tensor, chips, nodes, because)
     if not own:
         return found
@@ -281,6 +282,22 @@ def _holds(
         return enough and (request is None or replace(request, args={"tensor-parallel-size": size}).fits())
 
     return holds
+
+
+def _too_small(
+    recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator, manifest: Manifest | None
+) -> Callable[[int], bool]:
+    """Return whether the weights alone are larger than a number of chips, where no manifest says how large they are.
+
+    Recipes name sizes for the hardware that they list, and this host may have smaller chips.
+    """
+    weights = None if manifest else estimated_weights_gib(recipe, variant)
+    each = (accelerator.memory_mib or 0) / 1024
+
+    def too_small(size: int) -> bool:
+        return weights is not None and each > 0 and weights > each * size
+
+    return too_small
 
 
 def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Iterator, Mapping
 
 from .inputs import PlanError
+from .model_shape import experts_of
 
 # VocabParallelEmbedding adds entries up to a multiple of this.
 VOCABULARY_STEP = 64
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Division:
         return self._number("moe_intermediate_size", "intermediate_size")
 
     def _experts(self) -> int:
-        return self._number(*_EXPERTS)
+        return experts_of(self.config)
 
     def _number(self, *keys: str) -> int:
         """Return the first of these that is a positive number, else 0."""

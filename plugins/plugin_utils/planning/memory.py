@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -26,6 +27,14 @@ GRAPHS_GIB = 0.6
 # Buffers of the collective operations between the chips of one model.
 COLLECTIVES_GIB = 0.5
 
+# Bytes of a parameter of an expert, with its share of the scales: plain weights, eight bits, four bits in blocks of 32.
+# A model's experts have the first of them with which they are no larger than its files.
+_ELEMENTS = (2.0, 1.0, 0.53125)
+_FOUR_BITS = {"mxfp4": 0.53125, "nvfp4": 0.5625}
+# vLLM's kernels for experts in MXFP4 pad their width on each chip and the hidden size: gpt-oss-120b, 60.8 GiB of files,
+# takes 65.97 GiB with Marlin (vllm-project/vllm issue 23278) and 64.38 GiB with Triton (issue 33155).
+_PADDED_WIDTH, _PADDED_HIDDEN = 128, 256
+
 # max-num-batched-tokens and max-num-seqs of a server where they are not set: vLLM's own, by the chip's memory in GiB.
 _BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
 # They have the memory of a larger class, and vLLM's batches of the smallest.
@@ -36,7 +45,8 @@ _SMALL_BATCHES = ("a100", "gb10")
 class Footprint:
     """Bytes on each chip of one instance; ``chips`` share a copy of the weights, ``tokens`` is the length that counts.
 
-    With data parallelism and without experts there are several copies, each on ``chips`` of its own.
+    With data parallelism and without experts there are several copies, each on ``chips`` of its own. With experts each
+    of these copies has all other weights, and the experts are divided among all chips.
     """
 
     weights: float
@@ -62,7 +72,7 @@ class Footprint:
 class Request:
     """What is to fit: a model with so many bytes of weights, under the arguments of an instance, on these chips.
 
-    ``context`` is the length in tokens where the arguments name none.
+    ``context`` is the length in tokens where the arguments name none, ``precision`` the manifest's number format.
     """
 
     shape: ModelShape
@@ -70,18 +80,35 @@ class Request:
     args: Mapping[str, Any]
     accelerator: Accelerator
     context: int
+    precision: str = ""
 
     def footprint(self, tokens: int | None = None) -> Footprint:
         """Return the memory of each chip for requests of a length in tokens, else of the length that is set."""
         tokens = self.tokens if tokens is None else tokens
         tensor, stages = _size(self.args, "tensor-parallel-size"), _size(self.args, "pipeline-parallel-size")
         chips = tensor * stages
-        if self.args.get("enable-expert-parallel"):
+        if self.shape.experts or self.args.get("enable-expert-parallel"):
             chips *= _size(self.args, "data-parallel-size")
         seqs, batched = self._batches()
         element = cache_element(self.args, self.shape)
         cache = request_bytes(self.shape, tokens, tensor, element, batched) / stages
-        return Footprint(self.weights_bytes / chips, cache, self._overhead(seqs, batched, chips), chips, tokens)
+        weights = (self.weights_bytes - self.expert_bytes) / (tensor * stages)
+        weights += self.expert_bytes * self._padding(chips // stages) / chips
+        return Footprint(weights, cache, self._overhead(seqs, batched, chips), chips, tokens)
+
+    @property
+    def expert_bytes(self) -> float:
+        """The bytes of all routed experts, without padding; 0 for a model without."""
+        elements = (_FOUR_BITS[self.precision],) if self.precision in _FOUR_BITS else _ELEMENTS
+        sizes = [self.shape.experts * element for element in elements]
+        return next((size for size in sizes if size <= self.weights_bytes), self.weights_bytes)
+
+    def _padding(self, chips: int) -> float:
+        """Return how much larger the experts of a chip are in its memory than in their files."""
+        if self.precision != "mxfp4" or self.accelerator.stack != "cuda" or not self.shape.experts:
+            return 1
+        width = self.shape.expert_width / (1 if self.args.get("enable-expert-parallel") else chips)
+        return _padded(width, _PADDED_WIDTH) * _padded(self.shape.hidden, _PADDED_HIDDEN)
 
     @property
     def tokens(self) -> int:
@@ -128,6 +155,11 @@ class Request:
         return peak + (CONTEXT_GIB + graphs + collectives) * GIB
 
 
+def _padded(size: float, step: int) -> float:
+    """Return how much a size grows when it becomes a multiple of ``step``."""
+    return math.ceil(size / step) * step / size
+
+
 def _size(args: Mapping[str, Any], name: str, otherwise: int = 1) -> int:
     """Return a positive number among the arguments; the parser of the release judges others."""
     try:
@@ -160,4 +192,5 @@ def model_request(
     size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
     if size is None or shape is None:
         return None
-    return Request(shape, size + beside, args, accelerator, shape.context or context)
+    precision = str((manifest or {}).get("precision") or "")
+    return Request(shape, size + beside, args, accelerator, shape.context or context, precision)

@@ -33,6 +33,9 @@ _KINDS = {
 }
 # The same in the letters of Nemotron-H; - and E are layers without a cache.
 _LETTERS = {"*": "full", "M": "mamba", "-": "", "E": ""}
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+# Gate, up and down of an expert.
+_MATRICES = 3
 _DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -60,13 +63,18 @@ class Layers:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The sizes of a model: ``context`` in tokens (0: unknown), ``element_bytes`` of a number in a plain cache."""
+    """The sizes of a model: ``context`` in tokens (0: unknown), ``element_bytes`` of a number in a plain cache.
+
+    ``experts`` is the number of parameters of all routed experts, 0 for a model without, ``expert_width`` their width.
+    """
 
     hidden: int
     vocabulary: int
     context: int
     element_bytes: int
     layers: tuple[Layers, ...]
+    experts: int = 0
+    expert_width: int = 0
 
 
 def shape_of(config: Mapping[str, Any] | None) -> ModelShape | None:
@@ -78,13 +86,29 @@ def shape_of(config: Mapping[str, Any] | None) -> ModelShape | None:
 
 
 def _shape(config: Mapping[str, Any]) -> ModelShape:
+    width = int(config.get("moe_intermediate_size") or config.get("intermediate_size") or 0)
     return ModelShape(
         hidden=int(config["hidden_size"]),
         vocabulary=int(config.get("vocab_size") or 0),
         context=int(config.get("max_position_embeddings") or 0),
         element_bytes=_DTYPES.get(str(config.get("dtype") or config.get("torch_dtype")), 2),
         layers=_layers(config),
+        experts=_expert_layers(config) * experts_of(config) * _MATRICES * int(config["hidden_size"]) * width,
+        expert_width=width,
     )
+
+
+def experts_of(config: Mapping[str, Any]) -> int:
+    """Return the number of routed experts of a layer, 0 for a model without."""
+    return next((int(config[key]) for key in _EXPERTS if isinstance(config.get(key), int)), 0)
+
+
+def _expert_layers(config: Mapping[str, Any]) -> int:
+    """Return the number of layers that have experts."""
+    if config.get("hybrid_override_pattern"):
+        return str(config["hybrid_override_pattern"]).count("E")
+    layers = int(config["num_hidden_layers"]) - int(config.get("first_k_dense_replace") or 0)
+    return layers // int(config.get("decoder_sparse_step") or config.get("interleave_moe_layer_step") or 1)
 
 
 def _layers(config: Mapping[str, Any]) -> tuple[Layers, ...]:

@@ -127,19 +127,21 @@ def tensor_size(
     accelerator: Accelerator,
     candidates: Sequence[int],
     holds: Callable[[int], bool | None],
+    too_small: Callable[[int], bool] = lambda _size: False,
 ) -> tuple[int, str]:
     """Return the tensor parallel size of ``single_node_tp``, one of ``candidates``, which ascend, and the reason.
 
     The size of the preset, else of the variant, else of the recipe, else the smallest that holds the model. ``holds``
-    returns None where the memory is unknown.
+    returns None where the memory is unknown. A size of the recipe is skipped where it is ``too_small``.
     """
     override = (recipe.get("strategy_overrides") or {}).get("single_node_tp") or {}
-    for source, size in (
-        ("preset", accelerator.pick(preset.get("tp"))),
-        ("variant", accelerator.pick(variant.get("tp"))),
-        ("strategy_overrides", accelerator.pick(override.get("tp"))),
+    for source, entries in (
+        ("preset", preset.get("tp")),
+        ("variant", variant.get("tp")),
+        ("strategy_overrides", override.get("tp")),
     ):
-        if isinstance(size, int) and size > 0:
+        size = _named(entries, accelerator, too_small)
+        if size is not None:
             # The number of a CPU's NUMA nodes is unknown here.
             if accelerator.stack == "cpu" or size in candidates:
                 return size, f"tp of the recipe's {source}"
@@ -153,11 +155,24 @@ def tensor_size(
     return candidates[-1], "the largest size, because the model needs more memory than a smaller one has"
 
 
-def named_size(recipe: Mapping[str, Any], strategy: str, accelerator: Accelerator) -> int | None:
+def named_size(
+    recipe: Mapping[str, Any], strategy: str, accelerator: Accelerator, too_small: Callable[[int], bool]
+) -> int | None:
     """Return the number of chips that the recipe names for a strategy that takes all, None where it names none."""
     override = (recipe.get("strategy_overrides") or {}).get(strategy) or {}
-    size = accelerator.pick(override.get("tp"))
-    return size if isinstance(size, int) and size > 0 else None
+    return _named(override.get("tp"), accelerator, too_small)
+
+
+def _named(entries: Any, accelerator: Accelerator, too_small: Callable[[int], bool]) -> int | None:
+    """Return the size that a recipe names, None for none, and for one that this hardware has too little memory for.
+
+    A size for this very hardware counts all the same: a part of the model may be in the memory of the host.
+    """
+    size = accelerator.pick(entries)
+    if not isinstance(size, int) or size < 1:
+        return None
+    exact = isinstance(entries, Mapping) and any(entries.get(name) is not None for name in accelerator.ids)
+    return size if exact or not too_small(size) else None
 
 
 def parallelism(strategy: str, chips: int, nodes: int) -> Parallelism:

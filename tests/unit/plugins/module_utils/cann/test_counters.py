@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+
+from tests.fakes.ascend import duo_table
 
 CHIP = "0000:c1:00.0"
 TABLE = """\
@@ -87,7 +87,7 @@ def test_a_tool_that_fails():
 
 
 def test_chips_behind_one_bus_id_keep_their_own_counters():
-    table = CommandResult(0, Path("tests/fixtures/npu-smi/atlas-300i-duo.txt").read_text())
+    table = CommandResult(0, duo_table("one_card"))
     details = {("2", chip): [CommandResult(0, f"RX Error Count : {count}\n")] for chip, count in (("0", 5), ("1", 7))}
     found = parse_counters(table, details)
     assert [(chip.chip, chip.errors["RX Error Count"]) for chip in found.chips] == [

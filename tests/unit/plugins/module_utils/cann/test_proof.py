@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
@@ -17,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof imp
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 
-from tests.fakes.ascend import BOARD, KERNEL, MODINFO, MODULE, cards, mapping, table
+from tests.fakes.ascend import BOARD, KERNEL, MODINFO, MODULE, cards, duo_table, mapping, table
 
 NEXT = "5.15.0-40-generic"
 CHIPS = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18))
@@ -96,7 +95,6 @@ def test_two_dies_on_a_card():
     assert finding[0] == "npu-smi counts 8 chips on 8 cards and maps 16"
 
 
-DUO = "tests/fixtures/npu-smi/atlas-300i-duo{}.txt"
 CARDS = ("0000:01:00.0", "0000:02:00.0", "0000:81:00.0", "0000:82:00.0")
 
 
@@ -106,7 +104,7 @@ def duo(name, chips, functions):
     return replace(
         WHOLE,
         chips=functions,
-        table=CommandResult(0, Path(DUO.format(name)).read_text()),
+        table=CommandResult(0, duo_table(name)),
         cards=CommandResult(0, cards(chips // 2, 2)),
         mapping=CommandResult(0, "NPU ID  Chip ID  Chip Logic ID  Chip Name\n" + "".join(rows)),
         nodes=(*(f"/dev/davinci{n}" for n in range(chips)), "/dev/davinci_manager"),
@@ -115,16 +113,14 @@ def duo(name, chips, functions):
 
 @pytest.mark.parametrize("functions", [CARDS[:1], ("0000:01:00.0", "0000:01:00.1")])
 def test_a_card_with_two_chips_behind_one_bus_id_is_healthy(functions):
-    assert found(duo("", 2, functions), Expected()) == []
+    assert found(duo("one_card", 2, functions), Expected()) == []
 
 
 def test_four_such_cards_are_healthy_and_a_fifth_that_is_not_listed_is_named():
-    assert found(duo("-four-cards", 8, CARDS), Expected()) == []
+    assert found(duo("four_cards", 8, CARDS), Expected()) == []
     twice = tuple(f"{card[:-1]}{function}" for card in CARDS for function in range(2))
-    assert found(duo("-four-cards", 8, twice), Expected()) == []
-    lost = found(
-        duo("-four-cards", 8, (*twice, "0000:c1:00.0")), replace(EXPECTED, nodes=NODES[:9], driver="", cann="")
-    )
+    assert found(duo("four_cards", 8, twice), Expected()) == []
+    lost = found(duo("four_cards", 8, (*twice, "0000:c1:00.0")), replace(EXPECTED, nodes=NODES[:9], driver="", cann=""))
     assert "chip 0000:c1:00.0" in [where for _what, where, _action in lost]
 
 

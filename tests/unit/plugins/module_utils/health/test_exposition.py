@@ -19,6 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.exposit
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
+from tests.fakes.ascend import duo_table
+
 TOP = Path(__file__).resolve().parents[5]
 LABELS = Labels("gpu-01", "nvidia", "h200", {"chat": ["0000:1b:00.0"], "all": [], "other": ["0000:5d:00.0"]})
 
@@ -69,7 +71,7 @@ def test_prometheus_can_read_what_a_recorded_chip_becomes(name):
 
 
 def test_two_chips_behind_one_address_are_two_series():
-    table = CommandResult(0, recorded("npu-smi/atlas-300i-duo.txt"))
+    table = CommandResult(0, duo_table("one_card"))
     labels = Labels("npu-01", "ascend", "ascend_310p", {"chat": ["0000:01:00.0"]})
     lines = [
         line

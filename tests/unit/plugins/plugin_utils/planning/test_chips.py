@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     check_host_memory,
     check_offload,
     check_shares,
+    estimated_weights_gib,
     required_gib,
     unused_chips,
     utilization,
@@ -141,8 +142,26 @@ def test_the_sum_by_a_manifest(args, needs, words):
     assert required_gib(RECIPE, {"vram_minimum_gb": 72}, 60 * GIB, args) == (needs, words)
 
 
+@pytest.mark.parametrize(
+    ("count", "variant", "gib"),
+    [
+        # gemma-4-31B of upstream's recipes: 75 GB for a server, 62 GB of weights.
+        ("31B", {"precision": "bf16", "vram_minimum_gb": 75}, 57.7),
+        ("1T", {"precision": "int4", "vram_minimum_gb": 640}, 465.7),
+        ("671B", {"precision": "fp8", "vram_minimum_gb": 893}, 624.9),
+        # A format that the weights do not have: the recipe's own figure is smaller.
+        ("117B", {"precision": "bf16", "vram_minimum_gb": 96}, 89.4),
+        ("120B", {"precision": "int2/4/8", "vram_minimum_gb": 96}, None),
+        ("30B-A3B", {"precision": "bf16", "vram_minimum_gb": 96}, None),
+        ("31B", {"precision": "bf16"}, None),
+    ],
+)
+def test_weights_by_the_number_of_parameters(count, variant, gib):
+    assert estimated_weights_gib({"model": {"parameter_count": count}}, variant) == gib
+
+
 def test_the_sum_without_a_manifest():
-    assert required_gib(RECIPE, {"vram_minimum_gb": 72}, None, {}) == (72, "72 GB (vram_minimum_gb of the recipe)")
+    assert required_gib(RECIPE, {"vram_minimum_gb": 72}, None, {}) == (67.1, "72 GB (vram_minimum_gb of the recipe)")
     assert required_gib(RECIPE, {}, None, {}) == (None, "")
 
 

@@ -7,25 +7,81 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import Layers, ModelShape
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import (
+    Layers,
+    ModelShape,
+    shape_of,
+)
 
 GIB = 1024**3
 H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, 143771)
 # The shape and the bytes of gpt-oss-20b.
-SHAPE = ModelShape(2880, 201088, 131072, 2, (Layers("full", 12, 8, 128), Layers("window", 12, 8, 128, span=128)))
+LAYERS = (Layers("full", 12, 8, 128), Layers("window", 12, 8, 128, span=128))
+SHAPE = ModelShape(2880, 201088, 131072, 2, LAYERS)
 WEIGHTS = 13_761_306_904
 REQUEST = Request(SHAPE, WEIGHTS, {}, H200, 131072)
+MOE = replace(REQUEST, shape=replace(SHAPE, experts=24 * 32 * 3 * 2880 * 2880, expert_width=2880), precision="mxfp4")
+# Qwen3-Coder-480B-A35B-Instruct, and the bytes of its BF16 files.
+CODER = {
+    "model_type": "qwen3_moe", "hidden_size": 6144, "num_hidden_layers": 62, "num_attention_heads": 96, "head_dim": 128,
+    "num_key_value_heads": 8, "num_experts": 160, "moe_intermediate_size": 2560, "intermediate_size": 8192,
+    "vocab_size": 151936, "decoder_sparse_step": 1, "dtype": "bfloat16", "max_position_embeddings": 262144,
+}  # fmt: skip
+CODER_PARAMETERS = 480_154_875_392
 
 
 def test_what_vllm_measured_on_one_h200():
-    # The start log of vLLM 0.25.1: at 0.92 of 139.8 GiB it had 111.92 GiB for the cache, with 0.58 GiB for graphs.
-    found = replace(REQUEST, args={"gpu-memory-utilization": 0.92}).footprint()
-    beside = (139.8 * 0.92 - 111.92) * GIB
-    assert found.weights + found.overhead == pytest.approx(beside, rel=0.03)
+    # The start log of vLLM 0.25.1: at 0.92 of 139.8 GiB it had 111.92 GiB for the cache.
+    found = replace(MOE, args={"gpu-memory-utilization": 0.92}).footprint()
+    assert 139.8 * 0.92 - (found.weights + found.overhead) / GIB == pytest.approx(111.92, rel=0.01)
     assert found.describe() == (
-        "12.8 GiB of weights, 3.2 GiB of KV cache for one request of 131072 tokens and 3.8 GiB for activations and "
+        "13.7 GiB of weights, 3.2 GiB of KV cache for one request of 131072 tokens and 3.8 GiB for activations and "
         "graphs on each chip"
     )
+
+
+def test_weights_as_large_as_vllm_reports_them():
+    # gpt-oss-20b on an H100, tests/gpu/results: 13.8 GiB (Marlin) and 13.02 GiB (Triton).
+    assert MOE.footprint().weights / GIB == pytest.approx(13.8, rel=0.05)
+    # gpt-oss-120b on an H100: 65.97 GiB (Marlin, vllm-project/vllm issue 23278), 64.38 GiB (Triton, issue 33155).
+    shape = replace(SHAPE, experts=36 * 128 * 3 * 2880 * 2880, expert_width=2880)
+    large = replace(MOE, shape=shape, weights_bytes=65_248_893_184)
+    assert large.footprint().weights / GIB == pytest.approx(65.97, rel=0.01)
+    assert large.footprint().weights / GIB == pytest.approx(64.38, rel=0.05)
+    # Other stacks keep the files' sizes.
+    assert replace(large, accelerator=replace(H200, stack="rocm")).footprint().weights == pytest.approx(65_248_893_184)
+
+
+@pytest.mark.parametrize("more", [{"enable-expert-parallel": True}, {}])
+def test_data_parallelism_divides_the_experts_and_nothing_else(more):
+    shape = shape_of(CODER)
+    # Attention, embeddings and routers: 12.07 billion parameters, from the sizes of their matrices.
+    attention = 62 * (2 * 6144 * 96 * 128 + 2 * 6144 * 8 * 128)
+    others = attention + 2 * 151936 * 6144 + 62 * 160 * 6144
+    assert shape.experts == pytest.approx(CODER_PARAMETERS - others, rel=0.001)
+    request = Request(shape, 2 * CODER_PARAMETERS, {"data-parallel-size": 8, **more}, H200, 262144)
+    found = request.footprint()
+    assert found.weights == pytest.approx(2 * others + 2 * (CODER_PARAMETERS - others) / 8, rel=0.001)
+    assert found.chips == 8
+    both = {"data-parallel-size": 4, "tensor-parallel-size": 2, **more}
+    half = replace(request, args=both).footprint()
+    assert half.weights == pytest.approx(others + 2 * (CODER_PARAMETERS - others) / 8, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("precision", "weights", "experts"),
+    [
+        ("", 2 * CODER_PARAMETERS, 936.2e9),
+        ("fp8", 482e9, 468.1e9),
+        ("compressed_tensors", 270e9, 248.7e9),
+        ("nvfp4", 280e9, 263.3e9),
+        # Files that are smaller than what the configuration says: all of them are experts.
+        ("mxfp4", 200e9, 200e9),
+    ],
+)
+def test_the_bytes_of_the_experts(precision, weights, experts):
+    request = Request(shape_of(CODER), int(weights), {}, H200, 1024, precision)
+    assert request.expert_bytes == pytest.approx(experts, rel=0.001)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +92,6 @@ def test_what_vllm_measured_on_one_h200():
         ({"pipeline-parallel-size": 2}, 2, 2, 2),
         # Copies of the weights, and requests of their own.
         ({"data-parallel-size": 2}, 1, 1, 1),
-        # The experts are spread over all, the cache is not.
-        ({"data-parallel-size": 4, "enable-expert-parallel": True}, 4, 4, 1),
     ],
 )
 def test_what_is_spread_over_chips(args, chips, share, cache):

@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError
 
 from tests.fakes.plans import (
@@ -173,10 +176,46 @@ HUGE = recipe(variants={"default": {"tp": 8, "vram_minimum_gb": 640}})
 def test_without_a_manifest_the_recipe_s_figure_counts_for_the_chips_that_were_asked_for():
     assert plan(a_recipe=HUGE, manifests={}).chips == list(range(8))
     assert refusal({"args": {"tensor-parallel-size": 2}}, a_recipe=HUGE, manifests={}) == (
-        "vllm_instances.chat: does not fit: 640 GB (vram_minimum_gb of the recipe) make 640 GiB, 2 x h200 have "
+        "vllm_instances.chat: does not fit: 640 GB (vram_minimum_gb of the recipe) make 596 GiB, 2 x h200 have "
         "282.0 GiB; "
         "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host; 8 chips of this "
         "host would do"
+    )
+
+
+# gemma-4-31B of upstream's recipes names two chips for all hardware.
+GEMMA = recipe(
+    model={"parameter_count": "31B"},
+    variants={"default": {"precision": "bf16", "vram_minimum_gb": 75}},
+    strategy_overrides={"single_node_tp": {"tp": 2}},
+)
+L4 = Accelerator("l4", "cuda", "ada", "nvidia", 8, 23034, visible_env="CUDA_VISIBLE_DEVICES")
+
+
+def test_a_named_size_on_whose_chips_the_weights_alone_do_not_fit_is_not_taken():
+    found = plan(accelerator=L4, a_recipe=GEMMA, manifests={})
+    assert found.args["tensor-parallel-size"] == 4
+    assert plan(accelerator=replace(L4, memory_mib=49140), a_recipe=GEMMA, manifests={}).args == {
+        **found.args,
+        "tensor-parallel-size": 2,
+    }
+    too_few = refusal(accelerator=replace(L4, count=2), a_recipe=GEMMA, manifests={})
+    assert "75 GB (vram_minimum_gb of the recipe) make 69.8 GiB, 2 x l4 have 45.0 GiB" in too_few
+
+
+def test_a_size_for_this_very_hardware_counts_although_the_weights_are_larger():
+    named = {**GEMMA, "strategy_overrides": {"single_node_tp": {"tp": {"l4": 2, "default": 1}}}}
+    assert plan(accelerator=L4, a_recipe=named, manifests={}).args["tensor-parallel-size"] == 2
+
+
+def test_a_strategy_takes_no_named_chips_that_do_not_hold_the_weights():
+    experts = {
+        **GEMMA, "compatible_strategies": ["single_node_tep"], "strategy_overrides": {"single_node_tep": {"tp": 2}}
+    }  # fmt: skip
+    assert plan(accelerator=L4, a_recipe=experts, manifests={}).args["tensor-parallel-size"] == 8
+    assert (
+        plan(accelerator=replace(L4, memory_mib=49140), a_recipe=experts, manifests={}).args["tensor-parallel-size"]
+        == 2
     )
 
 
@@ -197,10 +236,10 @@ def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
         compatible_strategies=["multi_node_tp", "multi_node_tp_dp"], variants={"default": {"vram_minimum_gb": 2000}}
     )
     requested = {"nodes": ["h1", "h2"]}
-    assert plan(requested, a_recipe=both, manifests={}).memory_required_gib == 2000
+    assert plan(requested, a_recipe=both, manifests={}).memory_required_gib == 1862.6
     # Here each host holds all of them.
     assert refusal({**requested, "strategy": "multi_node_tp_dp"}, a_recipe=both, manifests={}) == (
-        "vllm_instances.chat: does not fit: 2000 GB (vram_minimum_gb of the recipe) make 2000 GiB, 8 x h200 have "
+        "vllm_instances.chat: does not fit: 2000 GB (vram_minimum_gb of the recipe) make 1862.6 GiB, 8 x h200 have "
         "1128.0 GiB; "
         "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host; 2 such hosts "
         "together would do (nodes)"

@@ -189,8 +189,11 @@ def test_sizes_of_a_strategy_over_all_hosts(strategy, nodes, expected):
 
 def test_the_size_that_a_recipe_names_for_a_strategy_that_takes_all_chips():
     named = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"h200": 4}}})
-    assert named_size(named, "single_node_tep", H200) == 4
-    assert named_size(named, "single_node_tep", MI300X) is None
+    assert named_size(named, "single_node_tep", H200, lambda size: size < 8) == 4
+    assert named_size(named, "single_node_tep", MI300X, lambda _size: False) is None
+    anywhere = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"default": 4}}})
+    assert named_size(anywhere, "single_node_tep", H200, lambda size: size < 4) == 4
+    assert named_size(anywhere, "single_node_tep", H200, lambda size: size < 8) is None
 
 
 HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1", 9), Nodes(2, 1, "10.0.0.1", 9)
