@@ -49,10 +49,10 @@ def tasks_of(name):
 
 
 def without_journal(tasks):
-    """Return the tasks of a file without those that write the journal of a rollout."""
+    """Return the tasks of a file without those that read or write the journal of a rollout."""
     kept = []
     for task in tasks:
-        if "baremetal.inference.rollout_journal" not in task:
+        if not {"baremetal.inference.rollout_journal", "baremetal.inference.rollout_orders"}.intersection(task):
             nested = {key: without_journal(task[key]) for key in ("block", "rescue") if key in task}
             kept.append({**task, **nested})
     return kept

@@ -9,18 +9,19 @@ import os
 from typing import Any, Mapping
 
 from ...module_utils.common.processes_host import boot_id, started_at
-from .events import detail_of, events_of, last_step, message_of
+from .events import detail_of, events_of, last_step
 from .journal import JOURNAL, append, read, state_of
 from .waves import verdict
 
 
-def write_events(path: str, host: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Write what the options of rollout_journal say about a host; return what the play must know. Raises OSError."""
+def write_events(path: str, host: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Write what the options of rollout_journal say about a host. Raises OSError."""
     if options["state"] == "begun":
         _begin(path, rollout)
     for event in events_of(host, options):
         append(path, event)
-    return _WAYS[options["state"]](path, rollout, options) if options["state"] in _WAYS else {}
+    if options["state"] in _WAYS:
+        _WAYS[options["state"]](path, rollout, options)
 
 
 def _begin(path: str, rollout: Mapping[str, Any]) -> None:
@@ -34,13 +35,12 @@ def _begin(path: str, rollout: Mapping[str, Any]) -> None:
         append(os.path.join(rollout["directory"], earlier, JOURNAL), {"event": "ended", "result": "interrupted"})
 
 
-def _waving(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _waving(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     append(path, {"event": "wave", "wave": options["wave"], "state": "begun"})
-    return {}
 
 
-def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Close a wave: a host whose update never ended cannot be reached. Returns why the rollout stops, if it does."""
+def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Close a wave, and the rollout if too many failed: a host whose update never ended cannot be reached."""
     number = options["wave"]
     hosts = [host for names in rollout["waves"][number]["hosts"].values() for host in names]
     state = state_of(read(path))
@@ -55,26 +55,20 @@ def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> 
     )
     units = {host: turn["members"][0] for host, turn in rollout["hosts"].items()}
     reason = verdict(rollout["waves"], number, failed, rollout["limits"], units)
-    last = number == len(rollout["waves"]) - 1
     if reason:
         append(path, {"event": "stopped", "reason": reason})
-    return {"stop": reason if not last else "", "lost": sorted(failed)}
 
 
-def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) -> dict[str, Any]:
-    """Close the journal; return the result and its message."""
+def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) -> None:
+    """Close the journal with the result."""
     state = state_of(read(path))
-    failed = state.failed()
-    result = "stopped" if state.stopped else "failed" if failed else "done"
+    result = "stopped" if state.stopped else "failed" if state.failed() else "done"
     append(path, {"event": "ended", "result": result})
-    return {"result": result, "message": message_of(state, result)}
 
 
-def _stop(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _stop(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Note that the rollout ends here, and why."""
-    reason = detail_of(options)
-    append(path, {"event": "stopped", "reason": reason})
-    return {"stop": reason}
+    append(path, {"event": "stopped", "reason": detail_of(options)})
 
 
 _WAYS = {"waving": _waving, "waved": _wave, "stopped": _stop, "ended": _end}

@@ -164,6 +164,10 @@ def noted(**arguments):
     return {"baremetal.inference.rollout_journal": arguments}
 
 
+def ordered(**arguments):
+    return {"baremetal.inference.rollout_orders": arguments}
+
+
 def controller(*tasks):
     return {"hosts": "localhost", "gather_facts": False, "tasks": list(tasks)}
 
@@ -176,18 +180,18 @@ BEGIN = controller(noted(state="begun"))
 
 
 def test_a_wave_that_went_well_lets_the_next_one_come(site, tmp_path):
-    decide = {**noted(state="waved", wave=0), "register": "went", "failed_when": "went.stop | length > 0"}
-    site(BEGIN, on("fra-1", noted(step="drain"), noted(step="done")), controller(decide))
+    decide = {**ordered(of="wave", wave=0), "register": "went", "failed_when": "went.stop | length > 0"}
+    site(BEGIN, on("fra-1", noted(step="drain"), noted(step="done")), controller(noted(state="waved", wave=0), decide))
     state = journal(tmp_path)
     assert (state.steps, state.stopped) == ({"fra-1": "done"}, "")
 
 
 def test_a_canary_that_was_rolled_back_stops_it(site, tmp_path):
-    decide = {**noted(state="waved", wave=0), "register": "went", "failed_when": "went.stop | length == 0"}
-    end = {**noted(state="ended"), "register": "end"}
+    decide = {**ordered(of="wave", wave=0), "register": "went", "failed_when": "went.stop | length == 0"}
+    end = {**ordered(of="rollout"), "register": "end"}
     said = {"debug": {"msg": "{{ end.message }}"}}
     turn = on("fra-1", noted(step="apply"), noted(step="rolled_back", detail="it answers nonsense"))
-    _plan, output = site(BEGIN, turn, controller(decide, end, said))
+    _plan, output = site(BEGIN, turn, controller(noted(state="waved", wave=0), decide, noted(state="ended"), end, said))
     state = journal(tmp_path)
     assert (state.stopped, state.result) == ("fra-1 went first and failed", "stopped")
     assert "fra-1: restored to its earlier state: it answers nonsense" in output
@@ -234,7 +238,7 @@ def test_gates_and_baselines(site, tmp_path):
     slots = {"chat": {"good": {"record": {"tokens_per_second": 100.0}}}, "new": {"good": None}}
     measured = [{"item": "new", "figures": {"tokens_per_second": 50.0}}]
     gates = [{"item": "chat", "figures": {"tokens_per_second": 90.0}, "verdicts": [{"name": "throughput", "ok": True}]}]
-    look = {**noted(step="gate", slots=slots, measured=measured), "register": "gate"}
+    look = {**ordered(slots=slots, measured=measured), "register": "gate"}
     write = {"keep_result": {"value": "{{ gate.baselines }}", "dest": str(tmp_path / "b.json")}}
     site(BEGIN, on("fra-1", look, write, noted(step="ready", gates=gates, baselines="{{ gate.baselines }}")))
     assert json.loads((tmp_path / "b.json").read_text()) == {
