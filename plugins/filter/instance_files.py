@@ -26,9 +26,13 @@ def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any
     that a change of the file concerns.
     """
     found: dict[str, dict[str, Any]] = {}
-    for name, plan in plans.items():
-        for entry in _files.instance_files(plan, settings):
-            entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plan, "restarts": []})
+    files = {name: _files.instance_files(plan, settings) for name, plan in plans.items()}
+    longest = _files.longest_start(entry for entries in files.values() for entry in entries)
+    for name, entries in files.items():
+        for entry in entries:
+            if entry["shared"] and "start_seconds" in entry:
+                entry = {**entry, "start_seconds": longest}
+            entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plans[name], "restarts": []})
             entry["restarts"].append(name)
     # The shared unit comes last, when everything that it starts is in place.
     return sorted(found.values(), key=lambda entry: entry["shared"])

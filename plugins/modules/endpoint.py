@@ -114,7 +114,9 @@ options:
     description: File with the certificates of the authorities that are trusted for an C(https) server, on the host.
     type: path
   ready_timeout:
-    description: Seconds to wait until C(/health) answers 200.
+    description:
+      - Seconds to wait until C(/health) answers 200. Where the variables of O(instance) have
+        C(VLLM_ENGINE_READY_TIMEOUT_S), at least that and five minutes.
     type: float
     default: 600
   request_timeout:

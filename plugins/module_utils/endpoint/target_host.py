@@ -10,7 +10,15 @@ from typing import Any, Callable
 
 from ..common.kinds import show_value
 from ..instance.config_file import API_KEY, read_secrets
-from ..vllm.installed_host import endpoint_in, is_worker_in, read_text, router_in, secrets_in, worth_masking
+from ..vllm.installed_host import (
+    endpoint_in,
+    is_worker_in,
+    read_text,
+    router_in,
+    secrets_in,
+    start_seconds_in,
+    worth_masking,
+)
 from ..vllm.unit import Unit
 from .client import AddressError, TimedClient
 from .model_host import model_files, options_in
@@ -32,6 +40,9 @@ class Endpoint:
         self.secrets = [self.params["api_key"]] if self.params["api_key"] else []
         self.url, self.models = self._address()
         instance = self.params["instance"]
+        # Not shorter than its unit lets it start; where it fails before, the unit tells.
+        least = start_seconds_in(self.params["config_dir"], instance) if instance else 0
+        self.params["ready_timeout"] = max(self.params["ready_timeout"], least)
         options = options_in(self.params["config_dir"], instance) if instance else {}
         fitting = checks_for(options, model_files(str(options.get("model", "")))) if options else CHAT
         self.checks = fitting if self.params["checks"] is None else tuple(self.params["checks"])

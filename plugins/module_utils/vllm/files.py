@@ -8,7 +8,7 @@ The role and playbooks/render.yml write the same files, so both use this module.
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..instance.marks import CONFIG_DIR, RUN_DIR
 from .adapters import KEY, AdapterError, adapters_of, has_guard
@@ -34,6 +34,10 @@ CHAT_TEMPLATES = tuple(
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
+# How long vLLM waits for its engine, and the seconds of a start besides: Python's imports before, the warm-up after.
+READY_VARIABLE, START_MARGIN = "VLLM_ENGINE_READY_TIMEOUT_S", 300
+
+
 class Middleware(NamedTuple):
     """The arguments of vLLM for this collection's middleware, and the variables that it reads."""
 
@@ -53,6 +57,12 @@ def middleware_of(name: str, group: GroupDocument | None) -> Middleware:
     addresses = [each.rpartition(":")[0].strip("[]") for each in group["prefill"]] if group["role"] == DECODE else []
     words = ("--middleware", AVAILABILITY, "--middleware", ROUTED)
     return Middleware(words, {**env, "PREFILL_HOSTS": " ".join(addresses)})
+
+
+def start_seconds(env: Mapping[str, Any]) -> int:
+    """Return how long the unit must let a start take by what vLLM allows its engine, 0 where nothing says it."""
+    text = str(env.get(READY_VARIABLE, ""))
+    return int(text) + START_MARGIN if re.fullmatch("[0-9]{1,6}", text) else 0
 
 
 def metadata_path(name: str) -> str:
@@ -75,7 +85,8 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     ``settings`` is the role's ``__vllm_container``: ``user`` (the system user of vLLM), ``engine`` (``docker``
     or ``podman``; docker unless given) and ``quadlet`` (whether podman has it). Each file is a mapping of ``path``,
     ``template`` (of roles/vllm/templates), ``owner``, ``group``, ``mode``, ``secret`` (it holds secrets), ``unit``
-    (systemd or podman reads it) and ``shared`` (several instances use the same file).
+    (systemd or podman reads it) and ``shared`` (several instances use the same file). Units have ``start_seconds``, how
+    long a start may take at least.
     """
     venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
     shared = group_files(plan["instance"], settings["user"], "distribution" in venv) if "group" in plan else []
@@ -97,20 +108,21 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
         {**_file(f"{CONFIG_DIR}/{name}.yaml", "instance.yaml.j2", user, "0640"), "live_keys": live_keys(plan)},
         _file(f"{CONFIG_DIR}/{name}.secrets", "instance.secrets.j2", "root", "0600", secret=True),
     ]
+    whole: Mapping[str, Any] = {"env": {}, **plan}
+    seconds = {"start_seconds": start_seconds(whole["env"])}
     if kind == QUADLET:
-        return [*files, _file(quadlet_path(name), "instance.container.j2", "root", "0644", unit=True)]
+        return [*files, {**_file(quadlet_path(name), "instance.container.j2", "root", "0644", unit=True), **seconds}]
     serve = f"{STATE_DIR}/{name}/serve"
     if kind == UNIT:
-        return [
-            *files,
-            _file(serve, "serve-container.j2", "root", "0755"),
-            _file(unit_path(name), "instance.service.j2", "root", "0644", unit=True),
-        ]
-    return [
-        *files,
-        _file(serve, "serve.j2", "root", "0755"),
-        _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
-    ]
+        own = _file(unit_path(name), "instance.service.j2", "root", "0644", unit=True)
+        return [*files, _file(serve, "serve-container.j2", "root", "0755"), {**own, **seconds}]
+    unit = _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True)
+    return [*files, _file(serve, "serve.j2", "root", "0755"), {**unit, **seconds}]
+
+
+def longest_start(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Return ``start_seconds`` of the unit that the instances of a host share, from all their files."""
+    return max((entry["start_seconds"] for entry in entries if entry["shared"] and "start_seconds" in entry), default=0)
 
 
 def chat_templates(plan: PlanOutline) -> list[dict[str, Any]]:

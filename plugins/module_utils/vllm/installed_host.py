@@ -8,6 +8,7 @@ import json
 import os
 
 from ..instance.config_file import API_KEY, InstanceError, endpoint_of, is_worker, read_secrets, url_of
+from .files import READY_VARIABLE, start_seconds
 
 
 class InstalledError(Exception):
@@ -51,6 +52,12 @@ def router_in(config_dir: str, instance: str) -> str:
 def secrets_in(config_dir: str, instance: str) -> dict[str, str]:
     """Return names and values of an instance's secrets, none where it has none. Raises InstalledError."""
     return read_secrets(read_text(os.path.join(config_dir, f"{instance}.secrets")) or "")
+
+
+def start_seconds_in(config_dir: str, instance: str) -> int:
+    """Return how long a start of an instance may take at least, by its variables. Raises InstalledError."""
+    lines = (read_text(os.path.join(config_dir, f"{instance}.env")) or "").splitlines()
+    return start_seconds(dict(line.split("=", 1) for line in lines if line.startswith(f"{READY_VARIABLE}=")))
 
 
 def worth_masking(secrets: dict[str, str]) -> list[str]:

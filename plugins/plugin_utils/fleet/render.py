@@ -16,7 +16,7 @@ from ansible.template import Templar, generate_ansible_template_vars
 from ...module_utils.common.files_host import publish
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.containers.run_command import container_settings
-from ...module_utils.vllm.files import instance_files
+from ...module_utils.vllm.files import instance_files, longest_start
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..common.templates import EVALUATES_ALL, as_template, as_text
 from .host_reader import TEMPLATES, constants
@@ -75,14 +75,17 @@ def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instanc
     """
     texts: dict[str, Texts] = {}
     container = templates.container(group.variables)
+    entries = {name: files_of(plan, container) for name, plan in group.plans.items()}
+    longest = {"start_seconds": longest_start(entry for found in entries.values() for entry in found)}
     for name, plan in group.plans.items():
         shared = {**plan, "host": ANY_HOST}
+        items = [
+            {**entry, **(longest if entry["shared"] else {}), "key": name, "value": shared} for entry in entries[name]
+        ]
         files = {
-            f"{FILES}/{entry['path'].lstrip('/')}": templates.render(
-                entry["template"], {**entry, "key": name, "value": shared}, group.variables
-            )
-            for entry in files_of(plan, container)
-            if not entry["secret"]
+            f"{FILES}/{item['path'].lstrip('/')}": templates.render(item["template"], item, group.variables)
+            for item in items
+            if not item["secret"]
         }
         texts[name] = {PLAN: json.dumps(shared, indent=2, ensure_ascii=False) + "\n", **files}
     return texts

@@ -379,6 +379,12 @@ def test_the_start_of_an_instance_that_shares_chips_waits_for_them():
     assert "TimeoutStartSec=900" in found[UNIT].splitlines()
 
 
+@pytest.mark.parametrize(("allowed", "seconds"), [("3600", 3900), ("600", 900), ("60", 900), ("$(id)", 900)])
+def test_a_start_may_take_as_long_as_vllm_allows_its_engine(allowed, seconds):
+    found = rendered_plan(env={"VLLM_ENGINE_READY_TIMEOUT_S": allowed})
+    assert f"TimeoutStartSec={seconds}" in found[UNIT].splitlines()
+
+
 def test_the_units_themselves_are_the_same_with_and_without_shared_chips():
     alone, shared = rendered_plan(), rendered_plan(residents="gpu0")
     assert set(shared) - set(alone) == {DROP_IN, SERVICE}

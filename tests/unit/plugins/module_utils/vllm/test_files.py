@@ -62,6 +62,14 @@ def test_what_instances_share_is_written_once_and_concerns_them_all():
     assert own["restarts"] == ["c"] and own["value"] is plans["c"]
 
 
+def test_the_unit_that_instances_share_lets_the_slowest_one_start():
+    slow, own = ({"env": {"VLLM_ENGINE_READY_TIMEOUT_S": seconds}} for seconds in ("3600", "7200"))
+    plans = {"a": VENV, "b": {**VENV, "instance": "b", **slow}, "c": {**CONTAINER, "instance": "c", **own}}
+    files = FilterModule().filters()["instance_files"](plans, {"user": "vllm"})
+    found = {entry["path"]: entry["start_seconds"] for entry in files if "start_seconds" in entry}
+    assert found == {"/etc/systemd/system/vllm@.service": 3900, "/etc/systemd/system/vllm@c.service": 7500}
+
+
 GROUPED = {**VENV, "group": {"role": "worker"}}
 GROUP = [
     "/etc/vllm/chat.group.json",

@@ -55,7 +55,8 @@ def files_of(entry, _variables):
     name = entry["instance"]
     found = [("env", "instance.env.j2", False), ("unit", "unit.j2", False), ("secrets", "secrets.j2", True)]
     return [
-        {"path": f"/etc/vllm/{name}.{kind}", "template": template, "secret": secret} for kind, template, secret in found
+        {"path": f"/etc/vllm/{name}.{kind}", "template": template, "secret": secret, "shared": False}
+        for kind, template, secret in found
     ]
 
 
