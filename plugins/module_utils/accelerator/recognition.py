@@ -48,6 +48,7 @@ class Model:
     access to the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is the nominal memory
     of one device, None where it is a share of the host's. ``lacks`` are the number formats of weights that the model
     cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
+    ``driver`` is what it needs of the vendor's driver.
     """
 
     key: str
@@ -65,19 +66,21 @@ class Model:
     memory_gib: float | None = None
     lacks: tuple[tuple[str, str], ...] = ()
     expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
+    driver: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Chip:
     """The meaning of one PCI id; ``memory_gib`` is the memory of one device, None where it is a share of the host's.
 
-    ``expected`` are the figures of this id: its own, and those of the model that it does not replace.
+    ``expected`` and ``driver`` are those of this id: its own, and those of the model that it does not replace.
     """
 
     model: str
     form: str | None
     memory_gib: float | None
     expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
+    driver: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

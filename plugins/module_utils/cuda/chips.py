@@ -8,29 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..accelerator.recognition import Catalogue
+from ..common.versions import at_least, newest
 from ..vendor_stack.chips import Chip, chips_of
-from ..vendor_stack.model import StackError
+from ..vendor_stack.model import StackError, branch_of
 
 OPEN = "open"
 PROPRIETARY = "proprietary"
 
 STACK = "cuda"
-# Generations that the open modules do not support, and the last branch that supports them.
-LEGACY = ("maxwell", "pascal", "volta")
-LAST_LEGACY = 580
-# Generations, and single models of others, that only the open modules support.
-OPEN_ONLY = ("blackwell",)
-OPEN_ONLY_MODELS = ("gh200",)
-# The first branch that supports Blackwell is that of CUDA 12.8.
-FIRST_BLACKWELL = 570
-# NVIDIA's own rule where both flavours work.
 FIRST_OPEN = 560
 
-# Boards whose NVLink 5 switches are not PCI functions of NVIDIA's. Such a board has eight chips.
-NVLINK5_MODELS = ("b200", "b300")
 NVLINK5_BOARD = 8
 NVSWITCH = "nvswitch"
 NVLINK5 = "nvlink5"
+IMEX = "imex"
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,7 @@ class CudaHardware:
         """NVSWITCH, NVLINK5, or empty where the chips need no fabric manager."""
         if self.switches:
             return NVSWITCH
-        boards = sum(gpu.model in NVLINK5_MODELS for gpu in self.gpus) == NVLINK5_BOARD
+        boards = sum(gpu.driver.get("fabric") == NVLINK5 for gpu in self.gpus) == NVLINK5_BOARD
         return NVLINK5 if self.management_ports or boards else ""
 
 
@@ -58,24 +49,21 @@ def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_po
 
 def flavour_of(gpus: Sequence[Chip], branch: int) -> tuple[str, tuple[str, ...]]:
     """Return the kernel modules that the chips need, and notes. Raises StackError where none supports all of them."""
-    legacy = _names(gpu for gpu in gpus if gpu.generation in LEGACY)
-    strict = _names(gpu for gpu in gpus if gpu.generation in OPEN_ONLY or gpu.model in OPEN_ONLY_MODELS)
-    both = _names(gpu for gpu in gpus if gpu.model not in (*legacy, *strict))
+    legacy = _names(gpu for gpu in gpus if gpu.driver.get("modules") == PROPRIETARY)
+    strict = _names(gpu for gpu in gpus if gpu.driver.get("modules") == OPEN)
+    both = _names(gpu for gpu in gpus if "modules" not in gpu.driver)
     if legacy and strict:
         raise StackError(
             f"{', '.join(legacy)} needs the proprietary kernel modules and {', '.join(strict)} the open ones, and a "
             "host can load only one of them; move one kind of chips to another host"
         )
-    if legacy and branch > LAST_LEGACY:
-        raise StackError(
-            f"driver branch {branch} does not support {', '.join(legacy)}, {LAST_LEGACY} is the last that does; set "
-            f'cuda_version to "{LAST_LEGACY}"'
-        )
-    if any(gpu.generation in OPEN_ONLY for gpu in gpus) and branch < FIRST_BLACKWELL:
-        raise StackError(
-            f"driver branch {branch} does not support {', '.join(strict)}, {FIRST_BLACKWELL} is the first that does; "
-            f'set cuda_version to "{FIRST_BLACKWELL}" or newer'
-        )
+    for gpu in gpus:
+        last = gpu.driver.get("last_branch", branch)
+        if branch > last:
+            raise StackError(
+                f"driver branch {branch} does not support {gpu.model}, {last} is the last that does; set "
+                f'cuda_version to "{last}"'
+            )
     if legacy:
         mixed = (
             f"proprietary kernel modules for all chips: {', '.join(legacy)} needs them, {', '.join(both)} accepts them"
@@ -86,3 +74,19 @@ def flavour_of(gpus: Sequence[Chip], branch: int) -> tuple[str, tuple[str, ...]]
 
 def _names(gpus: Iterable[Chip]) -> list[str]:
     return sorted({gpu.model for gpu in gpus})
+
+
+def oldest_driver(gpus: Sequence[Chip], minimum: str) -> str:
+    """Return the oldest driver that supports all chips and is not older than ``minimum``."""
+    return newest([minimum, *(gpu.driver["first"] for gpu in gpus if "first" in gpu.driver)])
+
+
+def check_supported(gpus: Sequence[Chip], branch: int, version: str | None) -> None:
+    """Raise StackError where a chip is newer than a driver; of a branch alone, its newest version counts."""
+    for gpu in gpus:
+        first = gpu.driver.get("first", "0")
+        if (not at_least(version, first)) if version else branch < branch_of(first):
+            raise StackError(
+                f"driver {version or f'branch {branch}'} does not support {gpu.model}, {first} is the first that does; "
+                f'set cuda_version to "{branch_of(first)}" or newer'
+            )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ...module_utils.accelerator.recognition import (
     CPU,
@@ -48,6 +48,21 @@ SIZE: Check = (_is_size, "a number of GiB above 0, or null")
 FORMATS: Check = (
     lambda value: isinstance(value, dict) and all(A_NAME[0](key) and ANY_TEXT[0](why) for key, why in value.items()),
     "a mapping of number formats, like mxfp4, to the reason why they cannot be served",
+)
+# What a chip needs of NVIDIA's driver.
+_DRIVER_VALUES: dict[str, Callable[[Any], bool]] = {
+    "first": lambda value: isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)+", value) is not None,
+    "last_branch": lambda value: isinstance(value, int) and value > 0,
+    "modules": ("open", "proprietary").__contains__,
+    "fabric": ("nvlink5", "imex").__contains__,
+}
+DRIVER: Check = (
+    lambda value: (
+        isinstance(value, dict)
+        and all(key in _DRIVER_VALUES and _DRIVER_VALUES[key](each) for key, each in value.items())
+    ),
+    "a mapping of first (a version in quotes), last_branch (a number), modules (open or proprietary), fabric (nvlink5 "
+    "or imex)",
 )
 TITLES: Check = (
     lambda value: isinstance(value, dict) and all(ANY_TEXT[0](title) for title in value.values()),
@@ -92,9 +107,10 @@ MODEL_KEYS: dict[str, Check] = {
     "lacks": FORMATS,
     "pci_ids": MAPPING,
     "expected": MAPPING,
+    "driver": DRIVER,
     **HOST_KEYS,
 }
-CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE, "expected": MAPPING}
+CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE, "expected": MAPPING, "driver": DRIVER}
 # What playbooks/accept.yml compares a chip with, by name: dense bf16 matrix products, copies in the chip's memory (read
 # and written bytes counted), copies to another chip in one direction.
 EXPECTED_KEYS: dict[str, Check] = dict.fromkeys(("bf16_tflops", "copy_tb_per_s", "peer_gb_per_s"), MAPPING)
@@ -270,12 +286,14 @@ class _Builder:
             memory_gib=entry["memory_gib"],
             lacks=tuple(sorted(entry.get("lacks", {}).items())),
             expected=self._figures(path, where, entry),
+            driver=entry.get("driver", {}),
         )
         for pci_id, chip in entry["pci_ids"].items():
             memory_gib = chip.get("memory_gib", entry["memory_gib"])
             own = self._figures(path, f"{where}pci_ids.{pci_id}.", chip)
             expected = {**self.models[key].expected, **own}
-            self._add_chip(path, data, key, pci_id, Chip(key, chip.get("form"), memory_gib, expected))
+            driver = {**entry.get("driver", {}), **chip.get("driver", {})}
+            self._add_chip(path, data, key, pci_id, Chip(key, chip.get("form"), memory_gib, expected, driver))
 
     def _figures(self, path: Path, where: str, entry: Mapping[str, Any]) -> dict[str, ExpectedFigure]:
         figures = entry.get("expected", {})

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.versions import at_least, newest, upstream_version
-from ...module_utils.cuda.chips import NVLINK5, STACK, CudaHardware, flavour_of, hardware_of
+from ...module_utils.cuda.chips import (
+    IMEX,
+    NVLINK5,
+    STACK,
+    CudaHardware,
+    check_supported,
+    flavour_of,
+    hardware_of,
+    oldest_driver,
+)
 from ...module_utils.cuda.packages import (
     DEBIAN_BRANCHES,
     Driver,
@@ -184,7 +193,7 @@ def _is_version(version: str, wanted: str) -> bool:
 def _plan_installation(
     host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None
 ) -> _Change:
-    branch, version = _target_version(host, request, offered)
+    branch, version = _target_version(host, hardware, request, offered)
     flavour, notes = flavour_of(hardware.gpus, branch)
     driver = Driver(branch, version, flavour, pin=request.version or str(branch))
     packages = [*header_packages(host), *driver_packages(host, request.source, driver)]
@@ -208,9 +217,11 @@ def _plan_installation(
     )
 
 
-def _target_version(host: Host, request: CudaRequest, offered: Sequence[str] | None) -> tuple[int, str | None]:
+def _target_version(
+    host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None
+) -> tuple[int, str | None]:
     """Return branch and, where known, version of the driver to install."""
-    wanted = request.version or str(branch_of(request.minimum))
+    wanted = request.version or str(branch_of(oldest_driver(hardware.gpus, request.minimum)))
     if request.source == DISTRO and host.distribution == "debian":
         wanted = str(DEBIAN_BRANCHES[host.major])
         if request.version and not _is_version(request.version, wanted):
@@ -231,6 +242,7 @@ def _target_version(host: Host, request: CudaRequest, offered: Sequence[str] | N
             f"{host.title} would be {version or f'branch {wanted}'}; "
             + ("set cuda_source to vendor or mirror" if request.source == DISTRO else "correct cuda_version")
         )
+    check_supported(hardware.gpus, branch_of(wanted), version)
     return branch_of(wanted), version
 
 
@@ -320,6 +332,11 @@ def _reboot_reasons(host: Host, change: _Change) -> tuple[str, ...]:
 def _notes(hardware: CudaHardware) -> tuple[str, ...]:
     reasons = {gpu.model: gpu.unsupported for gpu in hardware.gpus if gpu.unsupported}
     notes = [f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items())]
+    if any(gpu.driver.get("fabric") == IMEX for gpu in hardware.gpus):
+        notes.append(
+            "an instance uses the chips of this tray: NVLink to other trays of the rack needs nvidia-imex with a list "
+            "of them, which this role does not install"
+        )
     if hardware.fabric == NVLINK5 and not hardware.management_ports:
         notes.append("eight chips of an NVLink 5 board, but no management port of its switches was seen")
     return tuple(notes)

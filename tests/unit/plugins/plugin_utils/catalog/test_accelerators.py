@@ -228,6 +228,11 @@ def test_a_catalogue_is_read_once(site):
             model(lacks={"MXFP4": "no kernels"}),
             "models.rocket.lacks: found {'MXFP4': 'no kernels'}, expected a mapping",
         ),
+        (
+            model(driver={"first": 580}),
+            "models.rocket.driver: found {'first': 580}, expected a mapping of first (a version in quotes)",
+        ),
+        (model(driver={"branch": "580"}), "models.rocket.driver: found {'branch': '580'}, expected a mapping of first"),
         (model(lacks={"mxfp4": None}), "models.rocket.lacks: found {'mxfp4': null}, expected a mapping"),
         (model(supported=False), "'models.rocket.reason' is missing; it says why supported is false"),
         (model(stack="acme_sdx"), "models.rocket.stack: 'acme_sdx' is not in stacks; nearest: 'acme_sdk'"),

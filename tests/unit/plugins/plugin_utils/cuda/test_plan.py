@@ -319,6 +319,64 @@ def test_what_cannot_be_had_halts_with_the_reason(system_name, machine_name, req
     assert not (found.packages or found.repositories or found.files or found.finish)
 
 
+# The first driver of each, by the README of each release of NVIDIA's open kernel modules.
+@pytest.mark.parametrize(
+    ("pci_id", "count", "branch"),
+    [
+        ("10de:2901", 8, "570"),
+        ("10de:3182", 8, "580"),
+        ("10de:31c2", 4, "580"),
+        ("10de:2e12", 1, "590"),
+        ("10de:2bb1", 1, "570"),
+        ("10de:2bb5", 8, "575"),
+        ("10de:2bb9", 8, "580"),
+        ("10de:2c3a", 1, "580"),
+        ("10de:2c31", 1, "570"),
+        ("10de:2b8c", 1, "580"),
+        ("10de:2335", 8, "570"),
+    ],
+)
+def test_the_driver_is_new_enough_for_the_chips_also_with_an_old_release(pci_id, count, branch):
+    host, hardware = SYSTEMS["debian13"][0], machine((pci_id, count, "0302"))
+    found = plan_driver(host, hardware, replace(REQUEST, minimum="570.26"))
+    assert found.halt is None
+    kernel = next(package for package in found.packages if package.name == "nvidia-kernel-open-dkms")
+    assert kernel.version == f"{branch}.*"
+    # The newest of the branch, once the repository is known.
+    offered = [f"{branch}.300.01-1", f"{branch}.1.01-1"]
+    exact = plan_driver(host, hardware, replace(REQUEST, minimum="570.26"), offered)
+    assert f"{branch}.300.01-*" in {package.version for package in exact.packages}
+
+
+@pytest.mark.parametrize(
+    ("pci_id", "version", "offered", "message"),
+    [
+        ("10de:3182", "570", None, "driver branch 570 does not support b300, 580.82.07 is the first that does"),
+        ("10de:3182", "580.65.06", ["580.65.06-1"], "driver 580.65.06 does not support b300, 580.82.07 is the first"),
+        ("10de:2e12", "580", None, 'driver branch 580 does not support gb10, 590.48.01 is the first that does; set '
+         'cuda_version to "590" or newer'),
+        ("10de:2bb5", "570", None, "driver branch 570 does not support rtx_pro_6000, 575.57.08 is the first that does"),
+    ],
+)  # fmt: skip
+def test_a_driver_that_is_older_than_the_chips(pci_id, version, offered, message):
+    asked = replace(REQUEST, minimum="570.26", version=version)
+    found = plan_driver(SYSTEMS["debian13"][0], machine((pci_id, 1, "0302")), asked, offered)
+    assert message in found.halt
+
+
+def test_the_driver_that_a_dgx_spark_is_sold_with_stays():
+    packages = {"nvidia-dkms-580-open": "580.95.05-1", "nvidia-utils-580": "580.95.05-1"}
+    host = replace(SYSTEMS["ubuntu2404"][0], packages=packages, modules={"nvidia": Module("580.95.05")})
+    found = plan_driver(host, machine(("10de:2e12", 1, "0302")), REQUEST)
+    assert found.halt is None and not found.replaces
+
+
+def test_a_tray_of_a_rack_is_planned_alone_and_a_note_says_so():
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], machine(("10de:2941", 4, "0302")), REQUEST)
+    assert not [package for package in found.packages if "fabricmanager" in package.name]
+    assert any("NVLink to other trays of the rack needs nvidia-imex" in note for note in found.notes)
+
+
 def test_an_operating_system_that_is_not_supported():
     found = plan_driver(system("debian", "11", "bullseye", "5.10.0"), MACHINES["l40s"][0], REQUEST)
     assert found.halt.startswith("debian 11 is not supported for NVIDIA's driver; supported are Debian 12 and 13,")
