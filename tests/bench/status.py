@@ -4,7 +4,7 @@
 """What status.yml costs for 1,000 hosts with two instances each and two gateways; the goal is 10 s.
 
     status    status.yml, with two gateways on this machine that have no HAProxy to read
-    overview  its last play alone, with what two gateways report of 2,000 servers, 40 of them sick or drained
+    page      its last play alone, with what two gateways report of 2,000 servers, 40 of them sick or drained
 
 Start of Ansible and inventory are included in both. On a busy machine only the processor seconds mean anything.
 """
@@ -46,7 +46,7 @@ def server(number: int) -> dict[str, Any]:
     return found
 
 
-def overview(top: Path, number_of_hosts: int) -> str:
+def fleet_page(top: Path, number_of_hosts: int) -> str:
     """Write the play that shows the fleet with what the gateways report, and return its path."""
     servers = {
         f"gpu-{number:04}--{name}": server(number)
@@ -54,7 +54,7 @@ def overview(top: Path, number_of_hosts: int) -> str:
         for name in SHARED["vllm_instances"]
     }
     gateways = {name: {"servers": servers} for name in GATEWAYS}
-    task = {"baremetal.inference.fleet_overview": {"page": str(top / "fleet.html"), "gateways": gateways},
+    task = {"baremetal.inference.fleet_page": {"page": str(top / "fleet.html"), "gateways": gateways},
             "run_once": True}  # fmt: skip
     (top / "play.json").write_text(json.dumps([{"hosts": "inference", "gather_facts": False, "tasks": [task]}]))
     return str(top / "play.json")
@@ -71,7 +71,7 @@ def main() -> None:
         page = json.dumps({"status_page": str(top / "status.html")})
         for name, words in {
             "status": ("playbooks/status.yml", "-e", page),
-            "overview": (overview(top, hosts),),
+            "page": (fleet_page(top, hosts),),
         }.items():
             # The first run compiles what is not compiled yet.
             runs = [measure("-i", path, *words) for _run in range(2)]

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES as STATES_OF_THE_PAGE
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page as page_text
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import with_service
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.versions import with_versions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import STATES as STATES_OF_THE_PAGE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.page import page as page_text
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import with_service
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.versions import with_versions
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 

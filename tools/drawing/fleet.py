@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.page import page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import page_parts
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs/images/fleet.png"
@@ -43,7 +43,7 @@ CLUSTERS = {
 
 
 def fleet() -> list[Line]:
-    """Return the lines of the hosts, in the order of overview()."""
+    """Return the lines of the hosts, in the order of fleet_lines()."""
     lines = []
     # The page says how long ago that was.
     seen_at = int(time.time()) - 20 * 60

@@ -25,6 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_pla
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader, needed
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import spanning_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import FleetReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import (
     VARIABLES,
     InventoryVariables,
@@ -32,7 +33,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import source as inventory_source
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import NAMES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import OverviewReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 
@@ -91,7 +91,7 @@ def read_everything(hostvars, host):
         attempt(lambda name=name: Templar(DataLoader(), own).template(as_template(f"{{{{ {name} }}}}")))
     attempt(lambda: spanning_of([host], hostvars, DataLoader(), own.get("groups") or {}))
     attempt(lambda: InventoryVariables(hostvars, DataLoader(), [*VARIABLES, *odd])[host])
-    attempt(lambda: OverviewReader(hostvars, DataLoader()).host(host))
+    attempt(lambda: FleetReader(hostvars, DataLoader()).host(host))
     fleet = plan_fleet([host], HostReader(hostvars, DataLoader()), plan_host)
     for group in fleet.groups:
         render.texts_of(group, render.RoleTemplates(DataLoader()))

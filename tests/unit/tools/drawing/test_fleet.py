@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import STATES
 
 from tools.drawing import fleet
 

@@ -8,8 +8,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
-    OverviewReader,
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import (
+    FleetReader,
     read_fleet,
 )
 
@@ -25,7 +25,7 @@ class HostVars:
 
 
 def read(**hosts):
-    found, models = read_fleet(hosts, OverviewReader(HostVars(hosts), DataLoader()))
+    found, models = read_fleet(hosts, FleetReader(HostVars(hosts), DataLoader()))
     return {host.name: host for host in found}, models
 
 

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import age, fleet_table, summary
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.table import age, fleet_table, summary
 
 NOW = 1_800_000_000
 

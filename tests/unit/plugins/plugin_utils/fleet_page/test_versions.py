@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Host, Line, line_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.versions import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Host, Line, line_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.versions import (
     describe_silent,
     with_versions,
 )

@@ -10,13 +10,13 @@ from typing import Any
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
-from ..plugin_utils.overview.lines import overview, totals
-from ..plugin_utils.overview.page import page
-from ..plugin_utils.overview.reader import OverviewReader, open_page, page_parts, read_fleet
-from ..plugin_utils.overview.service import describe_services, with_service
-from ..plugin_utils.overview.starts import describe_starts
-from ..plugin_utils.overview.table import fleet_table
-from ..plugin_utils.overview.versions import describe_silent, with_versions
+from ..plugin_utils.fleet_page.lines import fleet_lines, totals
+from ..plugin_utils.fleet_page.page import page
+from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
+from ..plugin_utils.fleet_page.service import describe_services, with_service
+from ..plugin_utils.fleet_page.starts import describe_starts
+from ..plugin_utils.fleet_page.table import fleet_table
+from ..plugin_utils.fleet_page.versions import describe_silent, with_versions
 from ..plugin_utils.pages.file import PageError, PageFile
 
 
@@ -28,9 +28,9 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         # First, so that a wrong path is reported before the work begins.
         page_file = open_page(options["page"]) if options["page"] else None
-        reader = OverviewReader(variables["hostvars"], self._loader)
+        reader = FleetReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
-        lines = with_service(with_versions(overview(hosts, models), options["installed"]), options["gateways"])
+        lines = with_service(with_versions(fleet_lines(hosts, models), options["installed"]), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
         services = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
         services += describe_starts(options["starts"])

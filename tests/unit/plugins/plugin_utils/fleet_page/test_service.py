@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import (
     describe_services,
     with_service,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.table import fleet_table
 
 WELL = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
 DOWN = {**WELL, "up": False, "why": "L4CON: Connection refused"}

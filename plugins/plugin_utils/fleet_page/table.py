@@ -49,7 +49,7 @@ CUTS = (
 
 
 def fleet_table(lines: Sequence[Line], now: float, width: int = WIDTH) -> list[str]:
-    """Return the lines of the whole overview, at most 60; ``now`` is in seconds since 1970."""
+    """Return the lines of the whole table, at most 60; ``now`` is in seconds since 1970."""
     kinds = Counter(line.kind or NO_KIND for line in lines)
     found = [_cut(f"hosts by accelerator: {_kinds_in_words(kinds, 6)}", width), ""] if lines else []
     text = [_head(lines), *found, *summary(lines, width), *needs_attention(lines, now, width)]

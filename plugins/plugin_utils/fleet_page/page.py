@@ -23,7 +23,7 @@ GREY = Colour(0.62)
 def page(lines: Sequence[Line], models: Mapping[str, Model], title: str, parts: Mapping[str, str]) -> str:
     """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; the page allows only these two.
 
-    ``lines`` have the order of overview().
+    ``lines`` have the order of fleet_lines().
     """
     return fill_page(parts, title, data(lines, models, title))
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import (
     Host,
+    fleet_lines,
     line_of,
-    overview,
     seconds_of,
     totals,
 )
@@ -100,7 +100,7 @@ def test_a_cluster_that_variable_and_group_name_differently_is_a_problem():
 
 def test_one_cluster_is_counted_once_however_it_is_spelt():
     hosts = [Host("a", ["cluster_fra_1"], {"cluster": "fra-1"}), Host("b", ["cluster_fra_1"], {})]
-    assert totals(overview(hosts, MODELS))["clusters"] == 1
+    assert totals(fleet_lines(hosts, MODELS))["clusters"] == 1
 
 
 def test_gateways_and_mirrors_are_no_unknown_hosts():
@@ -111,7 +111,7 @@ def test_gateways_and_mirrors_are_no_unknown_hosts():
         Host("has", ["gateways"], {"accelerator": "cpu"}),
         Host("new", [], {}),
     ]
-    assert [entry.host for entry in overview(hosts, MODELS)] == ["has", "both", "new"]
+    assert [entry.host for entry in fleet_lines(hosts, MODELS)] == ["has", "both", "new"]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_hosts_are_sorted_by_place_accelerator_and_number_whatever_the_order():
         Host("amd-1", [], {"accelerator": "mi300x", "cluster": "c2"}),
         Host("9" * 5000, [], {}),
     ]
-    names = [found.host for found in overview(hosts, MODELS)]
+    names = [found.host for found in fleet_lines(hosts, MODELS)]
     assert names == ["9" * 5000, "amd-1", "gpu-9", "gpu-10", "gpu-1", "gpu-11"]
-    assert overview(hosts[::-1], MODELS) == overview(hosts, MODELS)
+    assert fleet_lines(hosts[::-1], MODELS) == fleet_lines(hosts, MODELS)
 
 
 def test_totals():
@@ -165,7 +165,7 @@ def test_totals():
         Host("c", [], {"accelerator": "cpu"}),
         Host("d", [], {}),
     ]
-    assert totals(overview(hosts, MODELS)) == {
+    assert totals(fleet_lines(hosts, MODELS)) == {
         "hosts": 4,
         "chips": 14,
         "sites": 1,

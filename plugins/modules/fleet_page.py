@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: fleet_overview
+module: fleet_page
 short_description: (internal) Show a fleet at a glance, as a table and as a page
 description:
   - Shows for all hosts of the play which accelerators they have, how certain that is and which hosts need attention.

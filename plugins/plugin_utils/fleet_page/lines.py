@@ -87,7 +87,7 @@ class Line:
         return sum(count for model, count in self.chips if model != CPU)
 
 
-def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
+def fleet_lines(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
     """Return a line for each host but gateways and mirrors, by site, cluster, accelerator and name.
 
     Numbers in names sort as numbers.

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the variables of hosts for a fleet's overview, and write its page."""
+"""Read the variables of hosts for the fleet page, and write it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..fleet.members import HOST_KEYS
 from ..pages.file import PageFile, read_parts
 from .lines import VARIABLES, Host
 
-PARTS = Path(__file__).resolve().parent / "fleet_page"
+PARTS = Path(__file__).resolve().parent / "parts"
 CATALOG_PATH = "accelerator_catalog_path"
 # The page holds no secrets (names, hardware, recipes) and is for everybody; a web server may serve it.
 MODE = 0o644
 
 
-class OverviewReader(HostReader):
-    """Read the variables of an overview; an unreadable one becomes a problem of its host and stops nothing."""
+class FleetReader(HostReader):
+    """Read the variables of the fleet page; an unreadable one becomes a problem of its host and stops nothing."""
 
     def host(self, name: str) -> tuple[Host, tuple[str, ...]]:
         """Return a host and the directories of its own catalogue."""
@@ -65,7 +65,7 @@ class OverviewReader(HostReader):
         return Templar(loader=self._loader, variables=variables)
 
 
-def read_fleet(names: Iterable[str], reader: OverviewReader) -> tuple[list[Host], dict[str, Model]]:
+def read_fleet(names: Iterable[str], reader: FleetReader) -> tuple[list[Host], dict[str, Model]]:
     """Return the hosts and the models of all their catalogues. Raises AcceleratorError for an invalid catalogue."""
     hosts: list[Host] = []
     catalogues: dict[tuple[str, ...], None] = {(): None}

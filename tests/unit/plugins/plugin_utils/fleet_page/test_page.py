@@ -13,9 +13,9 @@ from html.parser import HTMLParser
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Host, Line, overview
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import data, page
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Host, Line, fleet_lines
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.page import data, page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import page_parts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.colours import Colour, distance
 
 MODELS = load_catalogue().models
@@ -47,7 +47,7 @@ class Elements(HTMLParser):
 
 
 def page_of(hosts, title="The fleet"):
-    return page(overview(hosts, MODELS), MODELS, title, page_parts())
+    return page(fleet_lines(hosts, MODELS), MODELS, title, page_parts())
 
 
 def test_the_same_fleet_gives_the_same_page_and_one_change_changes_one_line():
@@ -60,7 +60,7 @@ def test_the_same_fleet_gives_the_same_page_and_one_change_changes_one_line():
 
 
 def test_hosts_are_told_in_full():
-    document = json.loads(data(overview(HOSTS, MODELS), MODELS, "t"))
+    document = json.loads(data(fleet_lines(HOSTS, MODELS), MODELS, "t"))
     nowhere, site = document["sites"]
     assert (nowhere["name"], site["name"]) == ("", "s")
     rows = {tuple(row["models"]): row["hosts"] for row in site["clusters"][0]["rows"]}

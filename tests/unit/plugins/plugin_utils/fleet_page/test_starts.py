@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.starts import describe_starts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.starts import describe_starts
 
 
 def start(*phases, ready=True, seconds=74.0):
