@@ -128,6 +128,7 @@ PUBLISHES_BY_HAND = {
     "plugins/module_utils/common/foreign_files_host.py": "a directory of another user",
     "plugins/module_utils/health/saved_state_host.py": "moves a damaged file aside",
     "plugins/module_utils/removal/remove_host.py": "hides a directory before it is removed",
+    "plugins/module_utils/slots/caches_host.py": "a part of a cache is a directory",
     "plugins/module_utils/slots/host.py": "a slot is a directory",
     "plugins/module_utils/slots/restore_host.py": "stages all files of a state before the first rename",
     "plugins/module_utils/transfer/partial_file.py": "a file of many GB that grows where it lies",

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The content of a carried directory, file by file, as its bundle.json lists it.
 
-``holds`` maps a kind (weights, encodings, wheels, images, controller) to its items, an item to its files, a file's path
-below the directory to its bytes and sha256.
+``holds`` maps a kind (weights, encodings, wheels, images, controller, caches) to its items, an item to its files, a
+file's path below the directory to its bytes and sha256.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ..common.kinds import name_kind, show_value
 
 NAME = "bundle.json"
 VERSION = 1
-# What the hosts need, and what the controller needs, which people put there.
+# What the hosts need, and what people put there: for the controller, and archives of compiled caches for hosts.
 SERVED = ("weights", "encodings", "wheels", "images")
-CONTROLLER = "controller"
-KINDS = (*SERVED, CONTROLLER)
+CARRIED = ("controller", "caches")
+KINDS = (*SERVED, *CARRIED)
 
 # The advice for an incomplete directory.
 AGAIN = "fill the directory again with playbooks/mirror.yml"
@@ -87,20 +87,21 @@ def is_path(path: str) -> bool:
     return bool(_PATH.fullmatch(path) or _CONTROLLER_PATH.fullmatch(path))
 
 
-def controller_holds(files: Files) -> Holds:
-    """Return the items of the controller's files: each file at the top of controller/, each directory there.
+def carried_holds(files: Files) -> Holds:
+    """Return the items of what people put there: each file at the top of controller/ and caches/, each directory there.
 
     Raises BundleError for a name that bundle.json cannot hold.
     """
-    items: dict[str, Files] = {}
+    holds: Holds = {}
     for path, content in files.items():
         if not is_path(path):
             raise BundleError(
                 f"{path!r}: expected a name of ASCII letters, digits, spaces and _.+@=,- only, because "
                 f"{NAME} lists it; rename the file"
             )
-        items.setdefault(path.split("/")[1], {})[path] = content
-    return {CONTROLLER: items} if items else {}
+        kind, item = path.split("/")[:2]
+        holds.setdefault(kind, {}).setdefault(item, {})[path] = content
+    return holds
 
 
 def parse_bundle(text: str, where: str) -> Holds:
@@ -125,6 +126,8 @@ def render_bundle(holds: Holds) -> str:
             for item, files in sorted(holds.get(kind, {}).items())
         }
         for kind in KINDS
+        # Releases before 0.9.0 refuse a kind that they do not know.
+        if kind != "caches" or holds.get(kind)
     }
     whole = {"version": VERSION, "bytes": size_of(holds), "holds": plain}
     return json.dumps(whole, indent=1) + "\n"
@@ -151,12 +154,12 @@ def merge_holds(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> t
     """Return what a directory holds after a fill, and the items of an earlier one that are incomplete now.
 
     Items of an earlier fill are kept as long as each of their files has its size (``sizes``) and no new item
-    describes the file differently. The controller's files are those of now.
+    describes the file differently. What people put there is that of now.
     """
     merged = {kind: dict(new.get(kind, {})) for kind in KINDS}
     known, dropped = all_files(new), []
     for kind, item, files in walk(before):
-        if item in merged[kind] or kind == CONTROLLER:
+        if item in merged[kind] or kind in CARRIED:
             continue
         whole = all(sizes.get(path) == content.size for path, content in files.items())
         if whole and all(known.get(path, content) == content for path, content in files.items()):

@@ -14,7 +14,7 @@ from ..weights.plan import STAMP_NAME
 from . import checksums
 from .bundle import (
     AGAIN,
-    CONTROLLER,
+    CARRIED,
     NAME,
     BundleError,
     Content,
@@ -107,10 +107,10 @@ def read_bundle(root: str) -> Holds | None:
         raise BundleError(f"{path}: cannot be read ({exc}); {AGAIN}") from exc
 
 
-def list_controller_files(root: str) -> Files:
-    """Return the files below controller/, read in full. Raises OSError, and BundleError for anything but a file."""
+def list_carried_files(root: str) -> Files:
+    """Return the files below controller/ and caches/, read in full. Raises OSError, and BundleError for other kinds."""
     found = {}
-    for path in _walk_files(root, CONTROLLER):
+    for path in (path for kind in CARRIED for path in _walk_files(root, kind)):
         place = os.path.join(root, path)
         if not os.path.isfile(place):
             raise BundleError(

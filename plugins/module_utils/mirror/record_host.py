@@ -19,7 +19,7 @@ from .bundle import (
     BundleError,
     Holds,
     all_files,
-    controller_holds,
+    carried_holds,
     format_bytes,
     merge_holds,
     parse_holds,
@@ -31,7 +31,7 @@ from .bundle_host import (
     check_room,
     find_foreign_entries,
     find_missing_files,
-    list_controller_files,
+    list_carried_files,
     partial_bytes,
     read_bundle,
     read_notes,
@@ -76,7 +76,7 @@ def present(module: Module) -> dict[str, Any]:
     except BundleError as exc:
         module.warn(f"{exc}; it is written again")
         before = {}
-    new = {**new, **controller_holds(list_controller_files(root))}
+    new = {**new, **carried_holds(list_carried_files(root))}
     holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:
         module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is incomplete now and no longer listed")

@@ -256,6 +256,7 @@ CONTROLLER = (
         "bench.yml",
         NOTHING,
     ),
+    Place("CACHES_DIR/", "archives of compiled caches and their manifests (`caches_dir`)", "caches.yml", NOTHING),
     Place("TUNE_DIR/", "results of a tune, from which it goes on (`tune_dir`)", "tune.yml", NOTHING),
     Place("MONITORING_DIR/", "targets, rules and dashboards (`monitoring_dir`)", "monitoring.yml", NOTHING),
     Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),

@@ -57,6 +57,7 @@ SERVING = (
 # Paths on the controller, where ~ is the home of the person who runs Ansible.
 ON_CONTROLLER = (
     "gateway_ca_dir", "gateway_certificate", "gateway_certificate_key", "mirror_keyring", "rollout_state_dir",
+    "vllm_caches_dir",
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bill im
     render_bill,
     written_at,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import controller_holds, parse_holds
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import carried_holds, parse_holds
 
 FIXTURE = Path(__file__).resolve().parents[4] / "fixtures/cyclonedx/bom-1.6.schema.json"
 FILE = {"size": 3, "sha256": "0" * 64}
@@ -40,7 +40,7 @@ CARRIED = (
 def holds():
     found = parse_holds(PLAIN, "holds")
     content = next(iter(found["encodings"]["o200k_base.tiktoken"].values()))
-    return {**found, **controller_holds({f"controller/{name}": content for name in CARRIED})}
+    return {**found, **carried_holds({f"controller/{name}": content for name in CARRIED})}
 
 
 def render(known=None, now=NOW, before=""):

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     BundleError,
     Content,
-    controller_holds,
+    carried_holds,
     format_bytes,
     merge_holds,
     parse_bundle,
@@ -103,15 +103,23 @@ def test_summary_and_amounts():
 
 def test_the_controllers_files_are_items_by_their_top_name():
     content = Content(3, DIGEST)
-    found = controller_holds({"controller/island/.vault": content, "controller/island/a b@c": content})
+    found = carried_holds({"controller/island/.vault": content, "controller/island/a b@c": content})
     assert list(found["controller"]) == ["island"] and len(found["controller"]["island"]) == 2
-    assert controller_holds({}) == {}
+    assert carried_holds({"caches/a.json": content}) == {"caches": {"a.json": {"caches/a.json": content}}}
+    assert carried_holds({}) == {}
     assert parse_bundle(render_bundle(found), "bundle.json")["controller"] == found["controller"]
     with pytest.raises(BundleError, match="rename the file"):
-        controller_holds({"controller/\u00e9": content})
+        carried_holds({"controller/\u00e9": content})
 
 
 def test_the_controllers_files_of_an_earlier_fill_are_forgotten():
-    before = controller_holds({"controller/old.whl": Content(3, DIGEST)})
+    before = carried_holds({"controller/old.whl": Content(3, DIGEST)})
     merged, dropped = merge_holds({}, before, {"controller/old.whl": 3})
     assert not merged["controller"] and not dropped
+
+
+def test_a_disk_without_caches_is_read_by_older_releases():
+    holds = carried_holds({"controller/a.whl": Content(3, DIGEST)})
+    assert "caches" not in json.loads(render_bundle(holds))["holds"]
+    with_caches = {**holds, **carried_holds({"caches/a.tar.gz": Content(3, DIGEST)})}
+    assert parse_bundle(render_bundle(with_caches), "x")["caches"] == with_caches["caches"]

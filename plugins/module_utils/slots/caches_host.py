@@ -1,0 +1,241 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make an archive of what an instance of this host has compiled, and give it to an instance that has compiled nothing.
+
+The cache belongs to the user that vLLM runs as. Only a process of that user reads or writes there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import pwd
+import shutil
+import stat
+import tarfile
+from typing import IO, Any, Callable, Iterator
+
+from ..common.files_host import publish, sha256_of, text_of
+from ..common.module import Module
+from ..transfer.connections import FetchError
+from ..transfer.fetch import Settings, check_base, fetch_file, join_location
+from ..vllm.plan_document import PlanDocument
+from .caches import MAX_BYTES, MAX_FILES, PARTS, Archive, CacheError, check_member, find_archive, identity_of, key_of
+from .host import Host, Slots
+from .restore_host import Engine, Service
+from .status_host import status_of
+
+_DRIVERS = ("nvidia", "amdgpu", "drv_davinci_intf_host")
+_UNPACKED = ".unpacked"
+_CHUNK = 1 << 20
+
+
+def read_host(root: str = "/") -> dict[str, str]:
+    """Return what compiled code depends on besides the instance's software: driver, processor, system libraries."""
+    drivers = [
+        f"{name} {version}" for name in _DRIVERS if (version := text_of(f"{root}sys/module/{name}/version").strip())
+    ]
+    lines = text_of(f"{root}proc/cpuinfo").split("\n\n")[0].splitlines()
+    names = ("model name", "flags", "Features", "CPU implementer", "CPU part")
+    processor = "\n".join(line for line in lines if line.split(":")[0].strip() in names)
+    system = [line for line in text_of(f"{root}etc/os-release").splitlines() if line.startswith(("ID=", "VERSION_ID="))]
+    return {
+        "driver": ", ".join(drivers),
+        "machine": platform.machine(),
+        "processor": hashlib.sha256(processor.encode()).hexdigest(),
+        "system": " ".join(sorted(system)),
+    }
+
+
+class Cache:
+    """The cache of one instance, and the key of the archive that fits it."""
+
+    def __init__(self, module: Module, plan: PlanDocument) -> None:
+        params = module.params
+        self.module, self.plan, self.owner = module, plan, params["owner"]
+        self.path = os.path.join(params["cache_dir"], plan["instance"])
+        self.engine = Engine(module.run_command)
+        self.identity = identity_of(plan, self._software(params["engine"]), read_host())
+        self.key = key_of(self.identity)
+
+    def _software(self, engine: str) -> str:
+        if plan_venv := self.plan["venv"]:
+            return os.path.basename(str(plan_venv["path"]))
+        # Without an id, an image of another content could have the same name.
+        return self.engine.image_id(engine, str(self.plan["image"])) or f"unknown {os.urandom(8).hex()}"
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the instance has compiled nothing yet."""
+        return not any(os.path.lexists(os.path.join(self.path, part)) for part in PARTS)
+
+    def pack(self) -> dict[str, Any]:
+        """Make the archive and its manifest in ``work_dir``. Raises CacheError."""
+        self._refuse_unproven()
+        archive, manifest = (
+            os.path.join(self.module.params["work_dir"], self.key + end) for end in (".tar.gz", ".json")
+        )
+        if not self.module.check_mode:
+            os.makedirs(os.path.dirname(archive), mode=0o755, exist_ok=True)
+            unpacked = self._write(archive)
+            made = Archive(self.key, os.path.getsize(archive), sha256_of(archive), unpacked)
+            publish(manifest, made.manifest(self.identity))
+        return {"changed": True, "key": self.key, "files": [archive, manifest]}
+
+    def _refuse_unproven(self) -> None:
+        name, run = self.plan["instance"], self.module.run_command
+        host = Host("/", self.engine.image_id)
+        found = status_of(host, name, Slots(host, name), Service(name, run), self.engine, None, 2)
+        good = (found["good"] or {}).get("digest")
+        if not found["up"] or found["stale"] or not good or good != found["digest"]:
+            raise CacheError(
+                f"{name}: found an instance that is not proven, expected one that runs in its last good state; run "
+                "site.yml first"
+            )
+
+    def _write(self, path: str) -> int:
+        """Write the archive; return the bytes of its files. Nobody reads one whose manifest is missing."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        try:
+            with open(path, "xb") as file:
+                unpacked = as_user(self.owner, lambda: str(write_archive(self.path, file)))
+                os.chmod(path, 0o644)
+        except CacheError:
+            os.unlink(path)
+            raise
+        return int(unpacked)
+
+    def seed(self) -> dict[str, Any]:
+        """Give the instance what an equal host has compiled; return ``seeded`` and why not. Raises CacheError."""
+        if not self.is_empty:
+            return {"changed": False, "key": self.key, "seeded": False, "why": "it has compiled something itself"}
+        archive = find_archive(self.module.params["manifests"], self.key)
+        if archive is None:
+            return {"changed": False, "key": self.key, "seeded": False, "why": "no equal host has made an archive"}
+        if not self.module.check_mode:
+            self._fetch(archive)
+        return {"changed": True, "key": self.key, "seeded": True, "why": ""}
+
+    def _fetch(self, archive: Archive) -> None:
+        params = self.module.params
+        os.makedirs(params["work_dir"], mode=0o755, exist_ok=True)
+        path = os.path.join(params["work_dir"], archive.name)
+        try:
+            check_base(params["source"])
+            settings = Settings(ca_file=params["ca_file"] or None)
+            fetch_file(join_location(params["source"], archive.name), path, archive.size, archive.sha256, settings)
+            account = pwd.getpwnam(self.owner)
+            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path, 0o750)
+                os.chown(self.path, account.pw_uid, account.pw_gid)
+            with open(path, "rb") as file:
+                as_user(self.owner, lambda: unpack(file, self.path, archive.unpacked))
+        except (FetchError, OSError, KeyError) as exc:
+            raise CacheError(f"{archive.name}: {exc}") from exc
+        finally:
+            for leftover in (path, f"{path}.partial"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(leftover)
+
+
+def write_archive(top: str, file: IO[bytes]) -> int:
+    """Write the files of the parts of a cache, as their owner; return their bytes. Raises CacheError."""
+    total = count = 0
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
+        for path in sorted(_files(top)):
+            member = archive.gettarinfo(os.path.join(top, path), path)
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            total, count = total + member.size, count + 1
+            if total > MAX_BYTES or count > MAX_FILES:
+                raise CacheError(f"{top}: found more than {MAX_FILES} files or {MAX_BYTES >> 30} GiB, expected a cache")
+            with open(os.path.join(top, path), "rb") as content:
+                archive.addfile(member, content)
+    if not count:
+        raise CacheError(f"{top}: found nothing that was compiled in {', '.join(PARTS)}; start the instance first")
+    file.flush()
+    return total
+
+
+def _files(top: str) -> Iterator[str]:
+    """Yield the regular files of the parts; links and everything else are left out, and so are locks."""
+    for part in PARTS:
+        for directory, _directories, names in os.walk(os.path.join(top, part)):
+            for name in names:
+                path = os.path.join(directory, name)
+                if stat.S_ISREG(os.lstat(path).st_mode) and not name.endswith(".lock"):
+                    yield os.path.relpath(path, top)
+
+
+def unpack(file: IO[bytes], top: str, most: int) -> str:
+    """Unpack an archive into a cache that has none of its parts, as its owner. Raises CacheError."""
+    fresh = os.path.join(top, _UNPACKED)
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        with tarfile.open(fileobj=file, mode="r:gz") as archive:
+            _extract(archive, fresh, most)
+        for part in PARTS:
+            if os.path.isdir(os.path.join(fresh, part)):
+                os.makedirs(os.path.dirname(os.path.join(top, part)), exist_ok=True)
+                os.rename(os.path.join(fresh, part), os.path.join(top, part))
+    except (tarfile.TarError, EOFError, OSError) as exc:
+        raise CacheError(f"the archive cannot be unpacked: {exc}") from exc
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return ""
+
+
+def _extract(archive: tarfile.TarFile, fresh: str, most: int) -> None:
+    left, count = most, 0
+    for member in archive:
+        check_member(member)
+        left, count = left - member.size, count + 1
+        if left < 0 or count > MAX_FILES:
+            raise CacheError(
+                f"the archive holds more than the {most} bytes of its manifest; make it again with caches.yml"
+            )
+        path, content = os.path.join(fresh, member.name), archive.extractfile(member)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "xb") as out:
+            # For mypy: check_member has refused what has no content.
+            if content:
+                shutil.copyfileobj(content, out, _CHUNK)
+        os.chmod(path, 0o700 if member.mode & 0o100 else 0o600)
+        # Builds compare times.
+        os.utime(path, (member.mtime, member.mtime))
+
+
+def as_user(user: str, work: Callable[[], str]) -> str:
+    """Run a function in a process of this user; return its text. Raises CacheError with the message of its error."""
+    account = pwd.getpwnam(user)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        _run_as(account, work, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read().decode("utf-8", "replace")
+    _pid, status = os.waitpid(child, 0)
+    if status:
+        raise CacheError(text or f"the process of {user} ended with status {status}")
+    return text
+
+
+def _run_as(account: pwd.struct_passwd, work: Callable[[], str], writer: int) -> None:
+    """Become the user, run, write the text or the error, and end. Never returns."""
+    status = 1
+    try:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(account.pw_gid)
+            os.setuid(account.pw_uid)
+        os.umask(0o077)
+        text, status = work(), 0
+    except BaseException as exc:  # the process ends here
+        text = str(exc) or type(exc).__name__
+    os.write(writer, text.encode()[:4096])
+    os._exit(status)

@@ -1,0 +1,220 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one host has compiled reaches an equal one whole, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pwd
+import tarfile
+from hashlib import sha256
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.slots import caches_host
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches import CacheError
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches_host import Cache, as_user, read_host
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+PLAN = {
+    "instance": "chat", "vllm_version": "0.33.0", "model": "m", "revision": "r", "args": {}, "env": {}, "chips": [0],
+    "accelerator": "h200", "venv": {"path": "/opt/vllm/0.33.0-cuda-abc"}, "image": None,
+}  # fmt: skip
+GOOD = {"digest": "a" * 16}
+PROVEN = {"up": True, "stale": False, "digest": "a" * 16, "good": GOOD}
+
+
+class Module:
+    """The module of a task, with the directories of one host."""
+
+    check_mode = False
+
+    def __init__(self, top, **params):
+        self.params = {
+            "owner": ME, "engine": "", "ca_file": "", "source": "", "manifests": [], "cache_dir": str(top / "cache"),
+            "work_dir": str(top / "work"), **params,
+        }  # fmt: skip
+
+    def run_command(self, _words, **_more):
+        return 1, "", "no engine"
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch):
+    monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 580"})
+    monkeypatch.setattr(caches_host, "status_of", lambda *_args: PROVEN)
+    monkeypatch.setattr(caches_host, "Service", lambda *_args: None)
+
+
+@pytest.fixture
+def first(tmp_path):
+    """A host that has compiled: files, a program, a link, a lock, and the records of tokens, which stay."""
+    cache = tmp_path / "first/cache/chat"
+    for name in ("vllm/torch_compile_cache/a/graph.py", ".cache/flashinfer/0.7/90a/cached_ops/x.so", "usage/2026.json"):
+        (cache / name).parent.mkdir(parents=True)
+        (cache / name).write_text(name)
+    (cache / ".cache/flashinfer/0.7/90a/cached_ops/x.so").chmod(0o755)
+    os.utime(cache / "vllm/torch_compile_cache/a/graph.py", (1000, 1000))
+    (cache / "vllm/link").symlink_to("/etc/passwd")
+    (cache / "vllm/a.lock").touch()
+    return tmp_path / "first"
+
+
+def packed(top):
+    """Pack the cache of a host; return where the archive is, and the text of its manifest."""
+    archive, manifest = Cache(Module(top), PLAN).pack()["files"]
+    with open(manifest, encoding="utf-8") as file:
+        return archive, file.read()
+
+
+def seed(top, archive, *manifests, **params):
+    module = Module(top, source=os.path.dirname(archive), manifests=list(manifests), **params)
+    return Cache(module, params.pop("plan", PLAN)).seed()
+
+
+def files_in(top):
+    return {str(path.relative_to(top)): path for path in sorted(top.rglob("*")) if not path.is_dir()}
+
+
+def test_an_equal_host_gets_what_the_first_has_compiled(first, tmp_path):
+    archive, manifest = packed(first)
+    assert json.loads(manifest)["made_from"]["host"] == {"driver": "nvidia 580"}
+    assert seed(tmp_path / "second", archive, manifest)["seeded"]
+    found = files_in(tmp_path / "second/cache/chat")
+    assert sorted(found) == [
+        ".cache/flashinfer/0.7/90a/cached_ops/x.so", "vllm/torch_compile_cache/a/graph.py",
+    ]  # fmt: skip
+    graph, program = found["vllm/torch_compile_cache/a/graph.py"], found[".cache/flashinfer/0.7/90a/cached_ops/x.so"]
+    assert graph.read_text() == "vllm/torch_compile_cache/a/graph.py" and graph.stat().st_mtime == 1000
+    assert (graph.stat().st_mode & 0o777, program.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert list((tmp_path / "second/work").iterdir()) == []
+    # The second time it has them.
+    assert not seed(tmp_path / "second", archive, manifest)["seeded"]
+
+
+def test_a_foreign_host_gets_nothing(first, tmp_path, monkeypatch):
+    archive, manifest = packed(first)
+    monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 581"})
+    assert seed(tmp_path / "second", archive, manifest)["why"] == "no equal host has made an archive"
+    assert not (tmp_path / "second").exists()
+
+
+def test_what_an_instance_has_compiled_itself_stays(first, tmp_path):
+    archive, manifest = packed(first)
+    own = tmp_path / "second/cache/chat/triton"
+    own.mkdir(parents=True)
+    assert seed(tmp_path / "second", archive, manifest)["why"] == "it has compiled something itself"
+    assert files_in(tmp_path / "second/cache/chat") == {}
+
+
+def rewritten(archive, manifest, data):
+    """Put other bytes into the archive; return a manifest for them."""
+    with open(archive, "wb") as file:
+        file.write(data)
+    return json.dumps({**json.loads(manifest), "size": len(data), "sha256": sha256(data).hexdigest()})
+
+
+def bytes_of(archive):
+    with open(archive, "rb") as file:
+        return file.read()
+
+
+def test_a_damaged_archive_is_refused_and_leaves_nothing(first, tmp_path):
+    archive, manifest = packed(first)
+    data = bytearray(bytes_of(archive))
+    data[len(data) // 2] ^= 1
+    rewritten(archive, manifest, bytes(data))
+    with pytest.raises(CacheError, match="sha256"):
+        seed(tmp_path / "second", archive, manifest)
+    assert files_in(tmp_path / "second") == {}
+
+
+@pytest.mark.parametrize("part", [0.5, 0.0])
+def test_a_cut_archive_is_refused_even_if_its_manifest_names_it(first, tmp_path, part):
+    archive, manifest = packed(first)
+    whole = bytes_of(archive)
+    with pytest.raises(CacheError):
+        seed(tmp_path / "second", archive, rewritten(archive, manifest, whole[: int(len(whole) * part)] or b"x"))
+    assert files_in(tmp_path / "second") == {}
+
+
+def test_an_archive_that_is_not_there_is_refused(first, tmp_path):
+    archive, manifest = packed(first)
+    os.unlink(archive)
+    with pytest.raises(CacheError, match="No such file"):
+        seed(tmp_path / "second", archive, manifest)
+
+
+def archive_of(*members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind, content in members:
+            found = tarfile.TarInfo(name)
+            found.type, found.size, found.linkname = kind, len(content), "/etc/passwd"
+            archive.addfile(found, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue())
+
+
+@pytest.mark.parametrize(("members", "why"), [
+    ([("vllm/a", tarfile.REGTYPE, b"x"), ("../../evil", tarfile.REGTYPE, b"x")], "expected only files"),
+    ([("vllm/a", tarfile.SYMTYPE, b""), ("vllm/a/b", tarfile.REGTYPE, b"x")], "expected only files"),
+    ([("usage/a", tarfile.REGTYPE, b"x")], "expected only files"),
+    ([("vllm/a", tarfile.REGTYPE, b"x"), ("vllm/a", tarfile.REGTYPE, b"y")], "File exists"),
+    ([("vllm/a", tarfile.REGTYPE, bytes(1000))], "more than the"),
+])  # fmt: skip
+def test_an_archive_with_anything_else_is_refused(first, tmp_path, members, why):
+    archive, manifest = packed(first)
+    with pytest.raises(CacheError, match=why):
+        seed(tmp_path / "second", archive, rewritten(archive, manifest, archive_of(*members)))
+    assert files_in(tmp_path / "second") == {}
+
+
+@pytest.mark.parametrize("changes", [{"up": False}, {"stale": True}, {"good": None}, {"good": {"digest": "b" * 16}}])
+def test_only_a_proven_instance_is_packed(first, monkeypatch, changes):
+    monkeypatch.setattr(caches_host, "status_of", lambda *_args: {**PROVEN, **changes})
+    with pytest.raises(CacheError, match="not proven"):
+        packed(first)
+    assert not (first / "work").exists()
+
+
+def test_an_instance_that_has_compiled_nothing_has_no_archive(tmp_path):
+    with pytest.raises(CacheError, match="start the instance first"):
+        packed(tmp_path)
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_check_mode_changes_nothing(first, tmp_path, monkeypatch):
+    archive, manifest = packed(first)
+    monkeypatch.setattr(Module, "check_mode", True)
+    assert seed(tmp_path / "second", archive, manifest)["changed"]
+    assert not (tmp_path / "second").exists()
+
+
+def test_an_image_without_an_id_fits_no_archive(tmp_path):
+    plan = {**PLAN, "venv": None, "image": "vllm/vllm-openai:v0.33.0"}
+    assert Cache(Module(tmp_path), plan).key != Cache(Module(tmp_path), plan).key
+
+
+def test_the_error_of_another_process_arrives():
+    def fail():
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CacheError, match="No space left"):
+        as_user(ME, fail)
+    assert as_user(ME, lambda: "7") == "7"
+
+
+def test_a_host_is_described_by_driver_processor_and_system(tmp_path):
+    for name, text in {
+        "sys/module/nvidia/version": "580.159.04\n",
+        "proc/cpuinfo": "model name\t: X\nflags\t: avx2 amx\ncpu MHz\t: 1\n\nmodel name\t: X\n",
+        "etc/os-release": 'ID=debian\nVERSION_ID="13"\nNAME=x\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    found = read_host(f"{tmp_path}/")
+    assert (found["driver"], found["system"]) == ("nvidia 580.159.04", 'ID=debian VERSION_ID="13"')
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: X\nflags\t: avx2\n")
+    assert read_host(f"{tmp_path}/")["processor"] != found["processor"]
