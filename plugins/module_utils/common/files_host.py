@@ -23,6 +23,8 @@ from typing import Callable, Iterator
 # A publication takes less time, because the content is in memory: an older file beside it is from a killed process.
 _ABANDONED_SECONDS = 3600.0
 _SUFFIX = ".partial"
+# The kernel's list of 100,000 connections has 15 MiB.
+MOST_TEXT = 64 << 20
 _PAUSE_SECONDS = 0.05
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -119,19 +121,19 @@ def open_now(path: str, flags: int) -> int:
 
 
 def text_of(path: str) -> str:
-    """Return the text of a file, empty where it cannot be read."""
+    """Return the text of a file, empty where it cannot be read; of a larger one than MOST_TEXT its beginning."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=open_now) as file:
-            return file.read()
+            return file.read(MOST_TEXT)
     except OSError:
         return ""
 
 
-def bytes_of(path: str) -> bytes:
-    """Return the bytes of a file, empty where it cannot be read."""
+def bytes_of(path: str, limit: int = -1) -> bytes:
+    """Return the bytes of a file, at most ``limit`` where that is given, empty where it cannot be read."""
     try:
         with open(path, "rb", opener=open_now) as file:
-            return file.read()
+            return file.read(limit)
     except OSError:
         return b""
 

@@ -9,7 +9,7 @@ import os
 import stat
 from typing import Collection, Iterable, Iterator, Mapping, NamedTuple
 
-from ..common.files_host import existing_above, publish, sha256_of, text_of
+from ..common.files_host import MOST_TEXT, existing_above, publish, sha256_of, text_of
 from ..weights.plan import STAMP_NAME
 from . import checksums
 from .bundle import (
@@ -100,7 +100,7 @@ def read_bundle(root: str) -> Holds | None:
     path = os.path.join(root, NAME)
     try:
         with open(path, encoding="utf-8") as file:
-            return parse_bundle(file.read(), path)
+            return parse_bundle(file.read(MOST_TEXT), path)
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as exc:

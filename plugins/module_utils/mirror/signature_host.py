@@ -11,7 +11,7 @@ import tempfile
 import time
 from typing import Iterable
 
-from ..common.files_host import bytes_of, sha256_of, text_of
+from ..common.files_host import MOST_TEXT, bytes_of, sha256_of, text_of
 from . import bill, bundle, checksums
 from .bundle import AGAIN, BundleError
 from .signature import Verdict, judge_gpgv, judge_sqv, read_keyring
@@ -35,8 +35,9 @@ def check_signature(root: str, keyring: bytes) -> dict[str, str]:
                 f"{needed}: not found, and a keyring was given, so only a signed disk is accepted; sign it where it "
                 f"was filled: gpg --armor --detach-sign {checksums.NAME}"
             )
-    text = bytes_of(path)
-    verdict = _verify(keys, bytes_of(signature), text)
+    # Nobody has checked them yet, so a larger one is not held in memory: its signature does not count.
+    text = bytes_of(path, MOST_TEXT)
+    verdict = _verify(keys, bytes_of(signature, MOST_TEXT), text)
     if verdict.reason:
         raise BundleError(f"{signature}: the signature does not count: {verdict.reason}; nothing was taken from {root}")
     return checksums.parse_checksums(text.decode("utf-8", "replace"), path)

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each file that decodes what others send is in one row of docs/explain/entrances.yml."""
+"""Each file that reads or decodes what others send is in one row of docs/explain/entrances.yml."""
 
 from __future__ import annotations
 
@@ -15,15 +15,28 @@ DECODERS = {
     "csv.reader", "csv.DictReader", "find_document", "json.load", "json.loads", "load_json", "pickle.load",
     "pickle.loads", "tomllib.load", "yaml.compose", "yaml.load", "yaml.parse", "yaml.safe_load",
 }  # fmt: skip
-RECEIVERS = {"getresponse", "recv", "recvfrom", "recv_into", "urlopen"}
+# From a socket, a file, or a program.
+RECEIVERS = {
+    "getresponse", "recv", "recvfrom", "recv_into", "urlopen", "read_text", "read_bytes", "run_command", "communicate",
+    "check_output",
+}  # fmt: skip
+READERS = {"open", "os.read", "text_of", "bytes_of", "subprocess.run"}
 PLACES = ("plugins/**/*.py", "roles/*/files/*.py", "playbooks/files/*.py")
 
 
+def reads(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    if name == "open":
+        modes = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "mode")]
+        return not any(isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax") for mode in modes)
+    if name in ("text_of", "bytes_of"):
+        # Of a file; the room redfish has one of a document and a key.
+        return len(call.args) == 1
+    return name in DECODERS or name in READERS or name.rpartition(".")[2] in RECEIVERS
+
+
 def decodes(source: str) -> bool:
-    if not any(name.rpartition(".")[2] in source for name in (*DECODERS, *RECEIVERS)):
-        return False
-    names = [ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    return any(name in DECODERS or name.rpartition(".")[2] in RECEIVERS for name in names)
+    return any(isinstance(node, ast.Call) and reads(node) for node in ast.walk(ast.parse(source)))
 
 
 def test_every_reader_is_in_one_row():
@@ -46,5 +59,9 @@ def test_the_page_is_the_data():
 
 
 def test_what_counts_as_decoding():
-    assert decodes("json.loads(text)") and decodes("connection.getresponse()") and decodes("load_json(x)")
-    assert not decodes("json.dumps(x)\nopen(y)")
+    for call in ("json.loads(t)", "c.getresponse()", "load_json(x)", "open(y)", 'open(y, "rb")',
+                 "module.run_command(w)", "subprocess.run(w)", "text_of(p)", "Path(p).read_text()",
+                 "os.read(d, 5)"):  # fmt: skip
+        assert decodes(call), call
+    for call in ("json.dumps(x)", 'open(y, "w")', 'open(y, mode="xb")', 'text_of(document, "Id")', "run(w)"):
+        assert not decodes(call), call

@@ -226,3 +226,12 @@ def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path, read):
     began = time.monotonic()
     read(str(tmp_path / "pipe"))
     assert time.monotonic() - began < 1
+
+
+def test_of_a_file_without_an_end_the_beginning_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(files_host, "MOST_TEXT", 1000)
+    with open(tmp_path / "huge", "wb") as file:
+        file.write(b"a" * 900)
+        file.truncate(1 << 40)
+    assert len(files_host.text_of(str(tmp_path / "huge"))) == 1000
+    assert files_host.bytes_of(str(tmp_path / "huge"), 901) == b"a" * 900 + b"\0"

@@ -115,3 +115,10 @@ def test_documents_that_are_there(tmp_path):
     assert digests_of_documents(str(tmp_path), ["bundle.json", "wheels/a.whl", note]) == {
         "bundle.json": empty, "bundle.cdx.json": "", note: "",
     }  # fmt: skip
+
+
+def test_a_list_without_an_end_is_refused_and_not_held_in_memory(disk, site):
+    with open(disk / "SHA256SUMS", "r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(BundleError, match="the signature does not count"):
+        check_signature(str(disk), site.public())
