@@ -252,7 +252,8 @@ from ..module_utils.endpoint.questions import CHECKS
 from ..module_utils.endpoint.ready import Watch
 from ..module_utils.endpoint.target_host import Endpoint, OptionError
 from ..module_utils.endpoint.verification_host import failure_of, nothing_to_ask, result_of, verify
-from ..module_utils.vllm.installed_host import InstalledError, NotInstalledError
+from ..module_utils.instance.config_file import InstanceError
+from ..module_utils.instance.config_host import NotInstalledError
 from ..module_utils.vllm.unit import UnitError, explain_lost
 
 ARGUMENTS = {
@@ -307,7 +308,7 @@ def main() -> None:
         if module.check_mode:
             module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")
         module.fail_json(ok=False, msg=f"{exc}.")
-    except (InstalledError, OptionError, UnitError) as exc:
+    except (InstanceError, OptionError, UnitError) as exc:
         module.fail_json(ok=False, msg=f"{exc}.")
     lost = explain_lost(watch.now) if watch else ""
     if watch and lost:

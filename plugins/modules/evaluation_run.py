@@ -109,8 +109,8 @@ from ..module_utils.evaluation.lm_eval import KINDS
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
 from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
 from ..module_utils.evaluation.tools import DEFAULT, TOOLS
+from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.slots.state import SlotError
-from ..module_utils.vllm.installed_host import InstalledError
 from ..module_utils.vllm.unit import UnitError
 
 
@@ -144,7 +144,7 @@ def main() -> None:
             write_result(path, evaluation.document(items))
     except OSError as exc:
         module.fail_json(msg=f"{where}: {exc.filename or module.params['work']}: {exc.strerror}")
-    except (BusyError, EvaluationError, InstalledError, SlotError, UnitError, ValueError) as exc:
+    except (BusyError, EvaluationError, InstanceError, SlotError, UnitError, ValueError) as exc:
         module.fail_json(msg=f"{where}: {exc}")
     module.exit_json(changed=False, path=path, correct=sum(item["correct"] for item in items), samples=len(items))
 

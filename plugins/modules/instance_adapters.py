@@ -88,7 +88,6 @@ from ..module_utils.endpoint.instance_adapters_host import Instance, OptionError
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.operator_host import OperatorError
 from ..module_utils.vllm.adapters import AdapterError, changes_of
-from ..module_utils.vllm.installed_host import InstalledError
 from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 
@@ -119,7 +118,7 @@ def main() -> None:
         secrets += instance.secrets
         if module.check_mode:
             module.exit_json(**result_of(changes_of(instance.engine().loaded(), instance.wanted), True))
-    except (OptionError, AdapterError, AddressError, InstanceError, InstalledError, UnitError, OSError) as exc:
+    except (OptionError, AdapterError, AddressError, InstanceError, UnitError, OSError) as exc:
         fail(str(exc))
     try:
         changes = instance.apply()

@@ -149,7 +149,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.endpoint.gates import GateError
 from ..module_utils.endpoint.instance_gates_host import Instance, asked, gates_of
-from ..module_utils.vllm.installed_host import InstalledError, NotInstalledError
+from ..module_utils.instance.config_file import InstanceError
+from ..module_utils.instance.config_host import NotInstalledError
 
 ARGUMENTS = {
     "instance": {"type": "str", "required": True},
@@ -184,7 +185,7 @@ def main() -> None:
         if module.check_mode:
             module.exit_json(changed=False, skipped=True, passed=None, msg=f"Not asked: {exc}.")
         module.fail_json(msg=f"{exc}.")
-    except (GateError, InstalledError) as exc:
+    except (GateError, InstanceError) as exc:
         module.fail_json(msg=f"{exc}.")
     if not result["passed"]:
         module.fail_json(**result)

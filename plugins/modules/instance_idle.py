@@ -83,14 +83,14 @@ waited_s:
   returned: success
 """
 
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
 from ..module_utils.instance.api_host import unverified_tls
-from ..module_utils.instance.config_file import InstanceError, endpoint_of
+from ..module_utils.instance.config_file import InstanceError
+from ..module_utils.instance.config_host import NotInstalledError, endpoint_in
 from ..module_utils.vllm.unit import Unit, UnitError
 
 # A healthy engine reads its sockets within seconds.
@@ -138,19 +138,13 @@ class OptionError(Exception):
 
 def client_of(instance: str, config_dir: str) -> TimedClient:
     """Return a client of the instance, at the address of its files. Raises OptionError."""
-    path = os.path.join(config_dir, f"{instance}.yaml")
     try:
-        with open(path, encoding="utf-8") as file:
-            url, _models = endpoint_of(file.read())
+        url, _models = endpoint_in(config_dir, instance)
         return TimedClient(url, "", unverified_tls() if url.startswith("https:") else None)
-    except FileNotFoundError as exc:
-        raise OptionError(
-            f"vllm@{instance}.service runs, and {path} is not there to say where it listens; run playbooks/site.yml"
-        ) from exc
-    except PermissionError as exc:
-        raise OptionError(f"{path} is for root only; run the task with become: true") from exc
-    except (OSError, ValueError, InstanceError, AddressError) as exc:
-        raise OptionError(f"{path} cannot be used: {exc}") from exc
+    except NotInstalledError as exc:
+        raise OptionError(f"vllm@{instance}.service runs, but {exc}; run playbooks/site.yml") from exc
+    except (InstanceError, AddressError) as exc:
+        raise OptionError(str(exc)) from exc
 
 
 def result_of(quiet: IdleWait, asked: bool) -> dict[str, object]:

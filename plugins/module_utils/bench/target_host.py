@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ..containers.run_command import container_name
 from ..endpoint.client import AddressError, TimedClient
 from ..instance.api_host import unverified_tls
-from ..instance.config_file import API_KEY, InstanceError, Value, endpoint_of, read_flat_yaml
+from ..instance.config_file import API_KEY, InstanceError, Value
+from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
 from ..instance.marks import CONFIG_DIR
 from ..slots.host import Host
 from ..slots.state import launch_of
 from ..vllm.files import STATE_DIR
-from ..vllm.installed_host import InstalledError, read_text, secrets_in, worth_masking
 from .measurement import BY_MODULE, COMMAND, BenchError, Target
 
 # The instance's arguments that the benchmark needs to load the tokenizer as the instance does.
@@ -46,15 +46,12 @@ def read_instance(name: str, root: str = "/") -> Instance:
     directory = host.at(CONFIG_DIR)
     path = os.path.join(directory, f"{name}.yaml")
     try:
-        text, secrets = read_text(path), secrets_in(directory, name)
-    except InstalledError as exc:
-        raise BenchError(str(exc)) from exc
-    if text is None:
-        raise BenchError(f"instance {name} is not installed on this host: {path} is not there; run playbooks/site.yml")
-    try:
-        config, (url, models) = read_flat_yaml(text), endpoint_of(text)
+        config, (url, models) = config_in(directory, name), endpoint_in(directory, name)
+        secrets = secrets_in(directory, name)
+    except NotInstalledError as exc:
+        raise BenchError(f"{exc}; run playbooks/site.yml") from exc
     except InstanceError as exc:
-        raise BenchError(f"{path}: {exc}") from exc
+        raise BenchError(str(exc)) from exc
     command, inside = _command(name, host)
     options = [word for key in _VALUES if key in config for word in (f"--{key}", _word(config, key))]
     options += [f"--{key}" for key in _SWITCHES if _word(config, key).lower() == "true"]

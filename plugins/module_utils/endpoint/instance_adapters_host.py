@@ -13,10 +13,10 @@ from ..common.foreign_files_host import ForeignDirectory
 from ..common.kinds import show_value
 from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, endpoint_of
+from ..instance.config_host import read_text, secrets_in, worth_masking
 from ..instance.marks import APPLIED, OPERATOR_HEADER
 from ..instance.operator_host import operator_token
 from ..vllm.adapters import AdapterError, Changes, adapters_in, adapters_of
-from ..vllm.installed_host import read_text, secrets_in, worth_masking
 from .adapters_host import EngineAdapters, describe_paths
 from .client import TimedClient
 
@@ -29,7 +29,7 @@ class Instance:
     """The instance that the options name, as its files describe it."""
 
     def __init__(self, params: dict[str, Any]) -> None:
-        """Read the files. Raises OptionError, AdapterError, InstanceError and InstalledError."""
+        """Read the files. Raises OptionError, AdapterError and InstanceError."""
         self.name, self._timeout = params["instance"], params["timeout"]
         if not re.match(r"[A-Za-z0-9][\w.-]*\Z", self.name):
             raise OptionError(f"instance: found {show_value(self.name)}, expected a name such as chat")

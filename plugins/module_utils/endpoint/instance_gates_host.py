@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 from ..common.kinds import show_value
 from ..instance.config_file import API_KEY
-from ..vllm.installed_host import endpoint_in, secrets_in, worth_masking
+from ..instance.config_host import endpoint_in, secrets_in, worth_masking
 from ..vllm.unit import mask
 from .client import AddressError, TimedClient
 from .gates import GateError, Verdict, limits_of, load_of, message, prompts_of

@@ -9,8 +9,7 @@ from typing import Any, Mapping
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
-from ..instance.config_file import InstanceError, read_flat_yaml
-from ..vllm.installed_host import InstalledError, read_text
+from ..instance.config_host import NotInstalledError, config_in
 from .model_kind import ModelFiles
 
 # A tokenizer_config.json with thousands of special tokens has some megabytes.
@@ -19,12 +18,11 @@ _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_temp
 
 
 def options_in(config_dir: str, instance: str) -> dict[str, Any]:
-    """Return the arguments of an instance as texts, from its file; empty without one. Raises InstalledError."""
-    path = os.path.join(config_dir, f"{instance}.yaml")
+    """Return the arguments of an instance as texts, from its file; empty without one. Raises InstanceError."""
     try:
-        return dict(read_flat_yaml(read_text(path) or ""))
-    except InstanceError as exc:
-        raise InstalledError(f"{path}: {exc}") from exc
+        return dict(config_in(config_dir, instance))
+    except NotInstalledError:
+        return {}
 
 
 def model_files(directory: str) -> ModelFiles:

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from ..common.kinds import show_value
 from ..instance.config_file import API_KEY, read_secrets
-from ..vllm.installed_host import (
+from ..instance.config_host import (
     endpoint_in,
     is_worker_in,
     read_text,
@@ -34,7 +34,7 @@ class Endpoint:
     """The endpoint that the options name, read from the instance's files where they do."""
 
     def __init__(self, params: dict[str, Any], run_command: Callable[..., Any], hidden: set[str]) -> None:
-        """Read the files; the secrets in them are added to ``hidden``. Raises OptionError and InstalledError."""
+        """Read the files; the secrets in them are added to ``hidden``. Raises OptionError and InstanceError."""
         self.params = params
         self._check_options()
         self.secrets = [self.params["api_key"]] if self.params["api_key"] else []

@@ -12,9 +12,9 @@ from ..common.kinds import show_value
 from ..common.module import Module
 from ..endpoint.ready import Watch
 from ..instance.config_file import API_KEY
+from ..instance.config_host import endpoint_in, secrets_in, worth_masking
 from ..slots.host import Host, Slots
 from ..slots.restore_host import Engine
-from ..vllm.installed_host import endpoint_in, secrets_in, worth_masking
 from ..vllm.unit import Unit, mask, reasons, redact_lines
 from .gpt_oss import PROGRAM
 from .run_host import Ended, missing_bytes, prepare, read_data, read_items, run

@@ -13,10 +13,11 @@ import socket
 import socketserver
 import threading
 import time
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Mapping
 
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
+from ..instance.api_host import within
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
 from .verdict import UNKNOWN, UP, Watched, read_metrics, sickness
@@ -28,44 +29,14 @@ SICK = "unhealthy"
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 
 
-@contextlib.contextmanager
-def deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """Connect, and break the connection off after ``seconds``: a timeout of a socket begins again with each byte."""
-    connection.connect()
-    opened = connection.sock
-
-    def break_off() -> None:
-        with contextlib.suppress(OSError):
-            opened.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, break_off)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str, str]:
     """Return status and text of an answer, and why the instance is sick. Raises one of FAULTS."""
     connection = http.client.HTTPConnection(address, timeout=timeout)
-    ends = time.monotonic() + timeout
-    try:
-        with deadline(connection, timeout):
-            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            answer = connection.getresponse()
-            text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
-            found = answer.status, text, sickness(answer.getheader(SICK, ""))
-    except FAULTS:
-        if time.monotonic() < ends:
-            raise
-        found = None
-    finally:
-        connection.close()
-    if found is None or time.monotonic() >= ends:
-        raise TimeoutError("no complete answer")
-    return found
+    with contextlib.closing(connection), within(timeout, connection):
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+        return answer.status, text, sickness(answer.getheader(SICK, ""))
 
 
 def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from typing import Iterator, Mapping
 
@@ -20,6 +21,10 @@ MAX_BYTES = 8 * 1024 * 1024
 
 class NoAnswerError(OSError):
     """The instance did not answer as a server of HTTP does; the message is the reason."""
+
+
+class LateError(NoAnswerError, TimeoutError):
+    """The answer was not complete in time."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def ask(
     given = {"Connection": "close", **({"Content-Type": "application/json"} if body else {}), **(headers or {})}
     with contextlib.closing(_connection(listening, timeout)) as connection:
         try:
-            with _deadline(connection, timeout):
+            with within(timeout, connection):
                 connection.request(method, path, body, given)
                 reply = connection.getresponse()
                 found = reply.read(MAX_BYTES)
@@ -79,22 +84,32 @@ def _connection(listening: Listening, timeout: float) -> http.client.HTTPConnect
 
 
 @contextlib.contextmanager
-def _deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
-    """Connect, and break the connection off after ``seconds``: a timeout of a socket begins again with each byte."""
-    connection.connect()
-    opened, late = connection.sock, threading.Event()
+def within(seconds: float, connection: http.client.HTTPConnection) -> Iterator[None]:
+    """Connect, and break the connection off after ``seconds``: a timeout of a socket begins again with each byte.
+
+    Raises LateError at the end of the block if that was too late.
+    """
+    began, late = time.monotonic(), threading.Event()
+    problem = LateError(f"no complete answer within {seconds:g} s")
+    try:
+        connection.connect()
+    except socket.timeout as exc:
+        raise problem from exc
+    opened = connection.sock
 
     def break_off() -> None:
         late.set()
         with contextlib.suppress(OSError):
             opened.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(seconds, break_off)
+    timer = threading.Timer(max(0.0, seconds - (time.monotonic() - began)), break_off)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except socket.timeout as exc:
+        raise problem from exc
     finally:
         timer.cancel()
         if late.is_set():
-            raise NoAnswerError(f"no complete answer within {seconds:g} s")
+            raise problem

@@ -8,7 +8,7 @@ import ipaddress
 import json
 import re
 from dataclasses import dataclass
-from typing import List, Union
+from typing import Any, List, Mapping, Union
 
 from ..common.kinds import show_value
 
@@ -21,6 +21,8 @@ _ITEM = re.compile(r"\s*-\s+(?P<value>.*)\Z")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)\Z", re.DOTALL)
 
 API_KEY = "VLLM_API_KEY"
+# How long vLLM waits for its engine, and the seconds of a start besides: Python's imports before, the warm-up after.
+READY_VARIABLE, START_MARGIN = "VLLM_ENGINE_READY_TIMEOUT_S", 300
 
 
 class InstanceError(Exception):
@@ -200,3 +202,9 @@ def _unquoted(value: str) -> str:
     if len(value) < 2 or value[0] != value[-1] or value[0] not in "\"'":
         return value
     return re.sub(r'\\([\\"$`])', r"\1", value[1:-1]) if value[0] == '"' else value[1:-1]
+
+
+def start_seconds(env: Mapping[str, Any]) -> int:
+    """Return how long the unit must let a start take by what vLLM allows its engine, 0 where nothing says it."""
+    text = str(env.get(READY_VARIABLE, ""))
+    return int(text) + START_MARGIN if re.fullmatch("[0-9]{1,6}", text) else 0

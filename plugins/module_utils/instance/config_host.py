@@ -1,19 +1,110 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the files of an instance on this host."""
+"""Read the files of an instance on this host: its address, its models, its secrets."""
 
 from __future__ import annotations
 
-from .config_file import InstanceError, Listening, listening_of
+import json
+import os
+from typing import Callable, TypeVar
+
+from .config_file import (
+    API_KEY,
+    READY_VARIABLE,
+    InstanceError,
+    Listening,
+    Value,
+    endpoint_of,
+    is_worker,
+    listening_of,
+    read_flat_yaml,
+    read_secrets,
+    start_seconds,
+    url_of,
+)
+
+Read = TypeVar("Read")
 
 
-def listening_in(directory: str, name: str) -> Listening | None:
-    """Return where an instance answers, None for a worker. Raises InstanceError that names the file."""
-    path = f"{directory}/{name}.yaml"
+class NotInstalledError(InstanceError):
+    """The host has no such instance yet; the message is the whole sentence."""
+
+
+def listening_in(config_dir: str, instance: str) -> Listening | None:
+    """Return where an instance answers, None for a worker. Raises InstanceError."""
+    return _parsed(config_dir, instance, listening_of)
+
+
+def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:
+    """Return the URL of an instance and the names of its models. Raises InstanceError."""
+    return _parsed(config_dir, instance, endpoint_of)
+
+
+def config_in(config_dir: str, instance: str) -> dict[str, Value]:
+    """Return the arguments of an instance as texts. Raises InstanceError."""
+    return _parsed(config_dir, instance, read_flat_yaml)
+
+
+def is_worker_in(config_dir: str, instance: str) -> bool:
+    """Return whether this host is a worker of an instance that spans several. Raises InstanceError."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return listening_of(file.read())
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InstanceError(f"{path}: cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        return _parsed(config_dir, instance, is_worker)
+    except NotInstalledError:
+        return False
+
+
+def _parsed(config_dir: str, instance: str, parse: Callable[[str], Read]) -> Read:
+    """Return what a file of ``--config`` says. Raises InstanceError that names the file, NotInstalledError for none."""
+    path = os.path.join(config_dir, f"{instance}.yaml")
+    text = read_text(path)
+    if text is None:
+        raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there")
+    try:
+        return parse(text)
     except InstanceError as exc:
         raise InstanceError(f"{path}: {exc}") from exc
+
+
+def router_in(config_dir: str, instance: str) -> str:
+    """Return the URL of the router of an instance whose prompts other hosts compute, empty without one.
+
+    Raises InstanceError.
+    """
+    path = os.path.join(config_dir, f"{instance}.group.json")
+    try:
+        router = json.loads(read_text(path) or "{}").get("router")
+        return url_of(str(router["host"]), str(router["port"])) if router else ""
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise InstanceError(f"{path}: is not what the role vllm writes ({exc!r})") from exc
+
+
+def secrets_in(config_dir: str, instance: str) -> dict[str, str]:
+    """Return names and values of an instance's secrets, none where it has none. Raises InstanceError."""
+    return read_secrets(read_text(os.path.join(config_dir, f"{instance}.secrets")) or "")
+
+
+def start_seconds_in(config_dir: str, instance: str) -> int:
+    """Return how long a start of an instance may take at least, by its variables. Raises InstanceError."""
+    lines = (read_text(os.path.join(config_dir, f"{instance}.env")) or "").splitlines()
+    return start_seconds(dict(line.split("=", 1) for line in lines if line.startswith(f"{READY_VARIABLE}=")))
+
+
+def worth_masking(secrets: dict[str, str]) -> list[str]:
+    """Return the values that are masked in all output.
+
+    Shorter values, such as 1 or true, are not masked: that would spoil the messages and hide nothing.
+    """
+    return [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
+
+
+def read_text(path: str) -> str | None:
+    """Return the text of a file, None where there is none. Raises InstanceError."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+    except PermissionError as exc:
+        raise InstanceError(f"{path} is for root only; run the task with become: true") from exc
+    except (OSError, ValueError) as exc:
+        raise InstanceError(f"{path} cannot be read: {exc}") from exc

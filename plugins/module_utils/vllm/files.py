@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
+from ..instance.config_file import start_seconds
 from ..instance.marks import CONFIG_DIR, RUN_DIR
 from .adapters import KEY, AdapterError, adapters_of, has_guard
 from .plan_document import DECODE, PREFILL, GroupDocument, PlanOutline
@@ -34,10 +35,6 @@ CHAT_TEMPLATES = tuple(
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
-# How long vLLM waits for its engine, and the seconds of a start besides: Python's imports before, the warm-up after.
-READY_VARIABLE, START_MARGIN = "VLLM_ENGINE_READY_TIMEOUT_S", 300
-
-
 class Middleware(NamedTuple):
     """The arguments of vLLM for this collection's middleware, and the variables that it reads."""
 
@@ -57,12 +54,6 @@ def middleware_of(name: str, group: GroupDocument | None) -> Middleware:
     addresses = [each.rpartition(":")[0].strip("[]") for each in group["prefill"]] if group["role"] == DECODE else []
     words = ("--middleware", AVAILABILITY, "--middleware", ROUTED)
     return Middleware(words, {**env, "PREFILL_HOSTS": " ".join(addresses)})
-
-
-def start_seconds(env: Mapping[str, Any]) -> int:
-    """Return how long the unit must let a start take by what vLLM allows its engine, 0 where nothing says it."""
-    text = str(env.get(READY_VARIABLE, ""))
-    return int(text) + START_MARGIN if re.fullmatch("[0-9]{1,6}", text) else 0
 
 
 def metadata_path(name: str) -> str:

@@ -108,7 +108,7 @@ def test_what_is_not_known_is_not_idle(host):
 
 def test_files_that_cannot_be_used_are_told_of(host):
     result = run_module("instance_idle", instance="chat", config_dir=str(host / "nowhere"))
-    assert result["rc"] and "runs, and " in result["msg"] and "chat.yaml is not there to say where" in result["msg"]
+    assert result["rc"] and "runs, but " in result["msg"] and "chat.yaml is not there" in result["msg"]
     result = run(host, "x")
     assert result["rc"] and "port: found 'x', expected a number from 1 to 65535" in result["msg"]
 

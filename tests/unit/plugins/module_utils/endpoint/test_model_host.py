@@ -9,7 +9,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import ModelFiles
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import InstalledError
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import InstanceError
 
 
 def test_the_files_of_a_model_are_read(tmp_path):
@@ -37,5 +37,5 @@ def test_the_arguments_of_an_instance(tmp_path):
     }
     assert options_in(str(tmp_path), "other") == {}
     (tmp_path / "chat.yaml").write_text("no key\n")
-    with pytest.raises(InstalledError, match=r"chat.yaml: line 1"):
+    with pytest.raises(InstanceError, match=r"chat.yaml: line 1"):
         options_in(str(tmp_path), "chat")

@@ -191,7 +191,10 @@ def test_an_instance_with_tls_tells_gateways_too(tmp_path):
     [
         ("headless: true\nport: 8000\n", ""),
         ("port: x\n", "Stopping: requests are not waited for: {}/chat.yaml: port: found 'x'"),
-        (None, "Stopping: requests are not waited for: {}/chat.yaml: cannot be read: No such file"),
+        (
+            None,
+            "Stopping: requests are not waited for: instance chat is not installed on this host: {}/chat.yaml is",
+        ),
     ],
 )
 def test_an_instance_that_cannot_be_asked_is_not_waited_for(monkeypatch, tmp_path, config, expected):
