@@ -44,6 +44,10 @@ options:
         be read.
     type: str
     choices: [nvswitch, nvlink5, none]
+  memory:
+    description:
+      - The memory that each chip should have, in MiB by PCI address. A chip with much less is a finding.
+    type: dict
   chips:
     description:
       - PCI addresses of the chips that programs need.

@@ -75,15 +75,33 @@ def listed_devices(text: str) -> int:
     return len(set(names))
 
 
+def missing_libraries(texts: Sequence[str]) -> list[str]:
+    """Return the libraries of the host that CDI specifications mount and that do not exist."""
+    pattern = r"""hostPath["']?\s*:\s*["']?(/[^"'\s,}]+\.so[^"'\s,}]*)"""
+    found = (path for text in texts for path in re.findall(pattern, text))
+    return sorted({path for path in found if not os.path.exists(path)})
+
+
 def _check_devices(count: int, texts: Sequence[str]) -> None:
     own = [text for text in texts if NVIDIA in text]
     listed = max((listed_devices(text) for text in own), default=0)
+    again = f"run systemctl restart {REFRESH_SERVICE}"
     # A partitioned chip (MIG) is listed by its parts, such as 0:1.
-    cut = any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own)
-    if listed < count and not cut:
+    if any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own):
         raise RuntimePlanError(
-            f"NVIDIA's CDI specification lists {listed} of {count} chips; run systemctl restart {REFRESH_SERVICE}, and "
-            "check nvidia-smi -L if that does not help"
+            "NVIDIA's CDI specification lists parts of chips (MIG), and plans take whole chips; switch MIG off, then "
+            f"{again}"
+        )
+    if listed < count:
+        raise RuntimePlanError(
+            f"NVIDIA's CDI specification lists {listed} of {count} chips; {again}, and check nvidia-smi -L if that "
+            "does not help"
+        )
+    missing = missing_libraries(own)
+    if missing:
+        raise RuntimePlanError(
+            f"NVIDIA's CDI specification mounts {missing[0]}, which does not exist ({len(missing)} such libraries): "
+            f"the driver changed after it was written; {again}"
         )
 
 

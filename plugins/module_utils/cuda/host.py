@@ -37,7 +37,7 @@ MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 
 _RELEVANT = re.compile(
     r"(nvidia|libnvidia|libnvsdm|cuda-|libcuda1$|firmware-nvidia|kmod-nvidia|xserver-xorg-video-nvidia|nvlsm"
-    r"|infiniband-diags)"
+    r"|infiniband-diags|linux-(modules|objects|signatures)-nvidia-)"
 )
 
 
@@ -76,6 +76,7 @@ def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
     recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
+    recording = replace(recording, memory=options["memory"] or {})
     findings = check_driver(recording, options["minimum_driver"], options["hold"], book)
     version = loaded_version(KIND, recording.host)
     return {

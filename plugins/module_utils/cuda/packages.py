@@ -61,10 +61,13 @@ FIRST_PLAIN_FABRIC = 580
 
 _PINNING = "nvidia-driver-pinning-"
 _DRIVER = re.compile(
-    r"(nvidia-|libnvidia-|libnvsdm|cuda-drivers|kmod-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|libcuda1$)"
+    r"(nvidia-|libnvidia-|libnvsdm|cuda-drivers|kmod-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|libcuda1$"
+    r"|linux-(modules|objects|signatures)-nvidia-)"
 )
 _OTHER = re.compile(r"nvidia-(container|docker|driver-pinning|cdi)|libnvidia-container|nvidia-smi-exporter")
 _KERNEL = re.compile(r"(nvidia-dkms(-\d+)?(-server)?|nvidia-(open-)?kernel(-open)?-dkms|kmod-nvidia-.+-dkms)(-open)?$")
+# Ubuntu's modules, built and signed for one kernel each, and the packages that follow its newest kernel.
+_PREBUILT = re.compile(r"linux-(modules|objects|signatures)-nvidia-")
 _TOOLS = re.compile(r"nvidia-(smi|driver-cuda|utils(-\d+(-server)?)?)$")
 _FABRIC = re.compile(r"nvidia-fabric-?manager(-\d+)?$")
 
@@ -241,6 +244,11 @@ def is_pinning(name: str) -> bool:
 def is_kernel(name: str) -> bool:
     """Return whether a package contains the driver's kernel module."""
     return bool(_KERNEL.match(name))
+
+
+def prebuilt_packages(host: Host) -> list[str]:
+    """Return the installed packages with modules that Ubuntu built; their versions are the kernel's."""
+    return sorted(name for name in host.packages if _PREBUILT.match(name))
 
 
 def kernel_packages(host: Host) -> dict[str, str]:

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Iterator, Mapping
 
+from ..common.foreign_numbers import read_count
 from ..common.versions import upstream_version
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult
 from ..vendor_stack.faults import NO_FAULTS, FaultBook
@@ -76,6 +77,8 @@ FLAVOUR_ERRORS = (
     ),
 )
 RESET = "nvidia-smi --gpu-reset"
+# Drivers report up to a tenth less than the nominal memory, most with error correction in GDDR6.
+_LEAST_SHARE = 0.85
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class CudaRecording:
     ``chips`` are the PCI addresses of NVIDIA's chips, ``fabric`` is that of CudaHardware. ``information`` is the
     content of /proc/driver/nvidia/gpus by PCI address. ``disk`` is modinfo's output by kernel, ``services`` that of
     ``systemctl is-active`` by unit, empty without systemd. ``nvrm`` is /proc/driver/nvidia/version, ``build_log`` the
-    end of the log of a failed build.
+    end of the log of a failed build. ``memory`` is what the catalogue says of each chip, in MiB by PCI address.
     """
 
     host: Host
@@ -99,6 +102,7 @@ class CudaRecording:
     kernel_log: str = ""
     nvrm: str = ""
     build_log: str = ""
+    memory: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def flavour(self) -> str:
@@ -127,6 +131,7 @@ def check_driver(
         *_tool(recording, gpus),
         *_unreported(recording, gpus, reports),
         *_states(reports, recording.fabric, foreign),
+        *_parts(gpus, recording.memory),
         *_services(recording, foreign),
         *_fabric(recording),
         *_flavour(recording.kernel_log),
@@ -196,6 +201,12 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
             yield Finding(f"the driver asks for: {report.recovery}", where, "do that, or reboot")
         if report.remapping_failed:
             yield Finding("a bad row of memory could not be replaced", where, "replace the chip")
+        if report.mig == report.mig_pending == "Enabled":
+            action = (
+                f"run 'nvidia-smi --id={report.address} --multi-instance-gpu=0' while nothing uses the chip, or give "
+                "the host to programs that use its parts"
+            )
+            yield Finding("MIG is on: programs see parts of the chip, and plans take whole chips", where, action)
         if report.mig != report.mig_pending:
             yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
         if report.persistence == "Disabled":
@@ -207,6 +218,17 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
         if fabric and state and state != "Completed Success":
             action = f"read 'journalctl -u {FABRIC_MANAGER}'; reboot once it runs"
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
+
+
+def _parts(gpus: list[GpuAnswer], memory: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield chips with much less memory than the catalogue's: a hypervisor hands out parts of chips under their ids."""
+    for gpu in gpus:
+        shown, whole = read_count(gpu.memory.partition(" ")[0]), memory.get(gpu.address)
+        if shown and whole and shown < _LEAST_SHARE * whole:
+            action = "pass whole chips through, or declare the host with memory_gib in a catalogue of your own"
+            yield Finding(
+                f"it has {shown} MiB of memory, expected about {whole} for the id", f"chip {gpu.address}", action
+            )
 
 
 def _services(recording: CudaRecording, foreign: bool) -> Iterator[Finding]:

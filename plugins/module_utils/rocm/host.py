@@ -92,6 +92,7 @@ def inspect_host(
         disk=disk,
         kernel_log=kernel_log(run, (KIND.log,), os.path.join(root, KMSG.lstrip("/"))),
         build_log=build_log(root, KIND.dkms),
+        partitions=_partitions(sysfs_root, tuple(chips) or found),
     )
 
 
@@ -161,6 +162,18 @@ def _bound(sysfs_root: str, address: str) -> str:
     """Return the driver bound to a PCI function, empty for none."""
     link = os.path.join(sysfs_root, "bus", "pci", "devices", address, "driver")
     return os.path.basename(os.readlink(link)) if os.path.islink(link) else ""
+
+
+def _partitions(sysfs_root: str, addresses: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return the modes of compute and memory of the chips that the driver can divide."""
+    places = {address: os.path.join(sysfs_root, "bus", "pci", "devices", address) for address in addresses}
+    read = {
+        address: tuple(
+            text_of(os.path.join(place, f"current_{what}_partition")).strip() for what in ("compute", "memory")
+        )
+        for address, place in places.items()
+    }
+    return {address: (modes[0], modes[1]) for address, modes in read.items() if any(modes)}
 
 
 def _device_nodes(root: str) -> list[Node]:

@@ -30,6 +30,8 @@ KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"
 GROUP = "render"
 RESET = "amd-smi reset --gpureset"
+# The modes of a chip that is one device.
+WHOLE = ("SPX", "NPS1")
 
 # Error messages of amd-smi and rocm-smi, their meaning, and what to do. rocm-smi exits with 0 even on errors.
 TOOL_ERRORS = (
@@ -84,7 +86,8 @@ class RocmRecording:
 
     ``chips`` are the PCI addresses of AMD's chips, ``bound`` the driver of each by address. ``disk`` is modinfo's
     output by kernel, ``build_log`` the end of the log of a failed build. ``wants_tools``: whether the site installs
-    ROCm in user space; otherwise a missing tool is not a finding.
+    ROCm in user space; otherwise a missing tool is not a finding. ``partitions`` are the modes of the chips that the
+    driver can divide, such as CPX and NPS4, by address.
     """
 
     host: Host
@@ -99,6 +102,7 @@ class RocmRecording:
     kernel_log: str = ""
     build_log: str = ""
     wants_tools: bool = False
+    partitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def check_driver(
@@ -117,6 +121,7 @@ def check_driver(
         *_blacklists(recording.shown),
         *_tools(recording),
         *_chips(recording),
+        *_partitions(recording.partitions),
         *_nodes(recording),
         *_log(recording.kernel_log),
         *check_log(book, recording.kernel_log, RESET),
@@ -201,6 +206,19 @@ def _chips(recording: RocmRecording) -> Iterator[Finding]:
         yield Finding(
             f"{who} lists {len(ours)} of {len(recording.chips)} chips on PCI; {why}", f"chip {address}", action
         )
+
+
+def _partitions(partitions: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+    """Yield chips that are divided: each part is a separate device, with a share of the memory."""
+    for address, modes in sorted(partitions.items()):
+        if any(mode not in ("", whole) for mode, whole in zip(modes, WHOLE)):
+            place = f"/sys/bus/pci/devices/{address}/current_{{compute,memory}}_partition"
+            yield Finding(
+                f"it is divided ({', '.join(filter(None, modes))}): programs see parts of the chip, and plans take "
+                "whole chips",
+                f"chip {address}",
+                f"write {' and '.join(WHOLE)} to {place} while nothing uses the chips, and load the driver again",
+            )
 
 
 def _nodes(recording: RocmRecording) -> Iterator[Finding]:

@@ -146,7 +146,11 @@ def _not_built(kind: DriverKind, host: Host, kernel: str, before: str, build_log
 
 
 def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
-    """Yield the running kernel and the next one to boot, if they have no module that was built for them."""
+    """Yield the running kernel and the next one to boot, if they have no module that was built for them.
+
+    A module of another version than the loaded one does not go with the tools that are installed.
+    """
+    loaded = loaded_version(kind, host)
     for kernel in host.kernels:
         info = parse_module_info(disk.get(kernel, ""))
         if info is None:
@@ -157,6 +161,12 @@ def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_l
                 f"the module for kernel {kernel} was built for {info.kernel or 'an unknown one'}",
                 f"kernel {kernel}",
                 f"run 'dkms autoinstall --force -k {kernel}'",
+            )
+        elif kernel != host.kernel and loaded and info.version and info.version != loaded:
+            yield Finding(
+                f"the next boot loads driver {info.version}, and {loaded} with its tools is in use",
+                f"kernel {kernel}",
+                f"install the module of {loaded} for this kernel, or all of the driver in version {info.version}",
             )
 
 

@@ -18,7 +18,7 @@ from .users import DAEMONS, EXPORTERS, SERVING
 WORDS = {"type": "list", "elements": "str"}
 # The options of a stack have no default here, so that one of another stack is an error.
 OF_STACK: dict[str, dict[str, dict[str, Any]]] = {
-    "cuda": {"fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]}},
+    "cuda": {"fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]}, "memory": {"type": "dict"}},
     "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}},
     "cann": {
         "cann_version": {"type": "str"},

@@ -31,6 +31,7 @@ from ...module_utils.cuda.packages import (
     on_disk,
     pinning_packages,
     platform,
+    prebuilt_packages,
     preparation,
     repositories,
 )
@@ -201,7 +202,7 @@ def _plan_installation(
         packages += fabric_packages(host, request.source, version or f"{branch}.*", hardware.fabric == NVLINK5)
     check_secure_boot(host)
     names = {package.name for package in packages}
-    remove = tuple(name for name in sorted(kernel_packages(host)) if name not in names)
+    remove = tuple(name for name in (*sorted(kernel_packages(host)), *prebuilt_packages(host)) if name not in names)
     remove_first: tuple[str, ...] = ()
     if host.manager == APT and request.source != DISTRO and "cuda-keyring" in host.packages:
         remove_first = ("cuda-keyring",)

@@ -136,6 +136,7 @@ def _driver_files(version: str, place: Place) -> None:
     write(place.root / HOME / "driver/version.info", info)
     write(place.root / "usr/local/bin/npu-smi", stub("npu-smi"))
     write(place.root / "usr/local/dcmi/libdcmi.so", "stand-in\n")
+    write(place.root / "usr/local/Ascend/driver/tools/hccn_tool", "stand-in\n")
     (place.root / HOME / "driver/lib64").mkdir(parents=True, exist_ok=True)
 
 

@@ -214,9 +214,25 @@ def test_nvidias_chips_are_counted(specification):
         check(stack="cuda", count=8, **kinds)
     specification('{"kind":"nvidia.com/gpu","devices":[{"name":"0"},{"name":"1"},{"name":"2"}]}')
     assert check(stack="cuda", count=3, **kinds)[0]["gpus"] == "cdi"
-    # Chips that are cut up are listed by their parts.
-    specification('kind: nvidia.com/gpu\ndevices:\n  - name: "0:0"\n  - name: "0:1"\n')
-    assert check(stack="cuda", count=8, **kinds)[0]["gpus"] == "cdi"
+    # Chips that are cut up are listed by their parts, also beside whole ones.
+    for parts in ('  - name: "0:0"\n  - name: "0:1"\n', '  - name: "0"\n  - name: "1:0"\n'):
+        specification(f"kind: nvidia.com/gpu\ndevices:\n{parts}")
+        with pytest.raises(RuntimePlanError, match=r"lists parts of chips \(MIG\), and plans take whole chips; switch"):
+            check(stack="cuda", count=1, **kinds)
+
+
+def test_a_specification_whose_libraries_are_gone(specification, tmp_path):
+    kinds = {"cdi_kinds": ["nvidia.com/gpu"], "drivers": ["cuda"]}
+    there, gone = tmp_path / "libcuda.so.580.159.04", tmp_path / "libnvidia-ml.so.580.95.05"
+    there.write_text("")
+    mounts = "containerEdits:\n  mounts:\n    - hostPath: {}\n      containerPath: {}\n"
+    specification(SPECIFICATION + mounts.format(there, there))
+    assert check(stack="cuda", count=2, **kinds)[0]["gpus"] == "cdi"
+    specification(SPECIFICATION + mounts.format(gone, gone))
+    with pytest.raises(
+        RuntimePlanError, match=rf"mounts {gone}, which does not exist \(1 such libraries\): the driver"
+    ):
+        check(stack="cuda", count=2, **kinds)
 
 
 def test_nodes_that_a_daemon_reload_would_take_are_a_warning(specification):

@@ -14,7 +14,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers i
     parse_report,
     short_address,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import CudaRecording, check_driver
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
+    CudaRecording,
+    check_driver,
+    is_foreign,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     CommandResult,
     parse_dkms,
@@ -265,6 +269,63 @@ def test_what_the_report_of_a_chip_says(element, other, sentence):
     what, where, _action = only(report=CommandResult(0, REPORT.replace(element, other)))
     assert what.startswith(sentence)
     assert where == f"chip {CHIP}"
+
+
+def test_a_chip_that_is_divided():
+    divided = REPORT.replace("<current_mig>Disabled", "<current_mig>Enabled")
+    divided = divided.replace("<pending_mig>Disabled", "<pending_mig>Enabled")
+    what, where, action = only(report=CommandResult(0, divided))
+    assert what == "MIG is on: programs see parts of the chip, and plans take whole chips"
+    assert (where, f"--id={CHIP} --multi-instance-gpu=0" in action) == (f"chip {CHIP}", True)
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected", "findings"),
+    [
+        ("143771 MiB", 144384, 0),
+        # An H200 of which a hypervisor hands out a part, under the same id.
+        ("40960 MiB", 144384, 1),
+        # A10G and RTX A6000 with error correction, as they are.
+        ("22731 MiB", 24576, 0),
+        ("46068 MiB", 49152, 0),
+        # A chip that shares the host's memory.
+        ("[N/A]", 131072, 0),
+        ("143771 MiB", 0, 0),
+    ],
+)
+def test_memory_that_is_not_that_of_the_chip(memory, expected, findings):
+    query = CommandResult(0, QUERY.replace("143771 MiB", memory))
+    shown = found(replace(WHOLE, query=query, memory={CHIP: expected} if expected else {}))
+    assert len(shown) == findings
+    if findings:
+        assert shown[0][0] == "it has 40960 MiB of memory, expected about 144384 for the id"
+
+
+# Ubuntu's modules for one kernel each: no DKMS, and their packages have the kernel's version.
+PREBUILT = {
+    "nvidia-utils-580-server": "580.159.04-0ubuntu0.24.04.1",
+    f"linux-modules-nvidia-580-server-open-{KERNEL}": "6.8.0-50.51",
+    "linux-modules-nvidia-580-server-open-generic": "6.8.0-50.51",
+}
+
+
+def test_modules_that_ubuntu_built_belong_to_the_driver():
+    prebuilt = on_host(packages=PREBUILT, dkms=(), holds=tuple(PREBUILT))
+    assert found(replace(WHOLE, host=prebuilt)) == []
+    assert not is_foreign(prebuilt)
+    loose = on_host(packages=PREBUILT, dkms=(), holds=("nvidia-utils-580-server",))
+    assert only(host=loose)[1] == (
+        f"linux-modules-nvidia-580-server-open-{KERNEL}, linux-modules-nvidia-580-server-open-generic"
+    )
+
+
+def test_the_next_kernel_s_module_of_another_version():
+    host = on_host(packages=PREBUILT, dkms=(), holds=tuple(PREBUILT), next_kernel=NEXT)
+    disk = {KERNEL: module_text(), NEXT: module_text(NEXT, "580.178.04")}
+    what, where, _action = only(host=host, disk=disk)
+    assert what == "the next boot loads driver 580.178.04, and 580.159.04 with its tools is in use"
+    assert where == f"kernel {NEXT}"
+    assert found(replace(WHOLE, host=host, disk={**disk, NEXT: module_text(NEXT)})) == []
 
 
 def test_a_persistence_daemon_that_does_not_run():

@@ -209,3 +209,12 @@ def test_no_sysfs(tmp_path):
     result = run_module("driver_state", stack="rocm", root=str(tmp_path), sysfs_root=str(tmp_path / "nowhere"))
     assert result["failed"] is True
     assert "no sysfs there" in result["msg"]
+
+
+def test_the_modes_of_a_chip_are_read_from_the_kernel(host):
+    place = host / "sys/bus/pci/devices" / CHIPS[0]
+    (place / "current_compute_partition").write_text("CPX\n")
+    (place / "current_memory_partition").write_text("NPS4\n")
+    assert whats(state(host)) == [
+        "it is divided (CPX, NPS4): programs see parts of the chip, and plans take whole chips"
+    ]

@@ -415,3 +415,15 @@ def test_the_catalogue_of_faults_decides_what_a_record_means(line, what):
 )
 def test_what_the_kernel_says_and_is_no_harm(line):
     assert found(replace(WHOLE, kernel_log=line)) == []
+
+
+@pytest.mark.parametrize(
+    ("modes", "shown"), [(("CPX", "NPS4"), "CPX, NPS4"), (("DPX", "NPS1"), "DPX, NPS1"), (("CPX", ""), "CPX")]
+)
+def test_a_chip_that_is_divided(modes, shown):
+    what, where, action = only(partitions={CHIPS[0]: ("SPX", "NPS1"), CHIPS[1]: modes})
+    assert what == f"it is divided ({shown}): programs see parts of the chip, and plans take whole chips"
+    assert where == f"chip {CHIPS[1]}"
+    assert f"/sys/bus/pci/devices/{CHIPS[1]}/current_" in action
+    assert found(replace(WHOLE, partitions=dict.fromkeys(CHIPS, ("SPX", "NPS1")))) == []
+    assert found(replace(WHOLE, partitions={CHIPS[0]: ("SPX", "")})) == []
