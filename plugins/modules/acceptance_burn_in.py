@@ -123,6 +123,7 @@ from ..module_utils.acceptance.python_host import Interpreter, NoPythonError, Se
 from ..module_utils.acceptance.readings import BurnIn
 from ..module_utils.acceptance.signals import exit_on_signals
 from ..module_utils.chip_counters.read_host import read_counters
+from ..module_utils.common.module import guard
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
@@ -148,6 +149,7 @@ CHECK_MODE = "check mode runs nothing"
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    guard(module)
     options = module.params
     exit_on_signals()
     before = read_counters(options["stack"])

@@ -76,6 +76,7 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.acceptance.network_host import NetworkError, receive, serve
+from ..module_utils.common.module import guard
 
 
 def main() -> None:
@@ -88,6 +89,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     connect, port, seconds, patience = (module.params[name] for name in ("connect", "port", "seconds", "patience"))
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode opens no connection")

@@ -87,6 +87,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.acceptance.signals import exit_on_signals
 from ..module_utils.acceptance.storage_host import StorageError, measure_reads
+from ..module_utils.common.module import guard
 
 NO_DIRECTORY = "{path} is not a directory on this host; name another one with accept_storage_dir"
 
@@ -101,6 +102,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     options = module.params
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode reads nothing")

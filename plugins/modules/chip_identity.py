@@ -47,10 +47,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.accelerator.pci_host import PciError
 from ..module_utils.chip_identity.read_host import read_identities
+from ..module_utils.common.module import guard
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"sysfs_root": {"type": "path", "default": "/sys"}}, supports_check_mode=True)
+    guard(module)
     try:
         found = read_identities(module.params["sysfs_root"])
     except PciError as exc:

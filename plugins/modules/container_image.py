@@ -81,6 +81,7 @@ repo_digests:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.containers.engine import ContainerError
 from ..module_utils.containers.image_names import reference
 from ..module_utils.containers.store_host import Store, ensure_image
@@ -99,6 +100,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = ensure_image(module, Store(module))

@@ -59,6 +59,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.container_runtime.check_host import check
 from ..module_utils.container_runtime.facts import TOOLKITS, RuntimePlanError
 from ..module_utils.container_runtime.host import read_host
@@ -76,6 +77,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

@@ -52,6 +52,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.container_runtime.daemon_file import describe_settings, merge_text, redact_output
 from ..module_utils.container_runtime.daemon_host import read_text, write_text
 from ..module_utils.container_runtime.facts import RuntimePlanError
@@ -67,6 +68,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     path, settings = module.params["path"], module.params["settings"]
     try:
         before = read_text(path)

@@ -63,6 +63,7 @@ from ansible.module_utils.urls import fetch_url
 
 from ..module_utils.common.files_host import publish
 from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.common.module import guard
 from ..module_utils.container_runtime.keys import KeyFileError, armoured, fingerprints
 
 # Far more than any vendor's key; a longer answer is some other page.
@@ -79,6 +80,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     path, wanted = module.params["path"], sorted(module.params["fingerprints"])
     found = read_fingerprints(path)
     if found != wanted:

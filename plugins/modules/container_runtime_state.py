@@ -35,6 +35,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.container_runtime.host import read_host
 
 
@@ -43,6 +44,7 @@ def main() -> None:
         argument_spec={"packager": {"type": "str", "choices": ["deb", "rpm"], "required": True}},
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

@@ -187,6 +187,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.accelerator.pci_host import PciError
 from ..module_utils.cann import host as cann
+from ..module_utils.common.module import guard
 from ..module_utils.cuda import host as cuda
 from ..module_utils.rocm import host as rocm
 from ..module_utils.vendor_stack.faults import NO_FAULTS, FaultBook
@@ -200,6 +201,7 @@ def main() -> None:
         argument_spec={**ARGUMENTS, "fault_path": {"type": "list", "elements": "path", "default": []}},
         supports_check_mode=True,
     )
+    guard(module)
     options = module.params
     wrong = foreign_option(options)
     if wrong:

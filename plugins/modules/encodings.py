@@ -105,6 +105,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.encodings.files import ENCODINGS, PUBLISHER, EncodingsError
 from ..module_utils.encodings.host import (
     EncodingOutcome,
@@ -131,6 +132,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     try:
         outcomes = run(module)
     except (EncodingsError, OSError) as exc:

@@ -96,6 +96,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.encodings.library import RefusedError, Use
 from ..module_utils.encodings.library_host import STATE_FILE, ask_library, read_accepted, read_state, write_accepted
 
@@ -119,6 +120,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     uses = [Use.from_dict(entry) for entry in module.params["uses"]]
     for use in uses:
         if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):

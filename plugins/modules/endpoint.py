@@ -248,6 +248,7 @@ journal:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.endpoint.questions import CHECKS
 from ..module_utils.endpoint.ready import Watch
 from ..module_utils.endpoint.target_host import Endpoint, OptionError
@@ -293,6 +294,7 @@ def main() -> None:
         mutually_exclusive=[("api_key", "api_key_file")],
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         endpoint = Endpoint(module.params, module.run_command, module.no_log_values)

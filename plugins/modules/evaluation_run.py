@@ -105,6 +105,7 @@ samples:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.evaluation.lm_eval import KINDS
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
 from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
@@ -133,6 +134,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/"},
         },
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"instance {module.params['instance']}, task {module.params['task']}"
     try:

@@ -57,6 +57,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.files_host import bytes_of, publish
+from ..module_utils.common.module import guard
 from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
 UNFINISHED = ".sampler-"
@@ -71,6 +72,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     try:
         result = ensure(module)
     except OSError as exc:

@@ -89,6 +89,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.gateway.certificate_host import (
     CertificateError,
     CertificateOutcome,
@@ -116,6 +117,7 @@ def main() -> None:
         required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
         supports_check_mode=True,
     )
+    guard(module)
     try:
         found = _certificate(module)
     except (CertificateError, OSError) as exc:

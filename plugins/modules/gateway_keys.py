@@ -114,6 +114,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.gateway.clients import Client, maps_of, maps_without
 from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps, update_maps
 
@@ -141,6 +142,7 @@ def main() -> None:
         mutually_exclusive=[("clients", "remove")],
         supports_check_mode=True,
     )
+    guard(module)
     options = module.params
     try:
         requested = requested_maps(options)

@@ -89,6 +89,7 @@ import re
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.gateway.admin_socket_host import unread_files
 from ..module_utils.vllm.ports_host import listeners
@@ -116,6 +117,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)

@@ -54,6 +54,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.gateway.usage_host import UsageError, read_usage
 from ..module_utils.gateway.usage_period import PeriodError, time_of
 
@@ -71,6 +72,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:
         text = module.params[name]

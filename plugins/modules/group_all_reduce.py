@@ -92,6 +92,7 @@ import json
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.vllm.all_reduce_host import Command, run_all_reduce
 
 
@@ -107,6 +108,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     if module.check_mode:
         module.exit_json(changed=False, problem="", phase="", missing=[], gb_per_s=None, versions={}, networks=[])
     options = module.params["arguments"]

@@ -87,6 +87,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.vllm.fabric_host import interface_mtu, kernel_release, rdma_devices, redirecting_bridges, translated
 from ..module_utils.vllm.links_host import LinkError, as_dict, fork_listener, listen, reach
 
@@ -103,6 +104,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     groups, port = module.params["groups"], module.params["port"]
     if not module.params["listen"]:
         module.exit_json(changed=False, groups=links(module, groups, port), **fabric(module))

@@ -105,6 +105,7 @@ from ..module_utils.common.file_set_host import (
     put_in_place,
 )
 from ..module_utils.common.live_keys import differs_only_in
+from ..module_utils.common.module import guard
 
 ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
@@ -132,6 +133,7 @@ def main() -> None:
         # The contents of files do not belong in the host's log.
         no_log=True,
     )
+    guard(module)
     diffs: list[dict[str, str]] = []
     done = False
     try:

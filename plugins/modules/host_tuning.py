@@ -101,6 +101,7 @@ mark:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.common.processes_host import boot_id
 from ..module_utils.host_tuning.host import REBOOT_MARK, HostSettings
 from ..module_utils.host_tuning.plan import decide, describe, reboot_reasons
@@ -131,6 +132,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     host = HostSettings(module.params["sysfs_root"], module.params["proc_root"])
     try:
         saved = host.saved()

@@ -83,6 +83,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.endpoint.client import AddressError
 from ..module_utils.endpoint.instance_adapters_host import Instance, OptionError, result_of
 from ..module_utils.instance.config_file import InstanceError
@@ -103,6 +104,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"{platform.node()}: instance {module.params['instance']}"
     secrets: list[str] = []

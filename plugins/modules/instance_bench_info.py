@@ -85,6 +85,7 @@ from ..module_utils.bench.answers import model_length, start_seconds
 from ..module_utils.bench.measurement import BenchError
 from ..module_utils.bench.run_host import Chips, read_power
 from ..module_utils.bench.target_host import Instance, read_instance
+from ..module_utils.common.module import guard
 from ..module_utils.endpoint.idle import read_load
 from ..module_utils.vllm.unit import Unit, UnitError
 
@@ -131,6 +132,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         instance = read_instance(module.params["instance"], module.params["root"])

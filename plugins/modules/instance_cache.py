@@ -83,6 +83,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.slots.caches import CacheError
 from ..module_utils.slots.caches_host import Cache
 from ..module_utils.slots.state import SlotError
@@ -103,6 +104,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     packed, where = module.params["state"] == "packed", f"{platform.node()}: {module.params['plan']['instance']}"
     try:
         cache = Cache(module, module.params["plan"])

@@ -94,6 +94,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.slots.host import Host
 from ..module_utils.slots.restore_host import Engine
 from ..module_utils.slots.stage import stage
@@ -115,6 +116,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     found: dict[str, list[str]] = {}
     for entry in module.params["files"]:
         if differs(entry, module.params["digests"][entry["path"]]):

@@ -147,6 +147,7 @@ figures:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.endpoint.gates import GateError
 from ..module_utils.endpoint.instance_gates_host import Instance, asked, gates_of
 from ..module_utils.instance.config_file import InstanceError
@@ -173,6 +174,7 @@ ARGUMENTS = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    guard(module)
     try:
         gates = gates_of(module.params)
         instance = Instance(module.params["instance"], module.params["config_dir"], module.params["checks"])

@@ -86,6 +86,7 @@ waited_s:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
 from ..module_utils.instance.api_host import unverified_tls
@@ -109,6 +110,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)

@@ -186,6 +186,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.slots.state import SlotError
 from ..module_utils.slots.work_host import do
 
@@ -206,6 +207,7 @@ def main() -> None:
         required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     # systemd must be able to enter the directories of its files, whatever root's umask is.
     os.umask(0o022)

@@ -119,6 +119,7 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.mirror.bundle import BundleError
 from ..module_utils.mirror.record_host import planned, present, verified
 
@@ -138,6 +139,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     try:
         result = {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
     except (BundleError, OSError) as exc:

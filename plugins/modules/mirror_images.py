@@ -68,6 +68,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.containers.copy_host import run
 from ..module_utils.containers.oci_index import OciError
 
@@ -82,6 +83,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     try:

@@ -71,6 +71,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.files_host import text_of
+from ..module_utils.common.module import guard
 from ..module_utils.mirror import bill
 from ..module_utils.vllm.ports_host import Listener, listeners
 
@@ -92,6 +93,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
     if mount_point and not os.path.ismount(mount_point):
         module.fail_json(

@@ -58,6 +58,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.wheels.venv import VenvError
 from ..module_utils.wheels.wheelhouse_host import Wheelhouse, fill_wheelhouse, inspect_wheelhouse
 
@@ -71,6 +72,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     holds, fetched = {}, []

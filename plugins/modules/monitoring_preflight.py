@@ -58,6 +58,7 @@ import socket
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.kinds import show_value
+from ..module_utils.common.module import guard
 from ..module_utils.vllm.ports_host import listeners
 
 
@@ -72,6 +73,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     program = module.params["program"]
     installed = os.access(program, os.X_OK)
     problem = address_problem(module.params["listen"]) or clash(module.params["port"], module.params["unit"])

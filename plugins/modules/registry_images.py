@@ -55,6 +55,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
 from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.common.module import guard
 from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing
 from ..module_utils.containers.push_host import find_images, push
 
@@ -68,6 +69,7 @@ def main() -> None:
         argument_spec={"root": {"type": "path", "required": True}, "registry": {"type": "str", "required": True}},
         supports_check_mode=True,
     )
+    guard(module)
     root, registry = module.params["root"], module.params["registry"]
     try:
         images = find_images(root)

@@ -64,6 +64,7 @@ from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.removal.inspect_host import Inspection
 from ..module_utils.removal.model import SITE_ARGUMENTS, Item, RemovalError, describe, format_bytes, site_of
 from ..module_utils.removal.remove_host import Removal
@@ -88,6 +89,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params
     items = [Item(**entry) for entry in params["entries"]]

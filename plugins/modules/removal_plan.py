@@ -116,6 +116,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.removal.inspect_host import Inspection
 from ..module_utils.removal.model import (
     INSTANCE,
@@ -148,6 +149,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = plan(module)

@@ -74,6 +74,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.files_host import locked, publish
+from ..module_utils.common.module import guard
 
 
 def main() -> None:
@@ -88,6 +89,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     options, directory = module.params, module.params["directory"]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", options["cluster"]) or "no-cluster"
     path = os.path.join(directory, f"{name}.json")

@@ -60,6 +60,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.files_host import locked, publish
+from ..module_utils.common.module import guard
 
 
 def read(path: str) -> dict[str, Any]:
@@ -117,6 +118,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     path = module.params["path"]
     directory = os.path.dirname(path)
     try:

@@ -94,6 +94,7 @@ from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.pinning.web import RetryingClient, TooLargeError
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.wheels.build_host import ensure
@@ -119,6 +120,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     try:
         result = ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
     except (OSError, VenvError) as exc:

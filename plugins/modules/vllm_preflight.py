@@ -157,6 +157,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.containers.engine import ENGINES, ContainerError
 from ..module_utils.preflight.instances_host import (
@@ -193,6 +194,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         container = inspect_engine(module) if module.params["containers"] else {}

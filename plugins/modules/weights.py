@@ -276,6 +276,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.weights.models_host import (
     SHARED,
@@ -326,6 +327,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     # Before everything else, so that the file is always removed.
     try:
         access = read_access(module.params["access_file"])

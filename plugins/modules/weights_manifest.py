@@ -160,6 +160,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.pinning.contents import revision_of
 from ..module_utils.pinning.write_host import Request, Written, compare_manifest, pin_model, write_manifest
 from ..module_utils.weights.manifest import WeightsError
@@ -185,6 +186,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     try:
         written = run(module)
     except (WeightsError, OSError) as exc:

@@ -54,6 +54,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.module import guard
 from ..module_utils.wheels.index import WheelError
 from ..module_utils.wheels.make_index_host import make_index
 
@@ -66,6 +67,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    guard(module)
     # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
     try:

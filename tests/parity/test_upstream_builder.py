@@ -37,8 +37,6 @@ KNOWN = {
     # strategy_overrides.single_node_tep.tp, which upstream's builder reads for single_node_tp only.
     ("IFM/Jais-3-MoVA-36B-A4B", "h200"),
     ("IFM/K2-Horizon-MoVA-36B-A4B", "h200"),
-    # The recipe names the chips of one host; the plan gives an instance its own.
-    ("deepseek-ai/DeepSeek-V4-Flash-Vision-Exp", "ascend_950pr_8x"),
     # The block for one card: the model takes one of the two, and upstream reads only rtx_5090_2x.
     ("Qwen/Qwen3.8-27B", "rtx_5090_2x"),
 }

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
+
+from .foreign_text import escape_lines
 
 
 class Module(Protocol):
@@ -29,3 +31,19 @@ class Module(Protocol):
 
     def fail_json(self, msg: str, **kwargs: Any) -> None:
         """End with an error."""
+
+
+def guard(module: Any) -> None:
+    """Make the messages and warnings of an AnsibleModule harmless: a terminal must not obey a text from outside.
+
+    Names of processes, answers of servers and the output of programs are in them, and Ansible prints them as they are.
+    """
+    for name in ("fail_json", "warn"):
+        setattr(module, name, _escaping(getattr(module, name)))
+
+
+def _escaping(method: Callable[..., Any]) -> Callable[..., Any]:
+    def escaping(msg: Any, **more: Any) -> Any:
+        return method(escape_lines(str(msg)), **more)
+
+    return escaping

@@ -48,6 +48,8 @@ class ControllerAction(ActionBase):
             exc.args = (escape_lines(str(exc)),)
             # With a cause, Ansible would append its message and print the same sentence twice.
             raise AnsibleActionFail(exc.args[0]) from None
+        except AnsibleActionFail as exc:
+            raise AnsibleActionFail(escape_lines(exc.message)) from None
         if "warnings" in found:
             found = {**found, "warnings": escaped(found["warnings"])}
         return {**result, "changed": False, **found}

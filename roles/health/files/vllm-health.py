@@ -17,6 +17,7 @@ import time
 
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.lines_host import write_line
 from ansible_collections.baremetal.inference.plugins.module_utils.health.commands_host import clear, status
 from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service
 from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
@@ -30,9 +31,9 @@ def main() -> int:
     if command == "run" and len(words) <= 1:
         Service(Settings.read((words or [CONFIG])[0])).run()
     elif command == "status" and len(words) <= 1:
-        print(status(Settings.read((words or [CONFIG])[0])))
+        write_line(status(Settings.read((words or [CONFIG])[0])))
     elif command == "clear" and 1 <= len(words) <= 2:
-        print(clear(Settings.read((words[1:] or [CONFIG])[0]), words[0], f"{time.time_ns()}-{os.getpid()}"))
+        write_line(clear(Settings.read((words[1:] or [CONFIG])[0]), words[0], f"{time.time_ns()}-{os.getpid()}"))
     else:
         print(__doc__, file=sys.stderr)
         return 2

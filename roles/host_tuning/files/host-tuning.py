@@ -16,6 +16,7 @@ import sys
 
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.lines_host import write_error, write_line
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.program_host import apply, status
 from ansible_collections.baremetal.inference.plugins.module_utils.host_tuning.settings import TuningError
 
@@ -32,11 +33,11 @@ def main() -> int:
     try:
         if command == "status":
             differing, text = status(path)
-            print(text)
+            write_line(text)
             return min(differing, 1)
-        print(apply(path, back=command == "restore"))
+        write_line(apply(path, back=command == "restore"))
     except (TuningError, OSError) as exc:
-        print(exc, file=sys.stderr)
+        write_error(str(exc))
         return 1
     return 0
 

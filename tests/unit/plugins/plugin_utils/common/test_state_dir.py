@@ -18,7 +18,7 @@ TOP = Path(__file__).resolve().parents[5]
 
 def test_one_variable_moves_every_directory():
     assert {state_dir(name, {"BAREMETAL_STATE_DIR": "/state/"}) for name in PLACES} == {
-        "/state/rollouts", "/state/discovery", "/state/gateway-ca", "/state/accept-results", "/state/bench-results",
+        "/state/rollouts", "/state/discovery", "/state/gateway-ca", "/state/gateway-secret", "/state/accept-results", "/state/bench-results",
         "/state/evaluate-results", "/state/tune-results",
     }  # fmt: skip
 
@@ -30,6 +30,7 @@ def test_without_the_variable_nothing_moves(unset):
         "rollouts": "/home/alice/.local/state/baremetal-inference/rollouts",
         "discovery": "~/.ansible/accelerators",
         "gateway-ca": "",
+        "gateway-secret": "",
         "accept-results": "accept-results",
         "bench-results": "bench-results",
         "evaluate-results": "evaluate-results",
