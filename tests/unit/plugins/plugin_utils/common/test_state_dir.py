@@ -18,8 +18,8 @@ TOP = Path(__file__).resolve().parents[5]
 
 def test_one_variable_moves_every_directory():
     assert {state_dir(name, {"BAREMETAL_STATE_DIR": "/state/"}) for name in PLACES} == {
-        "/state/rollouts", "/state/discovery", "/state/gateway-ca", "/state/gateway-secret", "/state/accept-results", "/state/bench-results",
-        "/state/evaluate-results", "/state/tune-results",
+        "/state/rollouts", "/state/discovery", "/state/gateway-ca", "/state/gateway-secret", "/state/accept-results",
+        "/state/bench-results", "/state/evaluate-results", "/state/tune-results",
     }  # fmt: skip
 
 
