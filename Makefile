@@ -1,7 +1,7 @@
 # All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down monitoring test ready python fast lint types sanity molecule unit parity integration hostile long rollout vm \
+.PHONY: help demo demo-down monitoring real-models test ready python fast lint types sanity molecule unit parity integration hostile long rollout vm \
 	vm-short bench site matrix
 
 BIN := .venv/bin
@@ -19,6 +19,9 @@ demo-down:  ## Remove everything that make demo created
 
 monitoring:  ## Show a fault of a chip in Debian's Prometheus and alertmanager, in a lab that is removed again
 	@python3 -m tools.monitoring_demo
+
+real-models: python  ## Download two small models with real weights, and put them on the lab's mirror
+	@$(BIN)/python tools/real_models/build.py "$${LAB_HOME:-.lab}/mirror"
 
 test: ready  ## Run everything that CI runs
 	@tests/all.sh

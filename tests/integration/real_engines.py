@@ -26,9 +26,9 @@ CPUS = os.cpu_count() or 1
 class RealEngine:
     """One vLLM in ``directory``; ``counter`` reads what it counts itself."""
 
-    def __init__(self, python, directory, model, number, arguments, env=None):
-        self.directory, self.port = directory, free_port()
-        (directory / "run").mkdir(parents=True)
+    def __init__(self, python, directory, model, number, arguments, env=None, port=None):
+        self.directory, self.port = directory, port or free_port()
+        (directory / "run").mkdir(parents=True, exist_ok=True)
         (directory / "counted.py").write_text(COUNTED)
         words = ["--model", model, "--served-model-name", "m", "--host", "127.0.0.1", "--port", self.port]
         # With bfloat16 vLLM 0.32.0 uses AMX, and died with an illegal instruction on a busy virtual machine.

@@ -164,14 +164,16 @@ def pretty(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
-def render_manifest(files: Mapping[str, bytes]) -> str:
+def render_manifest(
+    files: Mapping[str, bytes], repository: str = REPOSITORY, tool: str = "tools/smoke_model/build.py"
+) -> str:
     """Return the manifest; the revision is the hash of the files' hashes, because no hub provides one."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     listing = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
     lines = [
         "---",
-        "# Made by tools/smoke_model/build.py; do not edit.",
-        f"repository: {REPOSITORY}",
+        f"# Made by {tool}; do not edit.",
+        f"repository: {repository}",
         f"revision: {hashlib.sha256(listing.encode()).hexdigest()[:40]}",
         *render_excerpt(excerpt_of(files["config.json"])),
         "files:",

@@ -369,3 +369,17 @@ def test_settings_that_exclude_each_other_are_known_to_a_release():
         for setting in group["settings"]:
             known = [table for table in tables if setting in table.env or table_flag(setting, table.version)]
             assert known, f"{setting} is in no table"
+
+
+REAL = ("SmolLM2-135M-Instruct", "all-MiniLM-L6-v2")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_model_with_real_weights_is_planned_on_a_processor_and_on_a_chip(name):
+    check_recipe(load_yaml((CATALOG / f"recipes/real/{name}.yaml").read_text(encoding="utf-8")), name)
+    requested = {"recipe": f"real/{name}"}
+    on_cpu = plan("cpu", "0.32.0", requested, count=1, memory_gib=16)["args"]
+    on_chip = plan("h100", "0.33.0", requested, count=1)["args"]
+    assert on_cpu["dtype"] == "float32" and on_cpu["enforce-eager"] is True and "dtype" not in on_chip
+    assert (on_cpu["max-model-len"], on_cpu.get("runner")) == (on_chip["max-model-len"], on_chip.get("runner"))
+    assert on_chip["max-model-len"] == (4096 if name == REAL[0] else 256)
