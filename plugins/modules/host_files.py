@@ -29,9 +29,11 @@ options:
         type: str
         required: true
       state:
-        description: What the path is to be. A directory's missing parents are made too.
+        description:
+          - What the path is to be. A directory's missing parents are made too. V(absent) removes a file or a link, no
+            directory.
         type: str
-        choices: [file, directory, link]
+        choices: [file, directory, link, absent]
         default: file
       template:
         description:
@@ -94,6 +96,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.file_set_host import (
+    ABSENT,
     FILE,
     LINK,
     Entry,
@@ -109,7 +112,7 @@ from ..module_utils.common.module import guard
 
 ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["file", "directory", "link"], "default": "file"},
+    "state": {"type": "str", "choices": ["file", "directory", "link", "absent"], "default": "file"},
     "template": {"type": "str"},
     "src": {"type": "str"},
     "content": {"type": "str"},
@@ -184,7 +187,9 @@ def validate(module: AnsibleModule, entry: Entry, command: str) -> None:
 
 def describe(entry: Entry, found: Found, secret: bool = False) -> dict[str, str]:
     """Return the difference as Ansible shows it: of contents or targets, and of mode, owner and group."""
-    if secret and found.content != entry.content:
+    if entry.state == ABSENT:
+        before, after = f"{found.type}\n", "absent\n"
+    elif secret and found.content != entry.content:
         before, after = "(content hidden)\n" if found.type else "", "(other content, hidden)\n"
     elif entry.state == FILE and found.content != entry.content:
         before, after = found.content.decode(errors="replace"), entry.content.decode(errors="replace")

@@ -12,6 +12,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_li
 def installed(name: str, top: Path) -> Path:
     """Install a program with all that it imports below ``top`` instead of /usr/local/lib; return its path."""
     for entry in program_files(name):
+        if entry.get("state") == "absent":
+            continue
         path = top / Path(entry["path"]).relative_to(DIRECTORY)
         if entry.get("state") == "directory":
             path.mkdir(parents=True, exist_ok=True)

@@ -57,9 +57,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render i
 plans, variables = json.load(sys.stdin)
 templates = RoleTemplates(DataLoader())
 found = {}
-names = ("vllm-wait-ready", "vllm-drain", "vllm-residents")
-programs = [entry for name in names for entry in program_files(name) if entry.get("state") != "directory"]
-for program in (*programs, *program_files('availability')):
+names = ("vllm-wait-ready", "vllm-drain", "vllm-residents", "availability")
+for program in [entry for name in names for entry in program_files(name) if "state" not in entry]:
     text = (Path(sys.argv[2]) / program["src"]).read_text() if "src" in program else program["content"]
     found[program["path"]] = {"owner": "root", "group": "root", "mode": program["mode"], "text": text}
 for plan in plans:

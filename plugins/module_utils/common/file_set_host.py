@@ -12,7 +12,7 @@ from typing import Any, Mapping, NamedTuple
 
 from .files_host import publish, publish_link
 
-FILE, DIRECTORY, LINK = "file", "directory", "link"
+FILE, DIRECTORY, LINK, ABSENT = "file", "directory", "link", "absent"
 _TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}
 
 
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
             raise FileSetError(
                 f"{entry['path']}: mode {entry['mode']!r} is not octal; expected one like 0644"
             ) from None
-        if entry["state"] != LINK and mode is None:
+        if entry["state"] in (FILE, DIRECTORY) and mode is None:
             raise FileSetError(f"{entry['path']}: a {entry['state']} needs a mode")
         if not os.path.isabs(entry["path"]):
             raise FileSetError(f"{entry['path']}: expected an absolute path")
@@ -70,9 +70,10 @@ def inspect(entry: Entry) -> Found:
     # A link is replaced by a file or another link. A link to a directory is the site's own directory.
     if entry.state == DIRECTORY and kind == LINK and os.path.isdir(entry.path):
         status, kind = os.stat(entry.path), DIRECTORY
-    replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK))
+    replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK, ABSENT))
     if not replaceable:
-        raise FileSetError(f"{entry.path} is a {kind}; expected a {entry.state}: move it away and run again")
+        expected = FILE if entry.state == ABSENT else entry.state
+        raise FileSetError(f"{entry.path} is a {kind}; expected a {expected}: move it away and run again")
     content = b""
     if kind == FILE and entry.state == FILE:
         with open(entry.path, "rb") as file:
@@ -83,8 +84,8 @@ def inspect(entry: Entry) -> Found:
 
 def differs(entry: Entry, found: Found, gid: int | None) -> bool:
     """Return whether the entry must be written. ``gid`` is None where its group does not exist yet."""
-    if found.type != entry.state:
-        return True
+    if entry.state == ABSENT or found.type != entry.state:
+        return entry.state != ABSENT or bool(found.type)
     if entry.state == LINK:
         return found.target != entry.target
     owned = found.uid == os.geteuid() and found.gid == gid
@@ -107,7 +108,9 @@ def put_in_place(entry: Entry, found: Found) -> None:
     if gid is None:
         raise FileSetError(f"{entry.path}: the group {entry.group!r} does not exist on this host")
     try:
-        if entry.state == LINK:
+        if entry.state == ABSENT:
+            os.unlink(entry.path)
+        elif entry.state == LINK:
             publish_link(entry.target, entry.path)
         elif entry.state == DIRECTORY:
             if not found.type:

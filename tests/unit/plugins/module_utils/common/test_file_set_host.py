@@ -63,12 +63,24 @@ def test_a_link_to_a_directory_serves_as_that_directory(tmp_path):
     assert os.readlink(tmp_path / "name") == str(tmp_path / "elsewhere")
 
 
+def test_a_file_or_a_link_is_removed_once(tmp_path):
+    requested = entry(tmp_path / "name", state="absent", mode=None)
+    assert not put(requested)
+    (tmp_path / "target").write_text("precious")
+    for make in ((tmp_path / "name").touch, lambda: (tmp_path / "name").symlink_to(tmp_path / "target")):
+        make()
+        assert put(requested)
+        assert not put(requested)
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
 @pytest.mark.parametrize(
     ("made", "state", "expected"),
     [
         ("directory", "file", "is a directory; expected a file"),
         ("file", "directory", "is a file; expected a directory"),
         ("fifo", "file", "is a special file; expected a file"),
+        ("directory", "absent", "is a directory; expected a file"),
     ],
 )
 def test_what_cannot_be_replaced_is_refused(tmp_path, made, state, expected):
