@@ -12,7 +12,7 @@ from .inputs import PlanError
 GIB = 1024**3
 
 # The release of each stack where the site names none. The roles cuda, rocm and cann install the driver of the same one.
-DEFAULT_RELEASES = {"cann": "0.23.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
+DEFAULT_RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
 # Workers of one instance exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
 SHM_SIZE = "16g"
 # Stacks whose images keep vLLM below /root, so that only root can start it.

@@ -32,6 +32,7 @@ HARMLESS = {
     "hf-config-path": "configuration, which runs code only with trust-remote-code",
     "mm-encoder-fp8-scale-path": "reads numbers",
     "enable-request-id-headers": "answers with the client's own id",
+    "enable-mamba-fine-grained-prefix-cache": "how a cache is divided",
     "enable-server-load-tracking": "a number",
     "master-port": "the address decides",
     "allow-deprecated-quantization": "a format of weights",

@@ -118,9 +118,7 @@ def test_every_cuda_stack_names_the_oldest_driver(name):
         assert cuda["minimum_driver"] == ("580.65.06" if cuda["cuda"].startswith("13") else "570.26")
 
 
-@pytest.mark.parametrize(
-    ("release", "accelerator"), [("0.23.0", "ascend_950pr"), ("0.20.2", "ascend_950pr"), ("0.20.2", "ascend_310p")]
-)
+@pytest.mark.parametrize(("release", "accelerator"), [("0.20.2", "ascend_950pr"), ("0.20.2", "ascend_310p")])
 def test_an_atlas_that_no_image_is_built_for_gets_none(release, accelerator):
     with pytest.raises(PlanError, match=f"names no image for {accelerator}; it has ascend_.*; set vllm_image"):
         plan(release, accelerator, {"recipe": "baremetal/gpt-oss-smoke"})
@@ -137,6 +135,8 @@ ASCEND = ["/bin/bash", "-lc", 'PS1=x; . /root/.bashrc; exec vllm serve "$@"', "v
         ("0.33.0", "mi300x", "vllm/vllm-openai-rocm:v0.33.0", []),
         ("0.23.0", "ascend_a2", "quay.io/ascend/vllm-ascend:v0.23.0", None),
         ("0.23.0", "ascend_a3", "quay.io/ascend/vllm-ascend:v0.23.0-a3", None),
+        ("0.30.0", "ascend_a2", "quay.io/ascend/vllm-ascend:v0.30.0", None),
+        ("0.30.0", "ascend_a3", "quay.io/ascend/vllm-ascend:v0.30.0-a3", None),
         ("0.20.2", "ascend_a3", "quay.io/ascend/vllm-ascend:v0.20.2rc1-a3", None),
         ("0.10.2", "mi325x", "rocm/vllm-dev:open-mi300-08052025", ["vllm", "serve"]),
         ("0.10.2", "mi350x", "rocm/vllm-dev:open-mi355-08052025", ["vllm", "serve"]),
@@ -147,6 +147,17 @@ def test_container_is_the_one_for_the_hardware(release, accelerator, image, befo
     container = plan(release, accelerator, {})["container"]
     assert container["image"] == image
     assert container["command"] == (ASCEND if before is None else before)
+
+
+@pytest.mark.parametrize(
+    ("release", "accelerator", "tag"),
+    [
+        ("0.23.0", "ascend_950pr", "v0.23.0-a5"), ("0.30.0", "ascend_950pr", "v0.30.0-a5"),
+        ("0.23.0", "ascend_310p", "v0.23.0-310p"), ("0.30.0", "ascend_310p", "v0.30.0-310p"),
+    ],
+)  # fmt: skip
+def test_an_atlas_that_gpt_oss_does_not_run_on_has_its_image(release, accelerator, tag):
+    assert plan(release, accelerator, {"recipe": "baremetal/gpt-oss-smoke"})["image"].endswith(f"vllm-ascend:{tag}")
 
 
 def test_cpu_of_0_32_0_is_a_venv_and_a_container_on_wish():

@@ -98,7 +98,7 @@ def test_a_plan_says_of_whom_it_is(plans):
         ("amd-a-01/chat", ("mi300x", "rocm", "gfx942", "0.33.0", "default", 1)),
         ("amd-b-01/chat", ("mi355x", "rocm", "gfx950", "0.33.0", "amd_fp8", 8)),
         ("amd-c-01/chat", ("r9700", "rocm", "gfx1201", "0.33.0", "default", 4)),
-        ("npu-a-01/chat", ("ascend_a2", "cann", "ascend_a2", "0.23.0", "bf16", 4)),
+        ("npu-a-01/chat", ("ascend_a2", "cann", "ascend_a2", "0.30.0", "bf16", 4)),
         ("npu-b-01/quick", ("ascend_a3", "cann", "ascend_a3", "0.20.2", "bf16", 2)),
         ("cpu-a-01/quick", ("cpu", "cpu", "cpu", "0.32.0", "default", 1)),
         ("cpu-b-01/quick", ("cpu", "cpu", "cpu", "0.33.0", "default", 1)),

@@ -38,5 +38,5 @@ def test_what_is_served_follows_from_the_groups(tmp_path):
     served = {(plan["host"], plan["vllm_version"], plan["model"]) for plan in plans}
     hosts = {host for host, _version, _model in served}
     assert hosts == {"gpu-a-01", "gpu-a-02", "gpu-b-01", "amd-a-01", "amd-a-02", "npu-a-01", "cpu-a-01"}
-    assert ("npu-a-01", "0.23.0") in {(host, version) for host, version, _model in served}
+    assert ("npu-a-01", "0.30.0") in {(host, version) for host, version, _model in served}
     assert {model for host, _version, model in served if host in ("gpu-b-01", "cpu-a-01")} == {"openai/gpt-oss-20b"}

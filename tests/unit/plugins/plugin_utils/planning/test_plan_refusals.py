@@ -100,7 +100,7 @@ def test_a_driver_that_is_too_old():
     )
 
 
-@pytest.mark.parametrize(("accelerator", "release"), [(H200, "0.33.0"), (A3, "0.23.0"), (CPU, "0.32.0")])
+@pytest.mark.parametrize(("accelerator", "release"), [(H200, "0.33.0"), (A3, "0.30.0"), (CPU, "0.32.0")])
 def test_without_a_release_the_stack_decides(accelerator, release):
     # Only a recipe for all hardware is planned here; the releases are those of this file.
     found = plan(accelerator=accelerator, site={"release": ""}, manifests={})
