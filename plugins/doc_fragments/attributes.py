@@ -20,3 +20,4 @@ attributes:
 """
     FULL = DOCUMENTATION.replace("_mode:\n", "_mode:\n    support: full\n")
     NO_DIFF = FULL.replace("diff_mode:\n    support: full", "diff_mode:\n    support: none")
+    UNSUPPORTED = FULL.replace("support: full", "support: none")

@@ -10,8 +10,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   workloads:
-    description:
-      - Names of workloads of C(catalog/workloads.yml) or O(workload_definitions), all of them without a name.
+    description: Names of workloads of C(catalog/workloads.yml) or O(workload_definitions), all of them without a name.
     type: list
     elements: str
     default: []
@@ -21,39 +20,32 @@ options:
     type: dict
     default: {}
   concurrency:
-    description:
-      - How many requests run at a time, in steps. By default 1, 8, 64 and 256, on a CPU 1 and 4.
+    description: How many requests run at a time, in steps. By default 1, 8, 64 and 256, on a CPU 1 and 4.
     type: list
     elements: str
     default: []
   repeats:
-    description:
-      - How often each step is measured.
+    description: How often each step is measured.
     type: int
     default: 3
   requests_per_stream:
-    description:
-      - How many requests a measurement has for each of those that run at a time.
+    description: How many requests a measurement has for each of those that run at a time.
     type: int
     default: 4
   requests_min:
-    description:
-      - How many requests a measurement has at least.
+    description: How many requests a measurement has at least.
     type: int
     default: 8
   seed:
-    description:
-      - Base of the seeds of the prompts. Without it each measurement has a new seed.
+    description: Base of the seeds of the prompts. Without it each measurement has a new seed.
     type: str
     default: ""
   timeout:
-    description:
-      - Seconds until a measurement must be finished.
+    description: Seconds until a measurement must be finished.
     type: float
     default: 1800
   compare:
-    description:
-      - Directory with the results of another run, which the page shows beside these.
+    description: Directory with the results of another run, which the page shows beside these.
     type: path
     default: ""
 """

@@ -10,8 +10,7 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   user:
-    description:
-      - The user that the benchmark runs as, where the instance runs in a virtual environment.
+    description: The user that the benchmark runs as, where the instance runs in a virtual environment.
     type: str
     default: vllm
 """

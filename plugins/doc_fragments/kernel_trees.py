@@ -10,13 +10,11 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   sysfs_root:
-    description:
-      - Where sysfs is mounted on the host. Tests use another tree.
+    description: Where sysfs is mounted on the host. Tests use another tree.
     type: path
     default: /sys
   proc_root:
-    description:
-      - Where procfs is mounted on the host. Tests use another tree.
+    description: Where procfs is mounted on the host. Tests use another tree.
     type: path
     default: /proc
 """

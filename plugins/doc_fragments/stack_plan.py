@@ -15,54 +15,45 @@ options:
     type: dict
     required: true
   release:
-    description:
-      - Name of a file in C(catalog/releases/) or in O(release_path). What it says of this stack counts.
+    description: Name of a file in C(catalog/releases/) or in O(release_path). What it says of this stack counts.
     type: str
     required: true
   release_path:
-    description:
-      - Directories on the controller with the site's own releases.
+    description: Directories on the controller with the site's own releases.
     type: list
     elements: path
     default: []
   catalog_path:
-    description:
-      - Directories on the controller with the site's own accelerators.
+    description: Directories on the controller with the site's own accelerators.
     type: list
     elements: path
     default: []
   policy:
-    description:
-      - What happens to an installed driver. V(retain) keeps it if the release works with it, V(install) installs the
-        requested version, V(halt) fails if anything would be installed.
+    description: What happens to an installed driver. V(retain) keeps it if the release works with it, V(install)
+      installs the requested version, V(halt) fails if anything would be installed.
     type: str
     choices: [retain, install, halt]
     default: retain
   hold:
-    description:
-      - Whether to hold the driver's packages against upgrades.
+    description: Whether to hold the driver's packages against upgrades.
     type: bool
     default: true
   reboot_allowed:
-    description:
-      - Whether the host may be rebooted if that is needed.
+    description: Whether the host may be rebooted if that is needed.
     type: bool
     default: false
   keep:
-    description:
-      - Whether to keep the installed driver whatever else is requested. The role sets it for a host on which another
-        driver could not be installed.
+    description: Whether to keep the installed driver whatever else is requested. The role sets it for a host on which
+      another driver could not be installed.
     type: bool
     default: false
     version_added: 0.4.0
   resolve:
-    description:
-      - Whether to resolve exact versions from the host's repositories, which must already be configured.
+    description: Whether to resolve exact versions from the host's repositories, which must already be configured.
     type: bool
     default: false
   root:
-    description:
-      - Root of the host's files. Tests use another tree.
+    description: Root of the host's files. Tests use another tree.
     type: path
     default: /
 """

@@ -10,30 +10,25 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   minimum_driver:
-    description:
-      - The oldest driver that the release of vLLM works with. Any version if empty.
+    description: The oldest driver that the release of vLLM works with. Any version if empty.
     type: str
     default: ""
   hold:
-    description:
-      - Whether packages of the driver that an upgrade may replace are a finding.
+    description: Whether packages of the driver that an upgrade may replace are a finding.
     type: bool
     default: true
   offered_of:
-    description:
-      - Names of packages whose versions in the host's repositories are returned.
+    description: Names of packages whose versions in the host's repositories are returned.
     type: list
     elements: str
     default: []
   contents_of:
-    description:
-      - Paths of text files on the host whose contents are returned.
+    description: Paths of text files on the host whose contents are returned.
     type: list
     elements: path
     default: []
   root:
-    description:
-      - Root of the host's files. Tests use another tree.
+    description: Root of the host's files. Tests use another tree.
     type: path
     default: /
 """

@@ -29,15 +29,13 @@ options:
       - It is an error if the host has more or fewer.
     type: int
   require_usable:
-    description:
-      - Fail if vLLM cannot serve on this host. There is a chip that the catalogue does not know, or one that vLLM does
-        not support, or no accelerator and an x86 processor without AVX2.
+    description: Fail if vLLM cannot serve on this host. There is a chip that the catalogue does not know, or one that
+      vLLM does not support, or no accelerator and an x86 processor without AVX2.
     type: bool
     default: false
   catalog_path:
-    description:
-      - Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key. The first
-        directory wins.
+    description: Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key.
+      The first directory wins.
     type: list
     elements: path
     default: []
@@ -156,10 +154,9 @@ accelerator:
       sample: [/usr/bin/python3.13]
       version_added: 0.7.0
     rdma:
-      description:
-        - InfiniBand and RoCE devices whose first port is active, with PCI address, and how many PCI bridges each has in
-          common with each device of RV(accelerator.model) below the same root port (C(near)). Not set where there is
-          none.
+      description: InfiniBand and RoCE devices whose first port is active, with PCI address, and how many PCI bridges
+        each has in common with each device of RV(accelerator.model) below the same root port (C(near)). Not set where
+        there is none.
       type: list
       elements: dict
       sample: [{name: mlx5_0, address: "0000:18:00.0", near: {"0000:17:00.0": 3}}]

@@ -21,9 +21,8 @@ extends_documentation_fragment:
   - baremetal.inference.kernel_trees
 options:
   catalog_path:
-    description:
-      - Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key. The first
-        directory wins.
+    description: Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key.
+      The first directory wins.
     type: list
     elements: path
     default: []
@@ -40,10 +39,9 @@ observation:
   type: dict
   returned: success
 accelerator:
-  description:
-    - The accelerators that the catalogue recognises in it, as
-      RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
-      C(switches), C(cpu) and C(unsupported).
+  description: The accelerators that the catalogue recognises in it, as
+    RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices), C(switches), C(cpu) and
+    C(unsupported).
   type: dict
   returned: success
 """

@@ -12,24 +12,15 @@ description:
   - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count.
   - An instance that is busy, and a measurement that fails, are results and no errors.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.bench_user
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Takes no measurement.
-  diff_mode:
-    support: none
 options:
   instance:
-    description:
-      - Name of the instance on the host.
+    description: Name of the instance on the host.
     type: str
     required: true
   stack:
-    description:
-      - The stack of the host's accelerators, or C(cpu). A processor is asked for less.
+    description: The stack of the host's accelerators, or C(cpu). A processor is asked for less.
     type: str
     required: true
 """
@@ -38,9 +29,8 @@ EXAMPLES = "# playbooks/accept.yml"
 
 RETURN = r"""
 figures:
-  description:
-    - Size of the measurement (C(concurrency), C(requests), C(input_tokens), C(output_tokens)) and its figures
-      (C(output_tokens_per_second), C(ttft_ms), C(tpot_ms), C(itl_p99_ms)).
+  description: Size of the measurement (C(concurrency), C(requests), C(input_tokens), C(output_tokens)) and its figures
+    (C(output_tokens_per_second), C(ttft_ms), C(tpot_ms), C(itl_p99_ms)).
   type: dict
   returned: when it was measured
 problem:

@@ -17,70 +17,57 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   program:
-    description:
-      - Text of the program. It gets its options as JSON in its first argument.
+    description: Text of the program. It gets its options as JSON in its first argument.
     type: str
     required: true
   stack:
-    description:
-      - Stack of the host's accelerators, V(cuda), V(rocm), V(cann) or V(cpu).
+    description: Stack of the host's accelerators, V(cuda), V(rocm), V(cann) or V(cpu).
     type: str
     required: true
   seconds:
-    description:
-      - How long the program works.
+    description: How long the program works.
     type: float
     required: true
   deadline:
-    description:
-      - Seconds after which the program is killed. Its start counts.
+    description: Seconds after which the program is killed. Its start counts.
     type: float
     required: true
   sample_seconds:
-    description:
-      - Seconds between two readings of the counters meanwhile.
+    description: Seconds between two readings of the counters meanwhile.
     type: float
     default: 10
   python:
-    description:
-      - A Python on the host that has torch. By default one is searched for.
+    description: A Python on the host that has torch. By default one is searched for.
     type: str
     default: ""
   image:
-    description:
-      - An image of vLLM on the host to take Python from.
+    description: An image of vLLM on the host to take Python from.
     type: str
     default: ""
   venv_root:
-    description:
-      - Directory of the virtual environments.
+    description: Directory of the virtual environments.
     type: path
     default: /opt/vllm
   devices:
-    description:
-      - Device nodes and CDI names that a container gets.
+    description: Device nodes and CDI names that a container gets.
     type: list
     elements: str
     default: []
   mounts:
-    description:
-      - Paths of the host that a container sees.
+    description: Paths of the host that a container sees.
     type: list
     elements: str
     default: []
   size:
-    description:
-      - Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
+    description: Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
     type: int
     default: 0
   copy_bytes:
-    description:
-      - Bytes of each of the two buffers of a copy in memory. V(0) to take them from the memory that is free.
+    description: Bytes of each of the two buffers of a copy in memory. V(0) to take them from the memory that is free.
     type: int
     default: 0
   root:
-    description:
-      - Directory with the instances and environments.
+    description: Directory with the instances and environments.
     type: path
     default: /
 """
@@ -106,9 +93,8 @@ python:
   type: str
   returned: success
 counters:
-  description:
-    - Readings of the vendor's tool, one entry for each chip C(before), during (C(samples)) and C(after), and the
-      C(problem) that explains missing ones.
+  description: Readings of the vendor's tool, one entry for each chip C(before), during (C(samples)) and C(after), and
+    the C(problem) that explains missing ones.
   type: dict
   returned: success
 """

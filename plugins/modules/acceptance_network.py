@@ -12,32 +12,22 @@ description:
   - One host sends zeros to the first four connections to a port, the other one connects and counts.
   - A network that cannot be measured is not an error of the module. RV(problem) says why.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: It opens no connection then.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   connect:
-    description:
-      - The address of the host that sends. Without it, this host sends.
+    description: The address of the host that sends. Without it, this host sends.
     type: str
     default: ""
   port:
-    description:
-      - The port.
+    description: The port.
     type: int
     required: true
   seconds:
-    description:
-      - How long to measure.
+    description: How long to measure.
     type: float
     default: 10
   patience:
-    description:
-      - Seconds to wait for the other host.
+    description: Seconds to wait for the other host.
     type: float
     default: 30
 """

@@ -15,53 +15,43 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   detected:
-    description:
-      - The fact C(accelerator_detected).
+    description: The fact C(accelerator_detected).
     type: dict
     default: {}
   minutes:
-    description:
-      - How long the burn-in takes.
+    description: How long the burn-in takes.
     type: raw
     default: 2
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     required: true
   peer:
-    description:
-      - A second host of the inventory to measure the network with.
+    description: A second host of the inventory to measure the network with.
     type: str
     default: ""
   port:
-    description:
-      - Port for that.
+    description: Port for that.
     type: raw
     default: 5299
   storage_bytes:
-    description:
-      - Bytes of the file that is made where no large file can be read.
+    description: Bytes of the file that is made where no large file can be read.
     type: raw
     default: 4294967296
   storage_gb_per_s:
-    description:
-      - The storage must be read at least this fast.
+    description: The storage must be read at least this fast.
     type: raw
     default: 0
   network_gbit_per_s:
-    description:
-      - The network must be at least this fast.
+    description: The network must be at least this fast.
     type: raw
     default: 0
   bench_tokens_per_s:
-    description:
-      - Each instance has to give at least that many output tokens per second.
+    description: Each instance has to give at least that many output tokens per second.
     type: raw
     default: 0
   catalog_path:
-    description:
-      - Directories of the site's own accelerators.
+    description: Directories of the site's own accelerators.
     type: list
     elements: path
     default: []

@@ -16,59 +16,48 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     required: true
   minutes:
-    description:
-      - How long the burn-in took.
+    description: How long the burn-in took.
     type: raw
     required: true
   accelerator:
-    description:
-      - The fact C(accelerator_detected).
+    description: The fact C(accelerator_detected).
     type: dict
     default: {}
   expected:
-    description:
-      - The figures of each chip, as M(baremetal.inference.acceptance_plan) returns them.
+    description: The figures of each chip, as M(baremetal.inference.acceptance_plan) returns them.
     type: dict
     default: {}
   limits:
-    description:
-      - The minimum for storage, network and benchmarks, as M(baremetal.inference.acceptance_plan) returns it.
+    description: The minimum for storage, network and benchmarks, as M(baremetal.inference.acceptance_plan) returns it.
     type: dict
     default: {}
   driver:
-    description:
-      - Result of the state module of the host's stack.
+    description: Result of the state module of the host's stack.
     type: dict
     default: {}
   burn_in:
-    description:
-      - Result of M(baremetal.inference.acceptance_burn_in).
+    description: Result of M(baremetal.inference.acceptance_burn_in).
     type: dict
     default: {}
   storage:
-    description:
-      - Result of M(baremetal.inference.acceptance_storage).
+    description: Result of M(baremetal.inference.acceptance_storage).
     type: dict
     default: {}
   network:
-    description:
-      - Result of M(baremetal.inference.acceptance_network).
+    description: Result of M(baremetal.inference.acceptance_network).
     type: dict
     default: {}
   chats:
-    description:
-      - Results of M(baremetal.inference.endpoint), one for each instance.
+    description: Results of M(baremetal.inference.endpoint), one for each instance.
     type: list
     elements: dict
     default: []
   benches:
-    description:
-      - Results of M(baremetal.inference.acceptance_bench), one for each instance that answered a chat.
+    description: Results of M(baremetal.inference.acceptance_bench), one for each instance that answered a chat.
     type: list
     elements: dict
     default: []

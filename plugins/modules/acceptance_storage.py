@@ -13,32 +13,22 @@ description:
     allows it. If there is no file of 256 MiB, it creates one and removes it again.
   - A file system that cannot be measured is not an error of the module. RV(problem) says why.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: It reads nothing then.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   path:
-    description:
-      - The directory.
+    description: The directory.
     type: path
     required: true
   optional:
-    description:
-      - Whether the directory may be missing. Nothing is read then.
+    description: Whether the directory may be missing. Nothing is read then.
     type: bool
     default: false
   seconds:
-    description:
-      - How long to read at most.
+    description: How long to read at most.
     type: float
     default: 10
   size:
-    description:
-      - Size in bytes of the file to create if there is none.
+    description: Size in bytes of the file to create if there is none.
     type: int
     default: 4294967296
 """

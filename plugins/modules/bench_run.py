@@ -13,56 +13,41 @@ description:
     and writes it to the controller at once. What an earlier run has measured with the same plan is not measured again.
   - Writes a summary, a file of evidence and a page with plots.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.no_diff
   - baremetal.inference.bench_request
   - baremetal.inference.bench_user
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Returns what would be measured, and writes nothing.
-  diff_mode:
-    support: none
 options:
   plans:
-    description:
-      - The plans of the host's instances, as M(baremetal.inference.serve_plan) returns them.
+    description: The plans of the host's instances, as M(baremetal.inference.serve_plan) returns them.
     type: dict
     required: true
   slots:
-    description:
-      - What M(baremetal.inference.instance_slot) returns of the host's instances. An instance that does not serve with
-        its plan is refused.
+    description: What M(baremetal.inference.instance_slot) returns of the host's instances. An instance that does not
+      serve with its plan is refused.
     type: dict
     required: true
   instance:
-    description:
-      - Name of the instance. It may be missing where the host has only one.
+    description: Name of the instance. It may be missing where the host has only one.
     type: str
     default: ""
   shared:
-    description:
-      - Whether the instance may serve others meanwhile.
+    description: Whether the instance may serve others meanwhile.
     type: bool
     default: false
   shorten:
-    description:
-      - Whether workloads that are longer than the instance's C(max-model-len) are shortened.
+    description: Whether workloads that are longer than the instance's C(max-model-len) are shortened.
     type: bool
     default: false
   fresh:
-    description:
-      - Whether everything is measured again.
+    description: Whether everything is measured again.
     type: bool
     default: false
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     default: bench-results
   driver:
-    description:
-      - Version of the accelerators' driver, for the evidence.
+    description: Version of the accelerators' driver, for the evidence.
     type: str
     default: ""
 """

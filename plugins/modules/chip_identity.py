@@ -16,8 +16,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   sysfs_root:
-    description:
-      - Where sysfs is mounted.
+    description: Where sysfs is mounted.
     type: path
     default: /sys
 """

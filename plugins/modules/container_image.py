@@ -13,23 +13,14 @@ description:
   - Uses the engine's own command and configuration. The engine's files in C(/etc/docker) or C(/etc/containers) define
     how a registry is reached (plain HTTP, the site's certificate authority, mirrors, proxies).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Queries the store. With O(check_registry) it also asks the registry whether it has the image to pull.
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   engine:
-    description:
-      - The engine, by name or by the path of its command.
+    description: The engine, by name or by the path of its command.
     type: str
     required: true
   image:
-    description:
-      - Reference of the image, C(name:tag) or C(name@sha256:...). The default registry is C(docker.io).
+    description: Reference of the image, C(name:tag) or C(name@sha256:...). The default registry is C(docker.io).
     type: str
     required: true
   archive:
@@ -39,19 +30,16 @@ options:
         an OCI archive, and only into a store that keeps digests.
     type: path
   pull:
-    description:
-      - V(missing) does nothing if the store has the image. V(always) asks the registry, or loads the archive, every
-        time, because a tag may refer to another image by now.
+    description: V(missing) does nothing if the store has the image. V(always) asks the registry, or loads the archive,
+      every time, because a tag may refer to another image by now.
     type: str
     choices: [missing, always]
     default: missing
   auth_file:
-    description:
-      - File on the host with the login for the registry, in the format of docker's C(config.json).
+    description: File on the host with the login for the registry, in the format of docker's C(config.json).
     type: path
   check_registry:
-    description:
-      - In check mode, ask the registry whether it has an image that would be pulled.
+    description: In check mode, ask the registry whether it has an image that would be pulled.
     type: bool
     default: true
 """

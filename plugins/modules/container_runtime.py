@@ -19,73 +19,60 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   system:
-    description:
-      - The description of the operating system, as in the files of C(roles/container_runtime/vars/).
+    description: The description of the operating system, as in the files of C(roles/container_runtime/vars/).
     type: dict
     required: true
   engine:
-    description:
-      - The requested engine.
+    description: The requested engine.
     type: str
     choices: [docker, podman]
     default: docker
   source:
-    description:
-      - Where the engine's packages come from. podman comes from the distribution with each source but V(none).
+    description: Where the engine's packages come from. podman comes from the distribution with each source but V(none).
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
   version:
-    description:
-      - Version of the engine. The newest of the source when empty.
+    description: Version of the engine. The newest of the source when empty.
     type: str
     default: ""
   policy:
-    description:
-      - What to do with an installed engine that differs from the requested one; V(retain) keeps it, V(install) replaces
-        it, V(halt) fails.
+    description: What to do with an installed engine that differs from the requested one; V(retain) keeps it, V(install)
+      replaces it, V(halt) fails.
     type: str
     choices: [retain, install, halt]
     default: retain
   hold:
-    description:
-      - Keep docker's packages from unattended upgrades.
+    description: Keep docker's packages from unattended upgrades.
     type: bool
     default: true
   toolkit:
-    description:
-      - How containers reach the accelerators. V(auto) is NVIDIA's container toolkit on C(cuda) and the plain devices on
-        other stacks; V(vendor) is AMD's container toolkit on C(rocm) and the Ascend Docker Runtime on C(cann).
+    description: How containers reach the accelerators. V(auto) is NVIDIA's container toolkit on C(cuda) and the plain
+      devices on other stacks; V(vendor) is AMD's container toolkit on C(rocm) and the Ascend Docker Runtime on C(cann).
     type: str
     choices: [auto, vendor, none]
     default: auto
   stack:
-    description:
-      - The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
+    description: The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
     type: str
     default: cpu
   ascend_file:
-    description:
-      - The installer of the Ascend Docker Runtime, for O(toolkit=vendor) on C(cann).
+    description: The installer of the Ascend Docker Runtime, for O(toolkit=vendor) on C(cann).
     type: dict
     default: {}
     suboptions:
       url:
-        description:
-          - Its URL, C(http), C(https) or C(file) on the host, which ends with the vendor's file name.
+        description: Its URL, C(http), C(https) or C(file) on the host, which ends with the vendor's file name.
         type: str
       sha256:
-        description:
-          - Its SHA-256. A file with another checksum is not run.
+        description: Its SHA-256. A file with another checksum is not run.
         type: str
   ascend_licence_accepted:
-    description:
-      - Whether Huawei's licence is accepted. Without it the installer is not run.
+    description: Whether Huawei's licence is accepted. Without it the installer is not run.
     type: bool
     default: false
   mirror_url:
-    description:
-      - With O(source=mirror), the address below which it mirrors the vendors' hosts by their names.
+    description: With O(source=mirror), the address below which it mirrors the vendors' hosts by their names.
     type: str
     default: ""
   mirror_fingerprints:
@@ -95,25 +82,21 @@ options:
     elements: str
     default: []
   storage:
-    description:
-      - Directory of the engine's images and containers. Unchanged when empty.
+    description: Directory of the engine's images and containers. Unchanged when empty.
     type: str
     default: ""
   registry_mirrors:
-    description:
-      - Mirrors of docker.io, as host or host:port.
+    description: Mirrors of docker.io, as host or host:port.
     type: list
     elements: str
     default: []
   insecure_registries:
-    description:
-      - Registries that use plain HTTP or an untrusted certificate.
+    description: Registries that use plain HTTP or an untrusted certificate.
     type: list
     elements: str
     default: []
   restart_allowed:
-    description:
-      - Whether docker may be restarted while containers run.
+    description: Whether docker may be restarted while containers run.
     type: bool
     default: false
 """
@@ -173,9 +156,8 @@ plan:
       type: list
       elements: str
     installers:
-      description:
-        - Vendor installers to run, with C(name), C(url), C(path), C(sha256), C(argv), C(why),
-          C(log), C(stdin) and C(scratch).
+      description: Vendor installers to run, with C(name), C(url), C(path), C(sha256), C(argv), C(why), C(log), C(stdin)
+        and C(scratch).
       type: list
       elements: dict
     toolkit:

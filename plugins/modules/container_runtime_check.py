@@ -15,31 +15,26 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   engine:
-    description:
-      - The engine to check.
+    description: The engine to check.
     type: str
     choices: [docker, podman]
     required: true
   packager:
-    description:
-      - The package format of this system.
+    description: The package format of this system.
     type: str
     choices: [deb, rpm]
     required: true
   stack:
-    description:
-      - The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
+    description: The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
     type: str
     default: cpu
   count:
-    description:
-      - Number of accelerators that containers must be able to use.
+    description: Number of accelerators that containers must be able to use.
     type: int
     default: 0
   toolkit:
-    description:
-      - How containers reach the accelerators, as for M(baremetal.inference.container_runtime). With V(vendor) on
-        C(cann) docker must have the Ascend Docker Runtime.
+    description: How containers reach the accelerators, as for M(baremetal.inference.container_runtime). With V(vendor)
+      on C(cann) docker must have the Ascend Docker Runtime.
     type: str
     choices: [auto, vendor, none]
     default: auto

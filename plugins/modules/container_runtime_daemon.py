@@ -13,20 +13,10 @@ description:
   - The file may hold credentials, such as the password of a proxy. They are in no result, difference or message.
   - The file is replaced in one durable step, or stays unchanged.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - The new file is validated.
-  diff_mode:
-    support: full
-    details:
-      - Shows the keys of O(settings), without credentials.
+  - baremetal.inference.attributes.full
 options:
   path:
-    description:
-      - The file. Its directory must exist, except in check mode.
+    description: The file. Its directory must exist, except in check mode.
     type: path
     default: /etc/docker/daemon.json
   settings:

@@ -13,34 +13,23 @@ description:
     given ones. If the download holds any other key, nothing is written.
   - A keyring file that already holds the key stays unchanged, and nothing is downloaded.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - The key is downloaded and checked.
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   url:
-    description:
-      - URL of the key, with or without ASCII armour.
+    description: URL of the key, with or without ASCII armour.
     type: str
     required: true
   path:
-    description:
-      - The keyring file. Its directory is created if it is missing.
+    description: The keyring file. Its directory is created if it is missing.
     type: path
     required: true
   fingerprints:
-    description:
-      - Fingerprints of the primary keys that it must hold, in capitals and without spaces.
+    description: Fingerprints of the primary keys that it must hold, in capitals and without spaces.
     type: list
     elements: str
     required: true
   timeout:
-    description:
-      - Seconds to wait for an answer.
+    description: Seconds to wait for an answer.
     type: int
     default: 20
 """

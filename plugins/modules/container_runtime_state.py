@@ -15,8 +15,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   packager:
-    description:
-      - The package format of this system.
+    description: The package format of this system.
     type: str
     choices: [deb, rpm]
     required: true

@@ -23,19 +23,16 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   path:
-    description:
-      - The file. Its directory is created if it is missing.
+    description: The file. Its directory is created if it is missing.
     type: path
     required: true
   answers:
-    description:
-      - Name of the variable that the task with M(baremetal.inference.accelerator_probe) registered.
+    description: Name of the variable that the task with M(baremetal.inference.accelerator_probe) registered.
     type: str
     required: true
   catalog_path:
-    description:
-      - Directories on the controller with the site's own files, merged over C(catalog/accelerators) key by key. Only
-        the summary needs them.
+    description: Directories on the controller with the site's own files, merged over C(catalog/accelerators) key by
+      key. Only the summary needs them.
     type: list
     elements: path
     default: []
@@ -65,9 +62,8 @@ accelerators:
   type: dict
   returned: always
 changes:
-  description:
-    - The hosts whose entry changed, by kind. The kinds are V(new), V(changed), V(back) (answers again, as before),
-      V(stale) (no longer answers) and V(gone) (no longer in the inventory).
+  description: The hosts whose entry changed, by kind. The kinds are V(new), V(changed), V(back) (answers again, as
+    before), V(stale) (no longer answers) and V(gone) (no longer in the inventory).
   type: dict
   returned: always
 """

@@ -19,21 +19,18 @@ extends_documentation_fragment:
   - baremetal.inference.stack_plan
 options:
   stack:
-    description:
-      - The stack whose driver is planned. Options of other stacks are an error.
+    description: The stack whose driver is planned. Options of other stacks are an error.
     type: str
     choices: [cuda, rocm, cann]
     required: true
   version:
-    description:
-      - For V(cuda) the branch (V(580)) or exact version (V(580.95.05)) of the driver, for V(rocm) the release of ROCm
-        whose driver is installed, for V(cann) the version of CANN. By default what the release of vLLM needs.
+    description: For V(cuda) the branch (V(580)) or exact version (V(580.95.05)) of the driver, for V(rocm) the release
+      of ROCm whose driver is installed, for V(cann) the version of CANN. By default what the release of vLLM needs.
     type: str
     default: ""
   source:
-    description:
-      - Where packages come from. With V(none), none are installed. V(distro) has the distribution's own driver, but
-        none of Huawei's.
+    description: Where packages come from. With V(none), none are installed. V(distro) has the distribution's own
+      driver, but none of Huawei's.
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
@@ -43,62 +40,51 @@ options:
     type: str
     default: ""
   epel_mirror:
-    description:
-      - Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones. Not for V(cann).
+    description: Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones. Not for V(cann).
     type: str
     default: ""
   userspace:
-    description:
-      - How much of ROCm is installed on the host itself, V(none) if images and virtual environments have it.
+    description: How much of ROCm is installed on the host itself, V(none) if images and virtual environments have it.
     type: str
     choices: [none, runtime, full]
     default: none
   users:
-    description:
-      - Users of the host that are put into the groups C(render) and C(video).
+    description: Users of the host that are put into the groups C(render) and C(video).
     type: list
     elements: str
     default: []
   blacklist_remove:
-    description:
-      - Whether to remove lines in C(modprobe.d) that keep C(amdgpu) from loading. Otherwise they are an error.
+    description: Whether to remove lines in C(modprobe.d) that keep C(amdgpu) from loading. Otherwise they are an error.
     type: bool
     default: false
   iommu_pt:
-    description:
-      - Whether to set the IOMMU to pass-through mode (C(iommu=pt)), which needs a reboot.
+    description: Whether to set the IOMMU to pass-through mode (C(iommu=pt)), which needs a reboot.
     type: bool
     default: false
   numa_balancing_off:
-    description:
-      - Whether to keep the kernel from moving memory between NUMA nodes.
+    description: Whether to keep the kernel from moving memory between NUMA nodes.
     type: bool
     default: false
   driver_version:
-    description:
-      - Version of the driver. By default the release's C(hdk).
+    description: Version of the driver. By default the release's C(hdk).
     type: str
     default: ""
   firmware_version:
-    description:
-      - Version of the firmware by its own number. By default the release's, which is for the release's driver only.
-        Without one, the firmware is not changed unless O(run_files) has a file of it.
+    description: Version of the firmware by its own number. By default the release's, which is for the release's driver
+      only. Without one, the firmware is not changed unless O(run_files) has a file of it.
     type: str
     default: ""
   repository_key:
-    description:
-      - Address of the repository's key. By default the key in the repository itself.
+    description: Address of the repository's key. By default the key in the repository itself.
     type: str
     default: ""
   format:
-    description:
-      - V(packages), V(run) files, or V(auto) for files where O(run_files) has some.
+    description: V(packages), V(run) files, or V(auto) for files where O(run_files) has some.
     type: str
     choices: [auto, packages, run]
     default: auto
   run_files:
-    description:
-      - Huawei's files for all kinds of hosts; each host uses those that match its chips and architecture.
+    description: Huawei's files for all kinds of hosts; each host uses those that match its chips and architecture.
     type: list
     elements: dict
     default: []
@@ -109,33 +95,27 @@ options:
         type: str
         default: ""
       url:
-        description:
-          - Address of the file, C(https://), C(http://), or C(file://) on the host.
+        description: Address of the file, C(https://), C(http://), or C(file://) on the host.
         type: str
         required: true
       sha256:
-        description:
-          - Its checksum, 64 hexadecimal digits. A file without one is an error.
+        description: Its checksum, 64 hexadecimal digits. A file without one is an error.
         type: str
         default: ""
   licence_accepted:
-    description:
-      - Whether a person has read and accepted Huawei's licence. Without it, nothing of Huawei's is installed.
+    description: Whether a person has read and accepted Huawei's licence. Without it, nothing of Huawei's is installed.
     type: bool
     default: false
   toolkit:
-    description:
-      - Whether to install CANN itself on the host. Containers have their own.
+    description: Whether to install CANN itself on the host. Containers have their own.
     type: bool
     default: false
   user:
-    description:
-      - The user for whom the driver is installed.
+    description: The user for whom the driver is installed.
     type: str
     default: HwHiAiUser
   group:
-    description:
-      - The group of O(user).
+    description: The group of O(user).
     type: str
     default: HwHiAiUser
 """
@@ -144,8 +124,7 @@ EXAMPLES = "# roles/cann/tasks/plan.yml"
 
 RETURN = r"""
 plan:
-  description:
-    - The missing steps. C(DriverPlan) in C(module_utils/vendor_stack/model.py) describes them.
+  description: The missing steps. C(DriverPlan) in C(module_utils/vendor_stack/model.py) describes them.
   type: dict
   returned: success
 ahead:

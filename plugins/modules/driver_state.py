@@ -20,20 +20,17 @@ extends_documentation_fragment:
   - baremetal.inference.stack_state
 options:
   stack:
-    description:
-      - The stack whose driver is inspected. Options of other stacks are an error.
+    description: The stack whose driver is inspected. Options of other stacks are an error.
     type: str
     choices: [cuda, rocm, cann]
     required: true
   faults:
-    description:
-      - What the kernel's log can report of the chips, and what to do about each. The action plugin fills it from the
-        catalogue of faults and O(fault_path).
+    description: What the kernel's log can report of the chips, and what to do about each. The action plugin fills it
+      from the catalogue of faults and O(fault_path).
     type: dict
     default: {}
   fault_path:
-    description:
-      - Directories with the site's own files of the catalogue of faults.
+    description: Directories with the site's own files of the catalogue of faults.
     type: list
     elements: path
     default: []
@@ -45,8 +42,7 @@ options:
     type: str
     choices: [nvswitch, nvlink5, none]
   memory:
-    description:
-      - The memory that each chip should have, in MiB by PCI address. A chip with much less is a finding.
+    description: The memory that each chip should have, in MiB by PCI address. A chip with much less is a finding.
     type: dict
   chips:
     description:
@@ -55,35 +51,28 @@ options:
     type: list
     elements: str
   userspace:
-    description:
-      - Whether ROCm in user space is requested. If so, a missing C(amd-smi) and C(rocm-smi) is a finding. By default it
-        is not.
+    description: Whether ROCm in user space is requested. If so, a missing C(amd-smi) and C(rocm-smi) is a finding. By
+      default it is not.
     type: bool
   users:
-    description:
-      - Names of users whose groups are returned.
+    description: Names of users whose groups are returned.
     type: list
     elements: str
   cann_version:
-    description:
-      - The version of CANN that the release belongs to. Checked with O(toolkit) only. Any version if empty.
+    description: The version of CANN that the release belongs to. Checked with O(toolkit) only. Any version if empty.
     type: str
   toolkit:
-    description:
-      - Whether CANN itself (toolkit, operators, NNAL) must be on the host. By default it need not, because containers
-        have their own.
+    description: Whether CANN itself (toolkit, operators, NNAL) must be on the host. By default it need not, because
+      containers have their own.
     type: bool
   user:
-    description:
-      - The user for whom the driver is installed, by default C(HwHiAiUser).
+    description: The user for whom the driver is installed, by default C(HwHiAiUser).
     type: str
   group:
-    description:
-      - The group of O(user), which may open the chips' devices, by default C(HwHiAiUser).
+    description: The group of O(user), which may open the chips' devices, by default C(HwHiAiUser).
     type: str
   nodes:
-    description:
-      - Devices that must exist. By default C(/dev/davinci_manager) and one for each chip on PCI.
+    description: Devices that must exist. By default C(/dev/davinci_manager) and one for each chip on PCI.
     type: list
     elements: str
 """
@@ -110,8 +99,7 @@ listed_by:
   type: str
   returned: with O(stack=rocm)
 shown:
-  description:
-    - Further facts about AMD's stack. C(RocmHostState) in C(module_utils/rocm/chips.py) describes them.
+  description: Further facts about AMD's stack. C(RocmHostState) in C(module_utils/rocm/chips.py) describes them.
   type: dict
   returned: with O(stack=rocm)
 npus:
@@ -120,9 +108,8 @@ npus:
   elements: dict
   returned: with O(stack=cann)
 installed:
-  description:
-    - What Huawei's installers have left on the host; empty for what is not there. C(Installed) in
-      C(module_utils/cann/answers.py) describes it.
+  description: What Huawei's installers have left on the host; empty for what is not there. C(Installed) in
+    C(module_utils/cann/answers.py) describes it.
   type: dict
   returned: with O(stack=cann)
 fabric:
@@ -130,9 +117,8 @@ fabric:
   type: str
   returned: with O(stack=cuda)
 driver:
-  description:
-    - The driver that is loaded, C(version), empty where none is. For V(cuda) also its C(flavour), V(open) or
-      V(proprietary); for V(rocm) whether one is C(loaded), because the kernel's own has no version.
+  description: The driver that is loaded, C(version), empty where none is. For V(cuda) also its C(flavour), V(open) or
+    V(proprietary); for V(rocm) whether one is C(loaded), because the kernel's own has no version.
   type: dict
   returned: success
 offered:

@@ -18,13 +18,11 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   path:
-    description:
-      - Directory on the host.
+    description: Directory on the host.
     type: path
     default: /srv/encodings
   files:
-    description:
-      - The files to install.
+    description: The files to install.
     type: list
     elements: str
     choices: [o200k_base.tiktoken, cl100k_base.tiktoken]
@@ -41,12 +39,10 @@ options:
     elements: str
     default: [https://openaipublic.blob.core.windows.net/encodings]
   ca_file:
-    description:
-      - PEM file on the host with certificate authorities that are trusted beside the system's.
+    description: PEM file on the host with certificate authorities that are trusted beside the system's.
     type: path
   connections:
-    description:
-      - The maximum number of parts of a file, of 1 MiB each, that are downloaded at once.
+    description: The maximum number of parts of a file, of 1 MiB each, that are downloaded at once.
     type: int
     default: 8
     version_added: 0.5.0

@@ -21,14 +21,12 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: partial
-    details:
-      - Returns in RV(due) the libraries that would be asked, and asks none.
+    details: Returns in RV(due) the libraries that would be asked, and asks none.
   diff_mode:
     support: none
 options:
   uses:
-    description:
-      - Who reads which encodings, as M(baremetal.inference.serve_plan) returns it in C(encodings).
+    description: Who reads which encodings, as M(baremetal.inference.serve_plan) returns it in C(encodings).
     type: list
     elements: dict
     required: true
@@ -60,18 +58,15 @@ options:
         elements: str
         default: []
   engine:
-    description:
-      - Path of the engine's command, docker or podman; needed for images.
+    description: Path of the engine's command, docker or podman; needed for images.
     type: str
     default: ""
   user:
-    description:
-      - System user that vLLM runs as.
+    description: System user that vLLM runs as.
     type: str
     default: vllm
   state_file:
-    description:
-      - File that remembers what was accepted.
+    description: File that remembers what was accepted.
     type: path
     default: /var/lib/baremetal-inference/encodings-check.json
 seealso:

@@ -23,9 +23,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the module
-        then skips and returns the reason. A running one is verified as without check mode.
+    details: On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the
+      module then skips and returns the reason. A running one is verified as without check mode.
   diff_mode:
     support: none
     details: It changes nothing.
@@ -91,9 +90,8 @@ options:
     type: int
     default: 256
   remote_prefill:
-    description:
-      - Whether an instance with prefill hosts has to have its prompts computed there. Chats and completions are then
-        asked of its router, which answers none while no prefill host does.
+    description: Whether an instance with prefill hosts has to have its prompts computed there. Chats and completions
+      are then asked of its router, which answers none while no prefill host does.
     type: bool
     default: false
     version_added: 0.7.0
@@ -114,9 +112,8 @@ options:
     description: File with the certificates of the authorities that are trusted for an C(https) server, on the host.
     type: path
   ready_timeout:
-    description:
-      - Seconds to wait until C(/health) answers 200. Where the variables of O(instance) have
-        C(VLLM_ENGINE_READY_TIMEOUT_S), at least that and five minutes.
+    description: Seconds to wait until C(/health) answers 200. Where the variables of O(instance) have
+      C(VLLM_ENGINE_READY_TIMEOUT_S), at least that and five minutes.
     type: float
     default: 600
   request_timeout:
@@ -124,9 +121,8 @@ options:
     type: float
     default: 60
   known_issues:
-    description:
-      - What is known to go wrong with this model, as M(baremetal.inference.serve_plan) returns it. Where the journal of
-        a server that died holds a symptom, the advice is part of the message.
+    description: What is known to go wrong with this model, as M(baremetal.inference.serve_plan) returns it. Where the
+      journal of a server that died holds a symptom, the advice is part of the message.
     type: list
     elements: dict
     default: []
@@ -175,9 +171,8 @@ ok:
   returned: always
   type: bool
 msg:
-  description:
-    - On failure what was asked, what came back, the unit's state, and why it died or, where the journal has no reason,
-      its last lines. Else one line.
+  description: On failure what was asked, what came back, the unit's state, and why it died or, where the journal has no
+    reason, its last lines. Else one line.
   returned: always
   type: str
 url:
@@ -211,9 +206,8 @@ checks:
       description: What came back, or what was wrong with it.
       type: str
 doubts:
-  description:
-    - What is odd about answers that passed, such as a text in place of the tool call that was asked for. Each one is
-      a warning too.
+  description: What is odd about answers that passed, such as a text in place of the tool call that was asked for. Each
+    one is a warning too.
   returned: when checks were made
   type: list
   elements: str

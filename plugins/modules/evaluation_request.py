@@ -13,13 +13,7 @@ description:
     O(directory).
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: The questions are prepared in check mode too, so that the data is checked.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   tasks:
     description: Names of tasks, a list or a text with commas.

@@ -13,12 +13,7 @@ description:
     table, and fails where a task is worse than in O(compare).
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.unsupported
 options:
   answers:
     description: The fetched file with the answers of one task. It is removed when the result is kept.

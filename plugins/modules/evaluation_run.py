@@ -15,12 +15,7 @@ description:
   - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.unsupported
 options:
   instance:
     description: Name of the instance.
@@ -44,8 +39,7 @@ options:
     type: str
     default: ""
   work:
-    description:
-      - A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
+    description: A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
     type: path
     required: true
   task:

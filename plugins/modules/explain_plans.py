@@ -16,20 +16,17 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   instance:
-    description:
-      - Only this instance and its replicas; all instances when empty.
+    description: Only this instance and its replicas; all instances when empty.
     type: str
     default: ""
   format:
-    description:
-      - V(table) for people, at most 120 columns wide, or V(json) for programs.
+    description: V(table) for people, at most 120 columns wide, or V(json) for programs.
     type: str
     choices: [table, json]
     default: table
   evidence_path:
-    description:
-      - Directories with the site's own evidence files, searched before the bundled ones. The nearest evidence for each
-        plan is cited, and a preset without evidence for its hardware is named.
+    description: Directories with the site's own evidence files, searched before the bundled ones. The nearest evidence
+      for each plan is cited, and a preset without evidence for its hardware is named.
     type: list
     elements: path
     default: []

@@ -14,27 +14,18 @@ description:
   - It needs no chip, so running instances are not disturbed. It takes one to two minutes.
   - A sampler that is there for the same compute capability stays, and so does one that came with a package.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: It compiles nothing then, and so cannot find that the compilation fails.
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   path:
-    description:
-      - The virtual environment. In check mode it need not exist yet.
+    description: The virtual environment. In check mode it need not exist yet.
     type: path
     required: true
   compute_capability:
-    description:
-      - That of the host's chips, like V(9.0).
+    description: That of the host's chips, like V(9.0).
     type: str
     required: true
   environment:
-    description:
-      - Variables for the compilation (C(PATH), C(CUDA_HOME), C(LIBRARY_PATH)).
+    description: Variables for the compilation (C(PATH), C(CUDA_HOME), C(LIBRARY_PATH)).
     type: dict
     default: {}
 """

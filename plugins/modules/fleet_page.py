@@ -25,13 +25,11 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   page:
-    description:
-      - File on the controller to write the page to; its directory must exist. No page is written when empty.
+    description: File on the controller to write the page to; its directory must exist. No page is written when empty.
     type: path
     default: ""
   title:
-    description:
-      - Title of the page.
+    description: Title of the page.
     type: str
     default: The fleet
   gateways:
@@ -40,14 +38,12 @@ options:
     type: dict
     default: {}
   installed:
-    description:
-      - Results of M(baremetal.inference.instance_slot) without an instance, by host. They give the releases that are
-        installed, and the state C(drifted), after C(drained), where a release or a file is not as planned.
+    description: Results of M(baremetal.inference.instance_slot) without an instance, by host. They give the releases
+      that are installed, and the state C(drifted), after C(drained), where a release or a file is not as planned.
     type: dict
     default: {}
   starts:
-    description:
-      - Results of M(baremetal.inference.instance_starts) by host. Each instance has a line below the table.
+    description: Results of M(baremetal.inference.instance_starts) by host. Each instance has a line below the table.
     type: dict
     default: {}
 """
@@ -61,9 +57,8 @@ table:
   elements: str
   returned: success
 totals:
-  description:
-    - Numbers of hosts, chips, sites and clusters; of hosts by state; of hosts and chips by accelerator. A host with two
-      models counts under both of these.
+  description: Numbers of hosts, chips, sites and clusters; of hosts by state; of hosts and chips by accelerator. A host
+    with two models counts under both of these.
   type: dict
   returned: success
 page:

@@ -18,33 +18,27 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   source:
-    description:
-      - V(own) issues from the CA in O(ca_dir), V(files) checks O(certificate) and O(key).
+    description: V(own) issues from the CA in O(ca_dir), V(files) checks O(certificate) and O(key).
     type: str
     choices: ["own", "files"]
     default: own
   ca_dir:
-    description:
-      - Directory of the CA.
+    description: Directory of the CA.
     type: path
   host:
-    description:
-      - Name of the gateway, and of its files in O(ca_dir).
+    description: Name of the gateway, and of its files in O(ca_dir).
     type: str
     required: true
   names:
-    description:
-      - Names and addresses that clients use for the gateway.
+    description: Names and addresses that clients use for the gateway.
     type: list
     elements: str
     required: true
   certificate:
-    description:
-      - A certificate in PEM, followed by its intermediate certificates.
+    description: A certificate in PEM, followed by its intermediate certificates.
     type: path
   key:
-    description:
-      - The private key in PEM, not encrypted.
+    description: The private key in PEM, not encrypted.
     type: path
   present:
     description:
@@ -53,8 +47,7 @@ options:
       - Unset or empty accepts any CA.
     type: str
   days:
-    description:
-      - Validity of a new certificate in days, 825 at most.
+    description: Validity of a new certificate in days, 825 at most.
     type: int
     default: 825
   renew_days:

@@ -16,79 +16,59 @@ description:
     the client makes its key, and O(sha256) names it.
   - Runs on the controller and connects to no host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - No key is made in check mode.
-  diff_mode:
-    support: full
+  - baremetal.inference.attributes.full
 options:
   make:
-    description:
-      - Name of the new client.
+    description: Name of the new client.
     type: str
     default: ""
   end:
-    description:
-      - Name of the client whose keys end.
+    description: Name of the client whose keys end.
     type: str
     default: ""
   clients:
-    description:
-      - C(gateway_clients) as a gateway has it.
+    description: C(gateway_clients) as a gateway has it.
     type: raw
     default: {}
   team:
-    description:
-      - Team of the new client.
+    description: Team of the new client.
     type: str
     default: ""
   expires:
-    description:
-      - When its keys end, as C(expires) in C(gateway_clients).
+    description: When its keys end, as C(expires) in C(gateway_clients).
     type: raw
     default: ""
   models:
-    description:
-      - Names of the models that it may use; when empty, all models.
+    description: Names of the models that it may use; when empty, all models.
     type: list
     elements: str
     default: []
   rate:
-    description:
-      - Allowed requests per minute; V(0) for no limit.
+    description: Allowed requests per minute; V(0) for no limit.
     type: int
     default: 0
   concurrent:
-    description:
-      - Allowed concurrent requests; V(0) for no limit.
+    description: Allowed concurrent requests; V(0) for no limit.
     type: int
     default: 0
   tokens_per_minute:
-    description:
-      - Tokens that it may use in a minute; V(0) for no limit.
+    description: Tokens that it may use in a minute; V(0) for no limit.
     type: int
     default: 0
   tokens_per_day:
-    description:
-      - Tokens that it may use in a day; V(0) for no limit.
+    description: Tokens that it may use in a day; V(0) for no limit.
     type: int
     default: 0
   tokens_per_month:
-    description:
-      - Tokens that it may use in a month; V(0) for no limit.
+    description: Tokens that it may use in a month; V(0) for no limit.
     type: int
     default: 0
   sha256:
-    description:
-      - The sha256 of the key that the client has made itself.
+    description: The sha256 of the key that the client has made itself.
     type: str
     default: ""
   write:
-    description:
-      - Do it; otherwise only check the request.
+    description: Do it; otherwise only check the request.
     type: bool
     default: false
 """

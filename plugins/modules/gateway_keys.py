@@ -23,59 +23,48 @@ options:
     elements: dict
     suboptions:
       name:
-        description:
-          - Name of the client, also in the access log.
+        description: Name of the client, also in the access log.
         type: str
         required: true
       sha256:
-        description:
-          - The sha256 of each of its keys in hexadecimal digits.
+        description: The sha256 of each of its keys in hexadecimal digits.
         type: list
         elements: str
         required: true
       rate:
-        description:
-          - Allowed requests per minute; V(0) for no limit.
+        description: Allowed requests per minute; V(0) for no limit.
         type: int
         default: 0
       concurrent:
-        description:
-          - Allowed concurrent requests; V(0) for no limit.
+        description: Allowed concurrent requests; V(0) for no limit.
         type: int
         default: 0
       services:
-        description:
-          - Services that it may use; V(*) for all.
+        description: Services that it may use; V(*) for all.
         type: list
         elements: str
         default: ["*"]
       ends:
-        description:
-          - When its keys end, in seconds since 1970; V(0) for never.
+        description: When its keys end, in seconds since 1970; V(0) for never.
         type: int
         default: 0
       team:
-        description:
-          - The team whose tokens its own count as.
+        description: The team whose tokens its own count as.
         type: str
         default: ""
   remove:
-    description:
-      - A client that loses its access, while all others keep theirs.
+    description: A client that loses its access, while all others keep theirs.
     type: str
   directory:
-    description:
-      - Directory of the maps.
+    description: Directory of the maps.
     type: path
     default: /etc/haproxy/maps
   socket:
-    description:
-      - Admin socket of HAProxy; ignored when it does not exist.
+    description: Admin socket of HAProxy; ignored when it does not exist.
     type: path
     default: /run/haproxy/admin.sock
   group:
-    description:
-      - Group that may read the maps.
+    description: Group that may read the maps.
     type: str
     default: haproxy
 """
@@ -99,9 +88,8 @@ removed:
   elements: str
   returned: success
 present:
-  description:
-    - What the running HAProxy, or without one its files, had of each client before, by name. For each the number of its
-      C(keys), C(rate) and C(concurrent) (empty for no limit), C(services), C(expires) and C(team).
+  description: What the running HAProxy, or without one its files, had of each client before, by name. For each the
+    number of its C(keys), C(rate) and C(concurrent) (empty for no limit), C(services), C(expires) and C(team).
   type: dict
   returned: success
 running:

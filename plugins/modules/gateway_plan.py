@@ -23,126 +23,102 @@ options:
     type: str
     default: ""
   backends:
-    description:
-      - Hosts and groups to serve instead of those of the cluster.
+    description: Hosts and groups to serve instead of those of the cluster.
     type: list
     elements: str
     default: []
   min_available:
-    description:
-      - How many servers each service must have.
+    description: How many servers each service must have.
     type: int
     default: 1
   port:
-    description:
-      - TCP port of the services without a port in O(services).
+    description: TCP port of the services without a port in O(services).
     type: int
     default: 443
   services:
-    description:
-      - A mapping of services to their C(port) and C(tasks).
+    description: A mapping of services to their C(port) and C(tasks).
     type: raw
     default: {}
   models:
-    description:
-      - A mapping of model names to C(services), with their shares of the requests, and C(fallback).
+    description: A mapping of model names to C(services), with their shares of the requests, and C(fallback).
     type: raw
     default: {}
   clients:
-    description:
-      - A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
+    description: A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
     type: raw
     default: {}
   teams:
-    description:
-      - A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
+    description: A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
     type: raw
     default: {}
   paths:
-    description:
-      - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
+    description: Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
     type: raw
     default: []
   open:
-    description:
-      - Serve clients without a key.
+    description: Serve clients without a key.
     type: bool
     default: false
   listen:
-    description:
-      - Address that the gateway listens on.
+    description: Address that the gateway listens on.
     type: str
     default: 0.0.0.0
   tls:
-    description:
-      - Source of the certificate.
+    description: Source of the certificate.
     type: str
     choices: ["own", "files", "off"]
     default: own
   insecure:
-    description:
-      - Allow V(off) for O(tls) beyond the loopback address.
+    description: Allow V(off) for O(tls) beyond the loopback address.
     type: bool
     default: false
   names:
-    description:
-      - Names and addresses that clients use, in addition to those of the host.
+    description: Names and addresses that clients use, in addition to those of the host.
     type: list
     elements: str
     default: []
   stats_port:
-    description:
-      - TCP port of the gateway's own health and metrics.
+    description: TCP port of the gateway's own health and metrics.
     type: int
     default: 8404
   agent_port:
-    description:
-      - TCP port of the agent on the loopback address.
+    description: TCP port of the agent on the loopback address.
     type: int
     default: 8405
   tokens:
-    description:
-      - Count the tokens of each client.
+    description: Count the tokens of each client.
     type: bool
     default: false
   has_secret:
-    description:
-      - Whether there is a secret between gateways and instances.
+    description: Whether there is a secret between gateways and instances.
     type: bool
     default: true
   tokens_port:
-    description:
-      - TCP port of their counters on the loopback address.
+    description: TCP port of their counters on the loopback address.
     type: int
     default: 8406
   max_body:
-    description:
-      - Largest body of a request in MiB, 0 for no limit.
+    description: Largest body of a request in MiB, 0 for no limit.
     type: int
     default: 64
   error_limit:
-    description:
-      - Answers 5xx after which the agent tests an engine, 0 for never.
+    description: Answers 5xx after which the agent tests an engine, 0 for never.
     type: int
     default: 5
   inspect_kib:
-    description:
-      - How many KiB of a body are read to find the model, where services share a port, and for their affinity.
+    description: How many KiB of a body are read to find the model, where services share a port, and for their affinity.
     type: int
     default: 64
   address:
-    description:
-      - Address with a prefix length that several gateways share.
+    description: Address with a prefix length that several gateways share.
     type: str
     default: ""
   interface:
-    description:
-      - Network interface of the shared address.
+    description: Network interface of the shared address.
     type: str
     default: ""
   peers:
-    description:
-      - Group of the gateways that may share an address.
+    description: Group of the gateways that may share an address.
     type: str
     default: gateways
 """

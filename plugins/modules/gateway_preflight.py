@@ -17,29 +17,24 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   ports:
-    description:
-      - TCP ports of the gateway, each with the option of the role that sets it.
+    description: TCP ports of the gateway, each with the option of the role that sets it.
     type: dict
     required: true
   socket:
-    description:
-      - Admin socket of HAProxy.
+    description: Admin socket of HAProxy.
     type: path
     required: true
   files:
-    description:
-      - Files that a worker of HAProxy reads only when it starts.
+    description: Files that a worker of HAProxy reads only when it starts.
     type: list
     elements: path
     required: true
   shares_address:
-    description:
-      - Whether the gateway shares an address with others, for which it needs keepalived.
+    description: Whether the gateway shares an address with others, for which it needs keepalived.
     type: bool
     default: false
   certificate:
-    description:
-      - Path of the gateway's certificate.
+    description: Path of the gateway's certificate.
     type: path
 """
 

@@ -22,30 +22,26 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   servers:
-    description:
-      - Names of servers, C(HOST--INSTANCE). With O(state=status) the default is all servers.
+    description: Names of servers, C(HOST--INSTANCE). With O(state=status) the default is all servers.
     type: list
     elements: str
     default: []
   hosts:
-    description:
-      - Hosts whose servers are all selected. The name of a host must not be the name of another host followed by C(--)
-        and more.
+    description: Hosts whose servers are all selected. The name of a host must not be the name of another host followed
+      by C(--) and more.
     type: list
     elements: str
     default: []
   groups:
-    description:
-      - Instances that span several hosts, each as a list of the names that its servers may have. Those that the gateway
-        has are selected; it must have one of each list. A host in O(hosts) that only takes part in such an instance
-        needs no server of its own.
+    description: Instances that span several hosts, each as a list of the names that its servers may have. Those that
+      the gateway has are selected; it must have one of each list. A host in O(hosts) that only takes part in such an
+      instance needs no server of its own.
     type: list
     elements: list
     default: []
     version_added: 0.7.0
   state:
-    description:
-      - V(status) changes nothing, V(drained) stops new requests, V(ready) resumes them.
+    description: V(status) changes nothing, V(drained) stops new requests, V(ready) resumes them.
     type: str
     choices: [status, drained, ready]
     default: status
@@ -55,63 +51,52 @@ options:
     type: str
     default: ""
   reason:
-    description:
-      - Why, for people who read the record later.
+    description: Why, for people who read the record later.
     type: str
     default: ""
   min_available:
-    description:
-      - How many servers of each service must stay ready and up. If fewer would stay, no server is drained. Servers that
-        are down may always be drained.
+    description: How many servers of each service must stay ready and up. If fewer would stay, no server is drained.
+      Servers that are down may always be drained.
     type: int
     default: 1
     version_added: 0.7.0
   force:
-    description:
-      - Take over servers that somebody else drained.
+    description: Take over servers that somebody else drained.
     type: bool
     default: false
   wait:
-    description:
-      - Seconds to wait until drained servers are idle, or until ready servers are up. After that RV(idle) or RV(up) is
-        false, and the module does not fail.
+    description: Seconds to wait until drained servers are idle, or until ready servers are up. After that RV(idle) or
+      RV(up) is false, and the module does not fail.
     type: float
     default: 300
   watch:
-    description:
-      - Seconds to watch servers that are ready and up. The module fails, and leaves them in service, when they answer
-        with an error in that time or when their checks fail.
+    description: Seconds to watch servers that are ready and up. The module fails, and leaves them in service, when they
+      answer with an error in that time or when their checks fail.
     type: float
     default: 0
   socket:
-    description:
-      - Admin socket of HAProxy.
+    description: Admin socket of HAProxy.
     type: path
     default: /run/haproxy/admin.sock
   config:
-    description:
-      - Configuration of HAProxy.
+    description: Configuration of HAProxy.
     type: path
     default: /etc/haproxy/haproxy.cfg
   state_file:
-    description:
-      - File from which HAProxy reads the state of its servers when it starts.
+    description: File from which HAProxy reads the state of its servers when it starts.
     type: path
     default: /var/lib/haproxy/server-state
   owners_file:
-    description:
-      - File with the owners of drained servers. The next change rewrites a damaged file.
+    description: File with the owners of drained servers. The next change rewrites a damaged file.
     type: path
     default: /var/lib/haproxy/drained.json
   arrivals_file:
-    description:
-      - File in which the gateway counts how often the shared address has come to it.
+    description: File in which the gateway counts how often the shared address has come to it.
     type: path
     default: /var/lib/haproxy/address-arrivals
     version_added: 0.7.0
   tool:
-    description:
-      - The gateway's tool that saves the state of the servers.
+    description: The gateway's tool that saves the state of the servers.
     type: path
     default: /usr/local/lib/gateway-tool.py
 notes:

@@ -16,19 +16,16 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   since:
-    description:
-      - The first hour, from a day such as V(2026-11-25), a month such as V(2026-11), or a time before now such as
-        V(7d) or V(24h). Days and months begin in UTC.
+    description: The first hour, from a day such as V(2026-11-25), a month such as V(2026-11), or a time before now such
+      as V(7d) or V(24h). Days and months begin in UTC.
     type: str
     default: 30d
   end:
-    description:
-      - The end, in the same form; when empty, now.
+    description: The end, in the same form; when empty, now.
     type: str
     default: ""
   database:
-    description:
-      - The database.
+    description: The database.
     type: path
     default: /var/lib/gateway-usage/usage.sqlite
 """
@@ -37,9 +34,8 @@ EXAMPLES = "# playbooks/gateway_usage.yml"
 
 RETURN = r"""
 rows:
-  description:
-    - For each hour, gateway, client, team and model the C(requests), those of them that were C(aborted) or
-      C(uncounted), and the tokens C(prompt), C(cached) and C(completion). C(hour) is in seconds since 1970.
+  description: For each hour, gateway, client, team and model the C(requests), those of them that were C(aborted) or
+    C(uncounted), and the tokens C(prompt), C(cached) and C(completion). C(hour) is in seconds since 1970.
   type: list
   elements: dict
   returned: success

@@ -17,19 +17,16 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   hosts:
-    description:
-      - The hosts.
+    description: The hosts.
     type: list
     elements: str
     required: true
   group:
-    description:
-      - The group of the gateways.
+    description: The group of the gateways.
     type: str
     default: gateways
   instance:
-    description:
-      - An instance that spans several of these hosts. Then only its hosts are looked at.
+    description: An instance that spans several of these hosts. Then only its hosts are looked at.
     type: str
     default: ""
 """
@@ -44,23 +41,20 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gateways:
-  description:
-    - The gateways of each host; an empty list when the inventory has no group of gateways. The other hosts of instances
-      that span several are included.
+  description: The gateways of each host; an empty list when the inventory has no group of gateways. The other hosts of
+    instances that span several are included.
   type: dict
   returned: success
   sample: {gpu-a-01: [gw1, gw2]}
 hosts:
-  description:
-    - The hosts behind each gateway; gateways without any of these hosts are left out. With O(instance) the lists are
-      empty.
+  description: The hosts behind each gateway; gateways without any of these hosts are left out. With O(instance) the
+    lists are empty.
   type: dict
   returned: success
   sample: {gw1: [gpu-a-01], gw2: [gpu-a-01]}
 groups:
-  description:
-    - The instances behind each gateway that span several hosts, one of them in O(hosts), each as the names that its
-      servers may have. The option O(baremetal.inference.gateway_server#module:groups) takes such a list.
+  description: The instances behind each gateway that span several hosts, one of them in O(hosts), each as the names
+    that its servers may have. The option O(baremetal.inference.gateway_server#module:groups) takes such a list.
   type: dict
   returned: success
   sample: {gw1: [[gpu-a-01--big, gpu-a-02--big]]}

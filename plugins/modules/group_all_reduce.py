@@ -15,44 +15,32 @@ description:
   - That it fails is not an error of the module. M(baremetal.inference.group_report) judges the results of all hosts.
   - Leaves nothing on the host.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: It runs nothing then.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   program:
-    description:
-      - The text of the program.
+    description: The text of the program.
     type: str
     required: true
   argv:
-    description:
-      - The words that run Python and make it read the program from its standard input.
+    description: The words that run Python and make it read the program from its standard input.
     type: list
     elements: str
     required: true
   stop:
-    description:
-      - The words that end what outlives the command, such as a container.
+    description: The words that end what outlives the command, such as a container.
     type: list
     elements: str
     default: []
   environment:
-    description:
-      - The variables of the instance.
+    description: The variables of the instance.
     type: dict
     default: {}
   user:
-    description:
-      - The user that the program runs as. Empty for the user of this task.
+    description: The user that the program runs as. Empty for the user of this task.
     type: str
     default: ""
   arguments:
-    description:
-      - The options of the program.
+    description: The options of the program.
     type: dict
     required: true
 """

@@ -20,34 +20,28 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   groups:
-    description:
-      - The groups of this host, by instance, as M(baremetal.inference.serve_plan) returns them.
+    description: The groups of this host, by instance, as M(baremetal.inference.serve_plan) returns them.
     type: dict
     required: true
   port:
-    description:
-      - The TCP and UDP port to listen on.
+    description: The TCP and UDP port to listen on.
     type: int
     required: true
   listen:
-    description:
-      - Whether to listen, in place of connecting.
+    description: Whether to listen, in place of connecting.
     type: bool
     default: false
   seconds:
-    description:
-      - How long to listen at most.
+    description: How long to listen at most.
     type: float
     default: 300
   chips:
-    description:
-      - PCI addresses of the host's chips.
+    description: PCI addresses of the host's chips.
     type: list
     elements: str
     default: []
   sysfs_root:
-    description:
-      - Directory of sysfs.
+    description: Directory of sysfs.
     type: path
     default: /sys
 """
@@ -56,10 +50,9 @@ EXAMPLES = "# roles/vllm/tasks/group_links.yml"
 
 RETURN = r"""
 groups:
-  description:
-    - For each instance the size of packets (C(mtu)) of the interface, and for each other host why it is not reached
-      (C(problem)), the seconds to connect, by how many seconds its clock is ahead, and the largest packet that got
-      through whole (C(mtu)).
+  description: For each instance the size of packets (C(mtu)) of the interface, and for each other host why it is not
+    reached (C(problem)), the seconds to connect, by how many seconds its clock is ahead, and the largest packet that
+    got through whole (C(mtu)).
   type: dict
   returned: if it did not listen
 kernel:

@@ -21,13 +21,11 @@ options:
     type: dict
     required: true
   plans:
-    description:
-      - The plans of the host's instances by name, as M(baremetal.inference.serve_plan) returns them.
+    description: The plans of the host's instances by name, as M(baremetal.inference.serve_plan) returns them.
     type: dict
     default: {}
   fault_path:
-    description:
-      - Directories with the site's own files of the catalogue of faults, laid over the bundled ones.
+    description: Directories with the site's own files of the catalogue of faults, laid over the bundled ones.
     type: list
     elements: path
     default: []

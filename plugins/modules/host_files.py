@@ -18,8 +18,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   files:
-    description:
-      - What to put in place, in this order.
+    description: What to put in place, in this order.
     type: list
     elements: dict
     required: true
@@ -29,9 +28,8 @@ options:
         type: str
         required: true
       state:
-        description:
-          - What the path is to be. A directory's missing parents are made too. V(absent) removes a file or a link, no
-            directory.
+        description: What the path is to be. A directory's missing parents are made too. V(absent) removes a file or a
+          link, no directory.
         type: str
         choices: [file, directory, link, absent]
         default: file
@@ -55,14 +53,12 @@ options:
         description: Group of a file or directory; that of the user by default.
         type: str
       secret:
-        description:
-          - Whether a file's content is a secret. Neither a difference nor the module's options show it then.
+        description: Whether a file's content is a secret. Neither a difference nor the module's options show it then.
         type: bool
         default: false
       live_keys:
-        description:
-          - For a file that holds a mapping in YAML, keys of which a running program takes over a change;
-            see C(live) in RV(results).
+        description: For a file that holds a mapping in YAML, keys of which a running program takes over a change; see
+          C(live) in RV(results).
         type: list
         elements: str
         default: []
@@ -72,8 +68,7 @@ options:
           - Nothing is changed when a command refuses.
         type: str
   secrets:
-    description:
-      - The contents of the entries with O(files[].secret), by path. The action plugin fills it.
+    description: The contents of the entries with O(files[].secret), by path. The action plugin fills it.
     type: dict
     default: {}
 """
@@ -82,9 +77,8 @@ EXAMPLES = "# roles/gateway/tasks/configure.yml"
 
 RETURN = r"""
 results:
-  description:
-    - For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed); C(live) is whether
-      only keys in O(files[].live_keys) have changed.
+  description: For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed); C(live) is
+    whether only keys in O(files[].live_keys) have changed.
   returned: success
   type: list
   elements: dict

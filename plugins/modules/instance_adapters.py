@@ -17,18 +17,10 @@ description:
     as one that runs with older files.
   - Does nothing where the unit of the instance is not active; it reads its configuration when it starts.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Asks the engine which adapters it has.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
-    description:
-      - Name of the instance.
+    description: Name of the instance.
     type: str
     required: true
   adapters:
@@ -37,18 +29,15 @@ options:
     type: raw
     default: []
   timeout:
-    description:
-      - Seconds for all changes together.
+    description: Seconds for all changes together.
     type: float
     default: 300
   config_dir:
-    description:
-      - Directory with the files of the instances.
+    description: Directory with the files of the instances.
     type: path
     default: /etc/vllm
   run_dir:
-    description:
-      - Directory with the runtime directories of the instances.
+    description: Directory with the runtime directories of the instances.
     type: path
     default: /run/vllm
 notes:

@@ -15,14 +15,7 @@ description:
     benchmark takes too long.
   - It changes no file of the instance.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Takes no measurement and skips.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
     description:
@@ -30,8 +23,7 @@ options:
     type: str
     required: true
   measurement:
-    description:
-      - The parameters of the measurement.
+    description: The parameters of the measurement.
     type: dict
     required: true
     suboptions:
@@ -73,45 +65,37 @@ options:
         type: float
         default: 1
       seed:
-        description:
-          - Seed of the prompts. With a seed that this process of the instance has seen already, the prefix cache
-            answers, and the figures are wrong.
+        description: Seed of the prompts. With a seed that this process of the instance has seen already, the prefix
+          cache answers, and the figures are wrong.
         type: int
         required: true
   stack:
-    description:
-      - The stack of the instance's chips, which decides whose tool reports their power.
+    description: The stack of the instance's chips, which decides whose tool reports their power.
     type: str
     default: cpu
   chips:
-    description:
-      - The numbers of its chips on the host.
+    description: The numbers of its chips on the host.
     type: list
     elements: int
     default: []
   timeout:
-    description:
-      - Seconds until the benchmark must be finished.
+    description: Seconds until the benchmark must be finished.
     type: float
     default: 1800
   shared:
-    description:
-      - Whether the instance may serve others meanwhile.
+    description: Whether the instance may serve others meanwhile.
     type: bool
     default: false
   idle_timeout:
-    description:
-      - Seconds to wait for running requests before the measurement.
+    description: Seconds to wait for running requests before the measurement.
     type: float
     default: 30
   user:
-    description:
-      - The user that the benchmark runs as, where the instance runs in a virtual environment.
+    description: The user that the benchmark runs as, where the instance runs in a virtual environment.
     type: str
     default: vllm
   root:
-    description:
-      - Root of the host's files; for tests.
+    description: Root of the host's files; for tests.
     type: path
     default: /
 notes:
@@ -134,9 +118,8 @@ other_requests:
   type: int
   returned: success, not in check mode
 slowed:
-  description:
-    - The instance's chips that heat or a power brake slowed down meanwhile, with the vendor's name of the reason; the
-      power limit alone is none.
+  description: The instance's chips that heat or a power brake slowed down meanwhile, with the vendor's name of the
+    reason; the power limit alone is none.
   type: list
   elements: str
   returned: success, not in check mode

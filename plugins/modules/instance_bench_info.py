@@ -16,24 +16,20 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   instance:
-    description:
-      - Name of the instance.
+    description: Name of the instance.
     type: str
     required: true
   stack:
-    description:
-      - The stack of its chips, which decides whose tool reports their power.
+    description: The stack of its chips, which decides whose tool reports their power.
     type: str
     default: cpu
   chips:
-    description:
-      - The numbers of its chips on the host.
+    description: The numbers of its chips on the host.
     type: list
     elements: int
     default: []
   root:
-    description:
-      - Root of the host's files; for tests.
+    description: Root of the host's files; for tests.
     type: path
     default: /
 notes:

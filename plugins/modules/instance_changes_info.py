@@ -16,49 +16,36 @@ description:
   - Changes nothing that is installed. Only hashes leave the controller, unless O(stage) names instances. The files of
     those become a slot on the host, so that M(baremetal.inference.instance_slot) can switch to them at once.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Returns the names of the slots and creates none.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   files:
-    description:
-      - The files of the instances, as the filter P(baremetal.inference.instance_files#filter) returns them.
+    description: The files of the instances, as the filter P(baremetal.inference.instance_files#filter) returns them.
     type: list
     elements: dict
     required: true
   digests:
-    description:
-      - The sha256 of each file by its path; set by the action.
+    description: The sha256 of each file by its path; set by the action.
     type: dict
     default: {}
   links:
-    description:
-      - Target of the link to the weights, by instance.
+    description: Target of the link to the weights, by instance.
     type: dict
     default: {}
   stage:
-    description:
-      - Instances whose new state is prepared as a slot. Its user and image must exist on the host.
+    description: Instances whose new state is prepared as a slot. Its user and image must exist on the host.
     type: list
     elements: str
     default: []
   contents:
-    description:
-      - The text of each file of these instances by its path; set by the action.
+    description: The text of each file of these instances by its path; set by the action.
     type: dict
     default: {}
   states:
-    description:
-      - Whether to return RV(instances) and RV(turn).
+    description: Whether to return RV(instances) and RV(turn).
     type: bool
     default: false
   state_dir:
-    description:
-      - Directory with a directory for each instance.
+    description: Directory with a directory for each instance.
     type: path
     default: /var/lib/vllm
 """

@@ -18,21 +18,11 @@ description:
   - It changes nothing. It runs on the host that serves, asks the instance at its own address and needs no Python
     library there. That the instance is ready is waited for by M(baremetal.inference.endpoint).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Where the instance is not installed or does not answer, there is nothing to ask yet; the module then skips and
-        returns the reason. A running one is asked as without check mode.
-  diff_mode:
-    support: none
-    details: It changes nothing.
+  - baremetal.inference.attributes.no_diff
 options:
   instance:
-    description:
-      - Name of the instance. Address, served model name and API key are read from O(config_dir)C(/NAME.yaml) and
-        O(config_dir)C(/NAME.secrets).
+    description: Name of the instance. Address, served model name and API key are read from O(config_dir)C(/NAME.yaml)
+      and O(config_dir)C(/NAME.secrets).
     type: str
     required: true
   config_dir:
@@ -40,17 +30,15 @@ options:
     type: path
     default: /etc/vllm
   checks:
-    description:
-      - What the instance can answer, as O(baremetal.inference.endpoint#module:checks) has it; without it, what fits its
-        model. Nothing is asked or measured unless V(chat_stream) is among it.
+    description: What the instance can answer, as O(baremetal.inference.endpoint#module:checks) has it; without it, what
+      fits its model. Nothing is asked or measured unless V(chat_stream) is among it.
     type: list
     elements: str
   prompts:
-    description:
-      - What is asked, one after the other, with temperature 0. Each one is a dictionary with C(prompt); C(expect), a
-        text that the answer must contain, or C(expect_any), a list of texts of which it must contain one (without
-        either any text will do); C(system), a system message; and C(max_tokens), by default 256, in which what a model
-        thinks before it answers counts.
+    description: What is asked, one after the other, with temperature 0. Each one is a dictionary with C(prompt);
+      C(expect), a text that the answer must contain, or C(expect_any), a list of texts of which it must contain one
+      (without either any text will do); C(system), a system message; and C(max_tokens), by default 256, in which what a
+      model thinks before it answers counts.
     type: list
     elements: dict
     default: []
@@ -137,9 +125,8 @@ verdicts:
   type: list
   elements: dict
 figures:
-  description:
-    - What was measured, as C(figures_of) in C(module_utils/endpoint/gates.py) returns it; empty where nothing was, or
-      where a stream failed.
+  description: What was measured, as C(figures_of) in C(module_utils/endpoint/gates.py) returns it; empty where nothing
+    was, or where a stream failed.
   returned: when something was asked
   type: dict
 """

@@ -18,29 +18,24 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details:
-      - Reads the metrics once and does not wait.
+    details: Reads the metrics once and does not wait.
   diff_mode:
     support: none
 options:
   instance:
-    description:
-      - Name of the instance of the role P(baremetal.inference.vllm#role).
+    description: Name of the instance of the role P(baremetal.inference.vllm#role).
     type: str
     required: true
   timeout:
-    description:
-      - Seconds to wait.
+    description: Seconds to wait.
     type: float
     default: 300
   settle:
-    description:
-      - Seconds for which it must stay idle.
+    description: Seconds for which it must stay idle.
     type: float
     default: 1
   config_dir:
-    description:
-      - Directory with the files of the instances.
+    description: Directory with the files of the instances.
     type: path
     default: /etc/vllm
 notes:

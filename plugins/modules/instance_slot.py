@@ -45,37 +45,31 @@ options:
     type: str
     default: good
   plan:
-    description:
-      - For O(state=kept), the instance's plan as M(baremetal.inference.serve_plan) returns it; a summary of it is kept
-        with the slot.
+    description: For O(state=kept), the instance's plan as M(baremetal.inference.serve_plan) returns it; a summary of it
+      is kept with the slot.
     type: dict
     default: {}
   record:
-    description:
-      - For O(state=kept), measured figures, by name. Without it the slot's earlier figures remain.
+    description: For O(state=kept), measured figures, by name. Without it the slot's earlier figures remain.
     type: dict
   keep:
-    description:
-      - For O(state=kept), how many slots are kept; the good one and the previous one always are.
+    description: For O(state=kept), how many slots are kept; the good one and the previous one always are.
     type: int
     default: 2
   plans:
-    description:
-      - For O(state=status), the plans of instances, each as O(plan), by the name of the instance. RV(kept) compares the
-        slots with them.
+    description: For O(state=status), the plans of instances, each as O(plan), by the name of the instance. RV(kept)
+      compares the slots with them.
     type: dict
     default: {}
     version_added: 0.7.0
   rewritten:
-    description:
-      - For check mode, whether the same run would write files of the instance before it keeps the state. The state that
-        is installed now is then not the one that would be kept.
+    description: For check mode, whether the same run would write files of the instance before it keeps the state. The
+      state that is installed now is then not the one that would be kept.
     type: bool
     default: false
     version_added: 0.7.0
   root:
-    description:
-      - Root of the host's files; for tests.
+    description: Root of the host's files; for tests.
     type: path
     default: /
 """
@@ -147,9 +141,8 @@ running_since:
   type: str
   returned: with O(instance)
 stale:
-  description:
-    - Whether the process was started before the newest change of the instance's files, or from another image than the
-      one that its name stands for now. A run that ended between writing and restarting leaves this.
+  description: Whether the process was started before the newest change of the instance's files, or from another image
+    than the one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
 group:

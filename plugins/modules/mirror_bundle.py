@@ -24,25 +24,21 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   root:
-    description:
-      - The directory, laid out as the role P(baremetal.inference.mirror#role) serves it.
+    description: The directory, laid out as the role P(baremetal.inference.mirror#role) serves it.
     type: path
     required: true
   state:
-    description:
-      - What to do.
+    description: What to do.
     type: str
     choices: [planned, present, verified]
     default: present
   holds:
-    description:
-      - What the directory is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items
-        to files, and of files, by their paths below O(root), to C(size) and C(sha256).
+    description: What the directory is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items,
+      of items to files, and of files, by their paths below O(root), to C(size) and C(sha256).
     type: dict
     default: {}
   more:
-    description:
-      - Bytes that are needed beside O(holds) with O(state=planned), for files that have no names yet.
+    description: Bytes that are needed beside O(holds) with O(state=planned), for files that have no names yet.
     type: int
     default: 0
   read:
@@ -52,25 +48,21 @@ options:
     choices: [sizes, all]
     default: all
   required:
-    description:
-      - Whether a directory without C(bundle.json) is an error with O(state=verified).
+    description: Whether a directory without C(bundle.json) is an error with O(state=verified).
     type: bool
     default: true
   collection_version:
-    description:
-      - The version of this collection, for the bill of materials with O(state=present).
+    description: The version of this collection, for the bill of materials with O(state=present).
     type: str
     default: ""
   keyring:
-    description:
-      - The public keys, encoded with Base64, of which one must have signed the directory with O(state=verified).
-        Without them, no signature is required.
+    description: The public keys, encoded with Base64, of which one must have signed the directory with
+      O(state=verified). Without them, no signature is required.
     type: str
     default: ""
   record:
-    description:
-      - The file that notes how new the accepted content is, for O(state=verified) with O(keyring). Older content than
-        it notes is refused. Empty for none.
+    description: The file that notes how new the accepted content is, for O(state=verified) with O(keyring). Older
+      content than it notes is refused. Empty for none.
     type: path
     default: ""
 """

@@ -22,25 +22,21 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   root:
-    description:
-      - The directory that is carried.
+    description: The directory that is carried.
     type: path
     required: true
   images:
-    description:
-      - The images, as C(REPOSITORY:TAG), with registry or without, or by digest.
+    description: The images, as C(REPOSITORY:TAG), with registry or without, or by digest.
     type: list
     elements: str
     required: true
   sources:
-    description:
-      - Where skopeo finds images that are not in the registry of their name, by image, such as
-        V(oci:/srv/built/image:1.0) or V(docker://registry.example.com/image:1.0).
+    description: Where skopeo finds images that are not in the registry of their name, by image, such as
+      V(oci:/srv/built/image:1.0) or V(docker://registry.example.com/image:1.0).
     type: dict
     default: {}
   verify:
-    description:
-      - V(sizes) compares the sizes of blobs, V(full) reads every blob.
+    description: V(sizes) compares the sizes of blobs, V(full) reads every blob.
     type: str
     choices: [sizes, full]
     default: sizes

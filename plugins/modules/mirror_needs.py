@@ -18,59 +18,49 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   root:
-    description:
-      - The directory that is to be carried, which is checked for missing wheels.
+    description: The directory that is to be carried, which is checked for missing wheels.
     type: path
     required: true
   hosts:
-    description:
-      - Names of hosts of the inventory.
+    description: Names of hosts of the inventory.
     type: list
     elements: str
     default: []
   releases:
-    description:
-      - Releases of vLLM whose images and wheels are needed.
+    description: Releases of vLLM whose images and wheels are needed.
     type: list
     elements: str
     default: []
   stacks:
-    description:
-      - The stacks of O(releases) to include, such as V(cuda); all if empty.
+    description: The stacks of O(releases) to include, such as V(cuda); all if empty.
     type: list
     elements: str
     default: []
   models:
-    description:
-      - Names of manifests whose weights are needed, such as V(openai/gpt-oss-20b).
+    description: Names of manifests whose weights are needed, such as V(openai/gpt-oss-20b).
     type: list
     elements: str
     default: []
   pin_dest:
-    description:
-      - A directory of manifests that is searched after the others. It may be missing.
+    description: A directory of manifests that is searched after the others. It may be missing.
     type: path
     default: ""
   report_unpinned:
-    description:
-      - Whether to return the models without a manifest instead of failing.
+    description: Whether to return the models without a manifest instead of failing.
     type: bool
     default: false
   evaluation:
-    description:
-      - Whether the wheels of lm-eval and gpt-oss are needed, which the playbook C(baremetal.inference.evaluate)
-        installs.
+    description: Whether the wheels of lm-eval and gpt-oss are needed, which the playbook
+      C(baremetal.inference.evaluate) installs.
     type: bool
     default: false
   release_path:
-    description:
-      - Directories that are searched for releases before the collection's own.
+    description: Directories that are searched for releases before the collection's own.
     type: list
     elements: path
     default: []
   weights_manifest_path:
-    description:
-      - Directories that are searched for manifests of O(models) before the collection's own.
+    description: Directories that are searched for manifests of O(models) before the collection's own.
     type: list
     elements: path
     default: []

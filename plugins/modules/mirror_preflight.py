@@ -16,27 +16,22 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   root:
-    description:
-      - Directory that the mirror serves; the directory above it must exist.
+    description: Directory that the mirror serves; the directory above it must exist.
     type: path
     required: true
   mount_point:
-    description:
-      - Mount point of the disk that O(root) lies on; it must be mounted. Not checked when empty.
+    description: Mount point of the disk that O(root) lies on; it must be mounted. Not checked when empty.
     type: str
     default: ""
   port:
-    description:
-      - TCP port that the mirror listens on.
+    description: TCP port that the mirror listens on.
     type: int
     required: true
   registry_port:
-    description:
-      - TCP port on which container images are served, if they are.
+    description: TCP port on which container images are served, if they are.
     type: int
   registry_backend_port:
-    description:
-      - TCP port on the loopback address on which the registry itself listens, if there is one.
+    description: TCP port on the loopback address on which the registry itself listens, if there is one.
     type: int
 """
 
@@ -58,9 +53,8 @@ content_written:
   type: int
   returned: success
 default_site_clashes:
-  description:
-    - Whether nginx's default site must be disabled, because the mirror uses port 80 itself,
-      or because another process has port 80 and nginx could not start.
+  description: Whether nginx's default site must be disabled, because the mirror uses port 80 itself, or because another
+    process has port 80 and nginx could not start.
   type: bool
   returned: success
 """

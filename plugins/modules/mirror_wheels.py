@@ -19,14 +19,12 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   root:
-    description:
-      - The directory that is carried.
+    description: The directory that is carried.
     type: path
     required: true
   locks:
-    description:
-      - Paths of locks, as C(tools/vllm/lock_requirements.py) makes them.
-        A comment in each names its Python and machine, such as C(cp311-x86_64).
+    description: Paths of locks, as C(tools/vllm/lock_requirements.py) makes them. A comment in each names its Python
+      and machine, such as C(cp311-x86_64).
     type: list
     elements: path
     required: true

@@ -17,8 +17,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   hosts:
-    description:
-      - Names of hosts of the inventory.
+    description: Names of hosts of the inventory.
     type: list
     elements: str
     required: true

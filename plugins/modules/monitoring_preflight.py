@@ -16,28 +16,23 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   program:
-    description:
-      - Path of the exporter.
+    description: Path of the exporter.
     type: path
     required: true
   installed_by_site:
-    description:
-      - Whether the site installs the exporter itself, so that it must exist.
+    description: Whether the site installs the exporter itself, so that it must exist.
     type: bool
     default: false
   unit:
-    description:
-      - Unit of systemd that may have the port already.
+    description: Unit of systemd that may have the port already.
     type: str
     required: true
   listen:
-    description:
-      - Address that the exporter will listen on.
+    description: Address that the exporter will listen on.
     type: str
     required: true
   port:
-    description:
-      - TCP port that the exporter will listen on.
+    description: TCP port that the exporter will listen on.
     type: int
     required: true
 """

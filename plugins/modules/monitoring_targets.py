@@ -19,13 +19,11 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   directory:
-    description:
-      - Directory on the controller for the files, an absolute path.
+    description: Directory on the controller for the files, an absolute path.
     type: str
     required: true
   node_port:
-    description:
-      - TCP port of the node exporters.
+    description: TCP port of the node exporters.
     type: int
     default: 9100
 """
@@ -34,9 +32,8 @@ EXAMPLES = "# playbooks/monitoring.yml"
 
 RETURN = r"""
 files:
-  description:
-    - Directories and files as M(baremetal.inference.host_files) takes them - targets, scrape configuration, rules,
-      dashboards.
+  description: Directories and files as M(baremetal.inference.host_files) takes them - targets, scrape configuration,
+    rules, dashboards.
   type: list
   elements: dict
   returned: success

@@ -16,8 +16,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   roles:
-    description:
-      - Roles whose options are checked too, among the variables of the host.
+    description: Roles whose options are checked too, among the variables of the host.
     type: list
     elements: str
     default: []

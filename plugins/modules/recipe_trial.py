@@ -17,14 +17,12 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   recipes:
-    description:
-      - Names of recipes. V(all) alone stands for every recipe of O(recipe_path) and of the collection.
+    description: Names of recipes. V(all) alone stands for every recipe of O(recipe_path) and of the collection.
     type: list
     elements: str
     default: []
   file:
-    description:
-      - A file with a new recipe.
+    description: A file with a new recipe.
     type: path
     default: ""
   dest:
@@ -33,8 +31,7 @@ options:
     type: path
     default: ""
   release:
-    description:
-      - A release of the catalogue or of O(release_path). Each stack's own when it is empty.
+    description: A release of the catalogue or of O(release_path). Each stack's own when it is empty.
     type: str
     default: ""
   accelerators:
@@ -44,31 +41,26 @@ options:
     elements: str
     default: []
   show_plan:
-    description:
-      - Whether to show the first plan in full as well.
+    description: Whether to show the first plan in full as well.
     type: bool
     default: false
   recipe_path:
-    description:
-      - Directories of recipes that are searched before the collection's own.
+    description: Directories of recipes that are searched before the collection's own.
     type: list
     elements: path
     default: []
   release_path:
-    description:
-      - Directories of releases that are searched before the collection's own.
+    description: Directories of releases that are searched before the collection's own.
     type: list
     elements: path
     default: []
   weights_manifest_path:
-    description:
-      - Directories of manifests that are searched before the collection's own.
+    description: Directories of manifests that are searched before the collection's own.
     type: list
     elements: path
     default: []
   accelerator_catalog_path:
-    description:
-      - Directories with the site's own accelerators.
+    description: Directories with the site's own accelerators.
     type: list
     elements: path
     default: []

@@ -21,13 +21,11 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   root:
-    description:
-      - Directory that holds the layouts. A missing directory counts as empty.
+    description: Directory that holds the layouts. A missing directory counts as empty.
     type: path
     required: true
   registry:
-    description:
-      - Address of the registry, which uses plain HTTP and requires no login.
+    description: Address of the registry, which uses plain HTTP and requires no login.
     type: str
     required: true
 """

@@ -17,61 +17,50 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   older:
-    description:
-      - The release of vLLM that is in use. It needs a table in C(catalog/options/).
+    description: The release of vLLM that is in use. It needs a table in C(catalog/options/).
     type: str
     required: true
   newer:
-    description:
-      - The release of vLLM to upgrade to.
+    description: The release of vLLM to upgrade to.
     type: str
     required: true
   recipe:
-    description:
-      - A recipe of the catalogue, V(openai/gpt-oss-120b). All its blocks are checked.
+    description: A recipe of the catalogue, V(openai/gpt-oss-120b). All its blocks are checked.
     type: str
     default: ""
   accelerator:
-    description:
-      - Report only what concerns this accelerator, a model of C(catalog/accelerators/).
+    description: Report only what concerns this accelerator, a model of C(catalog/accelerators/).
     type: str
     default: ""
   command:
-    description:
-      - A file with C(export NAME=VALUE) lines and C(vllm serve) commands. Everything else in it is ignored.
+    description: A file with C(export NAME=VALUE) lines and C(vllm serve) commands. Everything else in it is ignored.
     type: path
     default: ""
   config:
-    description:
-      - A YAML file as vLLM's C(--config) takes it.
+    description: A YAML file as vLLM's C(--config) takes it.
     type: path
     default: ""
   fail:
-    description:
-      - Whether a setting that worked in the older release and does not in the newer one is an error.
+    description: Whether a setting that worked in the older release and does not in the newer one is an error.
     type: bool
     default: false
   format:
-    description:
-      - V(table) for people, at most 120 columns wide, or V(json) for programs.
+    description: V(table) for people, at most 120 columns wide, or V(json) for programs.
     type: str
     choices: [table, json]
     default: table
   recipe_path:
-    description:
-      - Directories of the site's own recipes, searched before the bundled catalogue.
+    description: Directories of the site's own recipes, searched before the bundled catalogue.
     type: list
     elements: path
     default: []
   accelerator_catalog_path:
-    description:
-      - Directories of the site's own accelerators, laid over the bundled ones.
+    description: Directories of the site's own accelerators, laid over the bundled ones.
     type: list
     elements: path
     default: []
   evidence_path:
-    description:
-      - Directories with the site's own evidence files, searched before the bundled ones.
+    description: Directories with the site's own evidence files, searched before the bundled ones.
     type: list
     elements: path
     default: []
@@ -91,9 +80,8 @@ lost:
   elements: str
   returned: success
 outdated_evidence:
-  description:
-    - The evidence that is older than the newer release; with O(recipe) only that of its model, with O(accelerator) only
-      that of this hardware.
+  description: The evidence that is older than the newer release; with O(recipe) only that of its model, with
+    O(accelerator) only that of this hardware.
   type: list
   elements: dict
   returned: success

@@ -18,8 +18,7 @@ extends_documentation_fragment:
   - baremetal.inference.removal
 options:
   entries:
-    description:
-      - The RV(baremetal.inference.removal_plan#module:entries) of the plan.
+    description: The RV(baremetal.inference.removal_plan#module:entries) of the plan.
     type: list
     elements: dict
     required: true
@@ -30,8 +29,7 @@ options:
       size: {description: Its bytes., type: int, default: 0}
       detail: {description: More about it., type: str, default: ''}
   everything:
-    description:
-      - Also remove the directories of models, environments and encodings in which nothing is left.
+    description: Also remove the directories of models, environments and encodings in which nothing is left.
     type: bool
     default: false
 """

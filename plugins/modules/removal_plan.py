@@ -17,66 +17,56 @@ extends_documentation_fragment:
   - baremetal.inference.removal
 options:
   kind:
-    description:
-      - What to remove.
+    description: What to remove.
     type: str
     choices: [instance, model, environment, image, everything]
     required: true
   names:
-    description:
-      - Names of instances, models (C(ORGANISATION/NAME), or with C(@REVISION) one revision), releases or environments,
-        or images. Not used for V(everything).
+    description: Names of instances, models (C(ORGANISATION/NAME), or with C(@REVISION) one revision), releases or
+      environments, or images. Not used for V(everything).
     type: list
     elements: str
     default: []
   declared:
-    description:
-      - The instances that the inventory declares for the host.
+    description: The instances that the inventory declares for the host.
     type: list
     elements: str
     default: []
   groups:
-    description:
-      - The groups of the host.
+    description: The groups of the host.
     type: list
     elements: str
     default: []
   models:
-    description:
-      - Models that the inventory still needs on the host.
+    description: Models that the inventory still needs on the host.
     type: list
     elements: str
     default: []
   revisions:
-    description:
-      - Revisions of models that it still needs.
+    description: Revisions of models that it still needs.
     type: list
     elements: str
     default: []
   environments:
-    description:
-      - Paths of the environments that it still needs.
+    description: Paths of the environments that it still needs.
     type: list
     elements: str
     default: []
   images:
-    description:
-      - Images that it still needs.
+    description: Images that it still needs.
     type: list
     elements: str
     default: []
   also:
-    description:
-      - What goes with V(everything) only where it is asked for, the packages and settings of the driver or of the
-        container engine.
+    description: What goes with V(everything) only where it is asked for, the packages and settings of the driver or of
+      the container engine.
     type: list
     elements: str
     choices: [driver, container_engine]
     default: []
   shared:
-    description:
-      - Whether other hosts use O(weights_root) too, as the option C(weights_shared) of the role
-        P(baremetal.inference.weights#role).
+    description: Whether other hosts use O(weights_root) too, as the option C(weights_shared) of the role
+      P(baremetal.inference.weights#role).
     type: str
     choices: [auto, "yes", "no"]
     default: auto

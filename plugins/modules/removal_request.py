@@ -15,38 +15,31 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   instance:
-    description:
-      - Names of instances, a list or a text with commas.
+    description: Names of instances, a list or a text with commas.
     type: raw
     default: ""
   model:
-    description:
-      - Names of models, C(ORGANISATION/NAME) or C(ORGANISATION/NAME@REVISION).
+    description: Names of models, C(ORGANISATION/NAME) or C(ORGANISATION/NAME@REVISION).
     type: raw
     default: ""
   environment:
-    description:
-      - Releases or names of virtual environments.
+    description: Releases or names of virtual environments.
     type: raw
     default: ""
   image:
-    description:
-      - References of images, C(name:tag) or C(name@sha256:...).
+    description: References of images, C(name:tag) or C(name@sha256:...).
     type: raw
     default: ""
   everything:
-    description:
-      - Everything that the collection put on the host.
+    description: Everything that the collection put on the host.
     type: bool
     default: false
   driver:
-    description:
-      - With O(everything), the packages and settings of the vendor's driver too.
+    description: With O(everything), the packages and settings of the vendor's driver too.
     type: bool
     default: false
   container_engine:
-    description:
-      - With O(everything), the packages and settings of docker and podman too.
+    description: With O(everything), the packages and settings of docker and podman too.
     type: bool
     default: false
 """

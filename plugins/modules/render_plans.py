@@ -24,8 +24,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   dest:
-    description:
-      - Directory on the controller to write into. It is created if it does not exist.
+    description: Directory on the controller to write into. It is created if it does not exist.
     type: path
     required: true
   commands:

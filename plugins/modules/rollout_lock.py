@@ -13,44 +13,32 @@ description:
   - A lock outlives the process that took it. The controller that took it knows whether the process still runs, and
     names such rollouts in O(stale).
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details: Fails where another rollout holds the lock, and takes none.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   cluster:
-    description:
-      - Name of the cluster, empty for hosts without one.
+    description: Name of the cluster, empty for hosts without one.
     type: str
     required: true
   state:
-    description:
-      - V(taken) takes the lock, or fails with its holder; V(free) releases the lock of O(id) and no other.
+    description: V(taken) takes the lock, or fails with its holder; V(free) releases the lock of O(id) and no other.
     type: str
     choices: [taken, free]
     default: taken
   id:
-    description:
-      - Name of the rollout.
+    description: Name of the rollout.
     type: str
     required: true
   holder:
-    description:
-      - User and controller of the rollout, for the message to others who want the lock.
+    description: User and controller of the rollout, for the message to others who want the lock.
     type: str
     default: ""
   stale:
-    description:
-      - Rollouts that no longer run; their locks are taken over.
+    description: Rollouts that no longer run; their locks are taken over.
     type: list
     elements: str
     default: []
   directory:
-    description:
-      - Directory of the locks.
+    description: Directory of the locks.
     type: path
     default: /var/lib/baremetal-rollout
 """

@@ -16,42 +16,35 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   of:
-    description:
-      - What to return the orders of. V(wave) is the wave that has just ended, V(rollout) the whole rollout after its
-        end.
+    description: What to return the orders of. V(wave) is the wave that has just ended, V(rollout) the whole rollout
+      after its end.
     type: str
     choices: [host, wave, rollout]
     default: host
   detail:
-    description:
-      - The beginning of the reason for a failure.
+    description: The beginning of the reason for a failure.
     type: str
     default: ""
   failed:
-    description:
-      - The result of a failed task, whose message becomes the detail.
+    description: The result of a failed task, whose message becomes the detail.
     type: raw
     default: {}
   gates:
-    description:
-      - Results of M(baremetal.inference.instance_gate).
+    description: Results of M(baremetal.inference.instance_gate).
     type: list
     elements: dict
     default: []
   slots:
-    description:
-      - What M(baremetal.inference.instance_slot) returned as C(instances); the records are the baselines.
+    description: What M(baremetal.inference.instance_slot) returned as C(instances); the records are the baselines.
     type: dict
     default: {}
   measured:
-    description:
-      - Results of M(baremetal.inference.instance_gate) from before the change, where no record was kept.
+    description: Results of M(baremetal.inference.instance_gate) from before the change, where no record was kept.
     type: list
     elements: dict
     default: []
   wave:
-    description:
-      - Number of the wave, from 0.
+    description: Number of the wave, from 0.
     type: int
     default: 0
 """

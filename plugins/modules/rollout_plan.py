@@ -17,14 +17,12 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   hosts:
-    description:
-      - The hosts that were checked.
+    description: The hosts that were checked.
     type: list
     elements: str
     required: true
   kind:
-    description:
-      - Whether the hosts change or go back.
+    description: Whether the hosts change or go back.
     type: str
     choices: [change, rollback]
     default: change

@@ -34,21 +34,18 @@ options:
     type: dict
     required: true
   facts:
-    description:
-      - Facts of the host that replace those of O(accelerator). The keys are C(driver_version),
-        C(cuda_version) and C(mec_firmware).
+    description: Facts of the host that replace those of O(accelerator). The keys are C(driver_version), C(cuda_version)
+      and C(mec_firmware).
     type: dict
     default: {}
   runtime:
-    description:
-      - How vLLM runs. The release decides by default.
+    description: How vLLM runs. The release decides by default.
     type: str
     choices: ["", container, venv]
     default: ""
   python:
-    description:
-      - The Python of virtual environments, a version like V(3.12) or a path on the host. When empty, the host's own
-        C(python3) where the release has a lock of wheels for it, else the newest of the host's that has one.
+    description: The Python of virtual environments, a version like V(3.12) or a path on the host. When empty, the
+      host's own C(python3) where the release has a lock of wheels for it, else the newest of the host's that has one.
     type: str
     default: ""
   strict:
@@ -59,34 +56,28 @@ options:
     type: bool
     default: true
   image:
-    description:
-      - Reference of an image to use instead of the release's.
+    description: Reference of an image to use instead of the release's.
     type: str
     default: ""
   registry:
-    description:
-      - Registry of the site, with a path if it has one, that holds the release's images under their own names.
+    description: Registry of the site, with a path if it has one, that holds the release's images under their own names.
     type: str
     default: ""
   secret_names:
-    description:
-      - The names of each instance's secrets, by instance. Never their values.
+    description: The names of each instance's secrets, by instance. Never their values.
     type: dict
     default: {}
   fabric:
-    description:
-      - RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
+    description: RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
     type: dict
     default: {}
   accelerator_catalog_path:
-    description:
-      - Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
+    description: Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
     type: list
     elements: path
     default: []
   site:
-    description:
-      - Paths on the host and times that apply to all instances.
+    description: Paths on the host and times that apply to all instances.
     type: dict
     required: true
     suboptions:
@@ -111,20 +102,17 @@ options:
         type: int
         required: true
   recipe_path:
-    description:
-      - Directories of the site's own recipes, searched before the bundled catalogue.
+    description: Directories of the site's own recipes, searched before the bundled catalogue.
     type: list
     elements: path
     default: []
   release_path:
-    description:
-      - Directories of the site's own releases, searched before the bundled ones.
+    description: Directories of the site's own releases, searched before the bundled ones.
     type: list
     elements: path
     default: []
   weights_manifest_path:
-    description:
-      - Directories of the site's own weight manifests, searched before the bundled ones.
+    description: Directories of the site's own weight manifests, searched before the bundled ones.
     type: list
     elements: path
     default: []
@@ -171,15 +159,13 @@ libraries:
   elements: str
   returned: success
 compilers:
-  description:
-    - What the host must have for kernels that vLLM compiles at its first start, C(cc), C(c++) and C(Python.h), by the
-      path of the Python that runs it.
+  description: What the host must have for kernels that vLLM compiles at its first start, C(cc), C(c++) and C(Python.h),
+    by the path of the Python that runs it.
   type: dict
   returned: success
 samplers:
-  description:
-    - The virtual environments in which FlashInfer would compile its sampler at the first start, each as
-      M(baremetal.inference.flashinfer_sampler) takes it.
+  description: The virtual environments in which FlashInfer would compile its sampler at the first start, each as
+    M(baremetal.inference.flashinfer_sampler) takes it.
   type: list
   elements: dict
   returned: success
@@ -188,10 +174,9 @@ containers:
   type: dict
   returned: success
 encodings:
-  description:
-    - The directories of encodings that instances read (C(TIKTOKEN_ENCODINGS_BASE) of their plans), each with the
-      library that reads it, as M(baremetal.inference.encodings_check) takes it. Empty where no instance needs the role
-      P(baremetal.inference.encodings#role).
+  description: The directories of encodings that instances read (C(TIKTOKEN_ENCODINGS_BASE) of their plans), each with
+    the library that reads it, as M(baremetal.inference.encodings_check) takes it. Empty where no instance needs the
+    role P(baremetal.inference.encodings#role).
   type: list
   elements: dict
   returned: success

@@ -8,9 +8,8 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_lock
 short_description: (internal) Let one tune at a time work on a host
-description:
-  - Keeps a file on the host with the tune that works on it and the states that the instances go back to. It outlives an
-    interrupted tune; the same tune takes it again.
+description: Keeps a file on the host with the tune that works on it and the states that the instances go back to. It
+  outlives an interrupted tune; the same tune takes it again.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
@@ -21,23 +20,19 @@ options:
     choices: [status, taken, free]
     default: status
   id:
-    description:
-      - Name of the tune.
+    description: Name of the tune.
     type: str
     required: true
   states:
-    description:
-      - The digest of the state that each unit goes back to.
+    description: The digest of the state that each unit goes back to.
     type: dict
     default: {}
   take_over:
-    description:
-      - Name of another tune that is known to be dead, whose lock is taken over.
+    description: Name of another tune that is known to be dead, whose lock is taken over.
     type: str
     default: ""
   path:
-    description:
-      - File of the lock.
+    description: File of the lock.
     type: path
     default: /var/lib/vllm/tune.json
 """

@@ -13,37 +13,27 @@ description:
     controller at once.
   - A variant that does not survive the measurement is noted as failed.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
+  - baremetal.inference.attributes.unsupported
   - baremetal.inference.bench_user
-attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
 options:
   instance:
-    description:
-      - Name of the instance that is tuned.
+    description: Name of the instance that is tuned.
     type: str
     required: true
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     default: tune-results
   variant:
-    description:
-      - Name of the variant.
+    description: Name of the variant.
     type: str
     required: true
   round:
-    description:
-      - Number of the round.
+    description: Number of the round.
     type: int
     required: true
   timeout:
-    description:
-      - Seconds until a measurement must be finished.
+    description: Seconds until a measurement must be finished.
     type: float
     default: 1800
 """

@@ -13,36 +13,26 @@ description:
     as a diff.
   - Runs on the controller.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: none
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.unsupported
 options:
   instance:
-    description:
-      - Name of the instance that is tuned.
+    description: Name of the instance that is tuned.
     type: str
     required: true
   instances:
-    description:
-      - The C(vllm_instances) of the host.
+    description: The C(vllm_instances) of the host.
     type: raw
     required: true
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     default: tune-results
   driver:
-    description:
-      - Version of the host's driver.
+    description: Version of the host's driver.
     type: str
     default: ""
   recipe_path:
-    description:
-      - Directories with the site's own recipes.
+    description: Directories with the site's own recipes.
     type: list
     elements: path
     default: []

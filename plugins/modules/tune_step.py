@@ -8,17 +8,9 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_step
 short_description: (internal) Keep the state of a tune and choose the next measurement
-description:
-  - Runs on the controller.
+description: Runs on the controller.
 extends_documentation_fragment:
-  - baremetal.inference.attributes
-attributes:
-  check_mode:
-    support: full
-    details:
-      - Checks everything and writes nothing.
-  diff_mode:
-    support: none
+  - baremetal.inference.attributes.no_diff
 options:
   state:
     description:
@@ -30,59 +22,48 @@ options:
     choices: [planned, ready, next, failed]
     required: true
   instance:
-    description:
-      - Name of the instance that is tuned.
+    description: Name of the instance that is tuned.
     type: str
     required: true
   dir:
-    description:
-      - Directory of the results on the controller.
+    description: Directory of the results on the controller.
     type: path
     default: tune-results
   variant:
-    description:
-      - Name of the variant, for V(planned) and V(failed).
+    description: Name of the variant, for V(planned) and V(failed).
     type: str
     default: ""
   plans:
-    description:
-      - For V(planned), the plans of the variant; for V(ready), those of the unchanged instance.
+    description: For V(planned), the plans of the variant; for V(ready), those of the unchanged instance.
     type: dict
     default: {}
   slots:
-    description:
-      - For V(ready), the result of M(baremetal.inference.instance_slot).
+    description: For V(ready), the result of M(baremetal.inference.instance_slot).
     type: dict
     default: {}
   lock:
-    description:
-      - For V(ready), the holder of the host's lock.
+    description: For V(ready), the holder of the host's lock.
     type: dict
     default: {}
   gateways:
-    description:
-      - For V(ready), results of M(baremetal.inference.gateway_server), one for each gateway of the host.
+    description: For V(ready), results of M(baremetal.inference.gateway_server), one for each gateway of the host.
     type: list
     elements: dict
     default: []
   fresh:
-    description:
-      - For V(ready), whether earlier measurements of these variants are removed.
+    description: For V(ready), whether earlier measurements of these variants are removed.
     type: bool
     default: false
   stop:
-    description:
-      - For V(ready), whether an interrupted tune is ended, so that its lock must be there.
+    description: For V(ready), whether an interrupted tune is ended, so that its lock must be there.
     type: bool
     default: false
   instances:
-    description:
-      - For V(next), the C(vllm_instances) of the host.
+    description: For V(next), the C(vllm_instances) of the host.
     type: raw
     default: {}
   failed:
-    description:
-      - For V(failed), the result of the task that failed.
+    description: For V(failed), the result of the task that failed.
     type: raw
     default: {}
 """

@@ -22,25 +22,21 @@ options:
     type: path
     required: true
   names:
-    description:
-      - Names of recipes, such as V(Qwen/Qwen3-32B). All of the release when it is empty.
+    description: Names of recipes, such as V(Qwen/Qwen3-32B). All of the release when it is empty.
     type: list
     elements: str
     default: []
   release:
-    description:
-      - The version of vLLM. The newest one that is pinned when it is empty.
+    description: The version of vLLM. The newest one that is pinned when it is empty.
     type: str
     default: ""
   source:
-    description:
-      - Where the source distribution is. V(index) is the Python package index, C(index:URL) another one of its kind,
-        such as a mirror; else an address or a path of the file, or a directory with its unpacked files.
+    description: Where the source distribution is. V(index) is the Python package index, C(index:URL) another one of its
+      kind, such as a mirror; else an address or a path of the file, or a directory with its unpacked files.
     type: str
     default: index
   ca_file:
-    description:
-      - A PEM file with the site's own authorities.
+    description: A PEM file with the site's own authorities.
     type: path
 """
 

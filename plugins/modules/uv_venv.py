@@ -27,13 +27,11 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   root:
-    description:
-      - Directory of all environments and of uv.
+    description: Directory of all environments and of uv.
     type: path
     required: true
   name:
-    description:
-      - Name of the environment, like C(0.32.0-cpu); its directory has this name, followed by the hash.
+    description: Name of the environment, like C(0.32.0-cpu); its directory has this name, followed by the hash.
     type: str
     required: true
   requirements:
@@ -43,28 +41,23 @@ options:
     type: str
     required: true
   index_url:
-    description:
-      - Address of the simple index (PEP 503) that has every wheel of the lock. It must not need a login.
+    description: Address of the simple index (PEP 503) that has every wheel of the lock. It must not need a login.
     type: str
     required: true
   ca_file:
-    description:
-      - CA bundle on the host that signs the index's certificate; the system's own when empty.
+    description: CA bundle on the host that signs the index's certificate; the system's own when empty.
     type: path
   python:
-    description:
-      - Python on the host that the environment belongs to.
+    description: Python on the host that the environment belongs to.
     type: path
     default: /usr/bin/python3
   check_index:
-    description:
-      - Whether check mode asks the index. Set V(false) for check mode over a whole site whose mirror the same run
-        would create. Without check mode the index is always asked first.
+    description: Whether check mode asks the index. Set V(false) for check mode over a whole site whose mirror the same
+      run would create. Without check mode the index is always asked first.
     type: bool
     default: true
   size_bytes:
-    description:
-      - Bytes that must be free in O(root) before the environment is made.
+    description: Bytes that must be free in O(root) before the environment is made.
     type: int
     default: 0
 """

@@ -21,25 +21,21 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
   ports:
-    description:
-      - TCP port of each instance, by instance name.
+    description: TCP port of each instance, by instance name.
     type: dict
     required: true
   libraries:
-    description:
-      - Shared libraries that vLLM loads, by the names that the dynamic linker uses.
+    description: Shared libraries that vLLM loads, by the names that the dynamic linker uses.
     type: list
     elements: str
     default: []
   compilers:
-    description:
-      - What must be there to compile kernels, C(cc), C(c++) and C(Python.h), by the path of the Python whose headers
-        count.
+    description: What must be there to compile kernels, C(cc), C(c++) and C(Python.h), by the path of the Python whose
+      headers count.
     type: dict
     default: {}
   config_dir:
-    description:
-      - Directory of the instances' files.
+    description: Directory of the instances' files.
     type: path
     default: /etc/vllm
   cache_dir:
@@ -48,42 +44,35 @@ options:
     type: path
     default: /var/cache/vllm
   containers:
-    description:
-      - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
-        name. Without any, no engine is checked.
+    description: What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by
+      instance name. Without any, no engine is checked.
     type: dict
     default: {}
   engine:
-    description:
-      - The engine that runs them. When empty, docker, or podman where only that is installed.
+    description: The engine that runs them. When empty, docker, or podman where only that is installed.
     type: str
     choices: ["", docker, podman]
     default: ""
   user:
-    description:
-      - System user that vLLM runs as.
+    description: System user that vLLM runs as.
     type: str
     default: vllm
   home:
-    description:
-      - Home directory that O(user) is to have.
+    description: Home directory that O(user) is to have.
     type: path
     default: /var/lib/vllm
   shell:
-    description:
-      - Shell that O(user) is to have.
+    description: Shell that O(user) is to have.
     type: path
     default: /usr/sbin/nologin
   encodings:
-    description:
-      - Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in
-        O(baremetal.inference.encodings_check#module:uses).
+    description: Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in
+      O(baremetal.inference.encodings_check#module:uses).
     type: list
     elements: dict
     default: []
   own_paths:
-    description:
-      - Directories that the same run fills, so that missing files below them are not an error.
+    description: Directories that the same run fills, so that missing files below them are not an error.
     type: list
     elements: path
     default: []
@@ -112,20 +101,17 @@ has_user:
   type: bool
   returned: success
 encodings_accepted:
-  description:
-    - Whether M(baremetal.inference.encodings_check) has asked every library of O(encodings) before, and nothing has
-      changed since that its answer depends on.
+  description: Whether M(baremetal.inference.encodings_check) has asked every library of O(encodings) before, and
+    nothing has changed since that its answer depends on.
   type: bool
   returned: success
 units:
-  description:
-    - The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own (C(unit),
-      C(quadlet)).
+  description: The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own
+    (C(unit), C(quadlet)).
   type: dict
   returned: success
 stale:
-  description:
-    - Instances of O(ports) that run with older files or an older image than those installed.
+  description: Instances of O(ports) that run with older files or an older image than those installed.
   type: list
   elements: str
   returned: success
@@ -145,9 +131,8 @@ switched:
   elements: str
   returned: success
 container:
-  description:
-    - The engine and what it supports, as C(inspect_engine) in C(module_utils/preflight/instances_host.py) returns it;
-      empty without O(containers).
+  description: The engine and what it supports, as C(inspect_engine) in C(module_utils/preflight/instances_host.py)
+    returns it; empty without O(containers).
   type: dict
   returned: success
 """

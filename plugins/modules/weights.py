@@ -21,9 +21,8 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   models:
-    description:
-      - The models, each by the name of its manifest, such as V(openai/gpt-oss-20b), or as a manifest with the keys
-        C(repository), C(revision) (40 hexadecimal digits) and C(files) (C(size) and C(sha256) of each by its name).
+    description: The models, each by the name of its manifest, such as V(openai/gpt-oss-20b), or as a manifest with the
+      keys C(repository), C(revision) (40 hexadecimal digits) and C(files) (C(size) and C(sha256) of each by its name).
     type: list
     elements: raw
     required: true
@@ -52,13 +51,11 @@ options:
     elements: raw
     default: []
   root:
-    description:
-      - Directory on the host below which the models lie.
+    description: Directory on the host below which the models lie.
     type: path
     default: /srv/models
   ca_file:
-    description:
-      - PEM file on the host with certificate authorities that are trusted beside the system's.
+    description: PEM file on the host with certificate authorities that are trusted beside the system's.
     type: path
   connections:
     description:
@@ -69,8 +66,7 @@ options:
     default: 8
     version_added: 0.4.0
   bandwidth:
-    description:
-      - The maximum megabits per second of this host's downloads, V(0) for no limit.
+    description: The maximum megabits per second of this host's downloads, V(0) for no limit.
     type: int
     default: 0
     version_added: 0.4.0
@@ -83,10 +79,9 @@ options:
     default: 30
     version_added: 0.7.0
   lowest_rate:
-    description:
-      - The minimum kilobytes per second of a source, all connections together, measured over each minute of waiting for
-        it; V(0) for none. A slower source is left for the next one; with the last one the download ends, and what has
-        arrived is kept.
+    description: The minimum kilobytes per second of a source, all connections together, measured over each minute of
+      waiting for it; V(0) for none. A slower source is left for the next one; with the last one the download ends, and
+      what has arrived is kept.
     type: int
     default: 10
     version_added: 0.7.0
@@ -103,16 +98,14 @@ options:
     type: bool
     default: true
   lock_timeout:
-    description:
-      - Seconds to wait for another run that downloads the same model, on this host or on one that shares its file
-        system.
+    description: Seconds to wait for another run that downloads the same model, on this host or on one that shares its
+      file system.
     type: int
     default: 86400
     version_added: 0.5.0
   keep:
-    description:
-      - How many other revisions of each model to keep for a rollback; V(-1) for all. A revision that an instance's
-        symlink points to is never removed, and nothing is removed from a file system that other hosts may use.
+    description: How many other revisions of each model to keep for a rollback; V(-1) for all. A revision that an
+      instance's symlink points to is never removed, and nothing is removed from a file system that other hosts may use.
     type: int
     default: 1
     version_added: 0.5.0
@@ -132,14 +125,12 @@ options:
     default: 15
     version_added: 0.5.0
   progress_file:
-    description:
-      - File on the host into which the module writes its progress. The action plugin sets it.
+    description: File on the host into which the module writes its progress. The action plugin sets it.
     type: path
     version_added: 0.5.0
   access_file:
-    description:
-      - JSON file on the host with the token, or the signed addresses, of each source by its place in O(sources). The
-        action plugin writes it; the module removes it when it starts.
+    description: JSON file on the host with the token, or the signed addresses, of each source by its place in
+      O(sources). The action plugin writes it; the module removes it when it starts.
     type: path
     version_added: 0.5.0
   pushed:
@@ -149,9 +140,8 @@ options:
     default: ""
     version_added: 0.5.0
   state_dir:
-    description:
-      - Directory in which each vLLM instance has a symlink C(NAME/model) to its weights. A directory that a running
-        instance uses is not replaced.
+    description: Directory in which each vLLM instance has a symlink C(NAME/model) to its weights. A directory that a
+      running instance uses is not replaced.
     type: path
     default: /var/lib/vllm
   serving:

@@ -22,8 +22,7 @@ extends_documentation_fragment:
   - baremetal.inference.attributes.full
 options:
   model:
-    description:
-      - The model as C(ORGANISATION/NAME). It names the file, and the directory of the weights on hosts.
+    description: The model as C(ORGANISATION/NAME). It names the file, and the directory of the weights on hosts.
     type: str
     required: true
   source:
@@ -47,14 +46,12 @@ options:
     type: str
     default: ""
   dest:
-    description:
-      - Directory of manifests, such as one of the role's C(weights_manifest_path).
+    description: Directory of manifests, such as one of the role's C(weights_manifest_path).
     type: path
     required: true
   beside:
-    description:
-      - Whether to write C(DEST/ORGANISATION/NAME@REVISION.yml), beside the manifest of another revision. An instance
-        with C(revision) takes it.
+    description: Whether to write C(DEST/ORGANISATION/NAME@REVISION.yml), beside the manifest of another revision. An
+      instance with C(revision) takes it.
     type: bool
     default: false
   include:
@@ -69,8 +66,7 @@ options:
     elements: str
     default: []
   exclude:
-    description:
-      - Patterns of files to leave out, beside those that are left out anyway.
+    description: Patterns of files to leave out, beside those that are left out anyway.
     type: list
     elements: str
     default: []
@@ -82,24 +78,20 @@ options:
     type: str
     default: ""
   modelscope_revision:
-    description:
-      - The branch, tag or commit that has them there; V(master) when it is not given. With O(source=modelscope) it is
-        O(revision) that counts.
+    description: The branch, tag or commit that has them there; V(master) when it is not given. With
+      O(source=modelscope) it is O(revision) that counts.
     type: str
     default: ""
   modelscope_endpoint:
-    description:
-      - Where ModelScope is, for O(modelscope_model).
+    description: Where ModelScope is, for O(modelscope_model).
     type: str
     default: https://www.modelscope.cn
   token_file:
-    description:
-      - File with the token for O(source). Without it the token is taken from E(HF_TOKEN) for the hub and from
-        E(MODELSCOPE_API_TOKEN) for ModelScope. It goes to that server only, and to no address that it leads on to.
+    description: File with the token for O(source). Without it the token is taken from E(HF_TOKEN) for the hub and from
+      E(MODELSCOPE_API_TOKEN) for ModelScope. It goes to that server only, and to no address that it leads on to.
     type: path
   ca_file:
-    description:
-      - PEM file with certificate authorities that are trusted beside the system's.
+    description: PEM file with certificate authorities that are trusted beside the system's.
     type: path
   load_format:
     description:
@@ -110,9 +102,8 @@ options:
     choices: [auto, mistral, both]
     default: auto
   recipe_path:
-    description:
-      - Directories on the controller that are searched for the model's recipe before the collection's own
-        C(catalog/recipes).
+    description: Directories on the controller that are searched for the model's recipe before the collection's own
+      C(catalog/recipes).
     type: list
     elements: path
     default: []

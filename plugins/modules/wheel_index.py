@@ -25,9 +25,8 @@ options:
     type: path
     required: true
   trust_stamps:
-    description:
-      - Whether a wheel is read only if its size, time or inode has changed since the last run. Anyone who could write
-        into O(root) could write what the last run noted too.
+    description: Whether a wheel is read only if its size, time or inode has changed since the last run. Anyone who
+      could write into O(root) could write what the last run noted too.
     type: bool
     default: true
 """
