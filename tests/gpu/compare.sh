@@ -74,7 +74,7 @@ starts() {
 real() {
   site real || { journalctl -u vllm@real --no-pager -o cat | grep -v Route | tail -30; return 0; }
   say "START real: $(started real)"
-  for number in 1 2; do python3.13 /carried/real.py 8050 /carried/real/questions.jsonl "$result/real-$number.jsonl"; done
+  for number in 1 2; do python3.13 /carried/real.py 8050 /carried/site/basics.jsonl "$result/real-$number.jsonl"; done
   systemctl stop vllm@real
 }
 lane() {

@@ -80,11 +80,11 @@ def main() -> int:
     parser.add_argument("work", type=Path, help="directory for what is made and downloaded; kept for the next time")
     parser.add_argument("out", type=Path, help="directory of the parts, which git ignores, such as .gpu")
     parser.add_argument("--container-toolkit", type=Path, help="directory of nvidia-ctk and nvidia-cdi-hook")
-    parser.add_argument("--real-models", type=Path, help="directory of tools/real_models, with questions.jsonl")
+    parser.add_argument("--real-models", action="store_true", help="carry the models with real weights, 360 MB")
     arguments = parser.parse_args()
     stage = arguments.work / "stage"
     if arguments.real_models:
-        shutil.copytree(arguments.real_models, stage / "real", dirs_exist_ok=True)
+        run(sys.executable, "tools/real_models/build.py", stage)
     if arguments.container_toolkit:
         shutil.copytree(arguments.container_toolkit, stage / "ctk", dirs_exist_ok=True)
     for step in (make_root, make_mirror, fetch_ansible, build_collection, build_model, copy_site):
@@ -220,6 +220,8 @@ def copy_site(stage: Path) -> None:
     # The gateway of the tests, which the collection does not have.
     (stage / "fakes").mkdir(exist_ok=True)
     shutil.copy(TOP / "tests/fakes/gateways.py", stage / "fakes")
+    # What real.py asks.
+    shutil.copy(TOP / "catalog/evaluation/basics.jsonl", stage / "site")
     # What sweep.py has measured on earlier visits.
     (stage / "site/measured").mkdir(exist_ok=True)
     for source in sorted((HERE / "results").glob("*/sweep/*.json")):

@@ -73,10 +73,6 @@ def main(weights: Path, manifests: Path) -> None:
         )
     files["config.json"] = json.dumps({**smoke_config, **SHAPE}, indent=1).encode()
     publish(weights, manifests, NAME, files)
-    # The models with real weights that the bundle has, if any.
-    for directory in sorted((weights.parent / "real").glob("*/config.json")):
-        real = {path.name: path.read_bytes() for path in sorted(directory.parent.iterdir()) if path.is_file()}
-        publish(weights, manifests, f"real/{directory.parent.name}", real)
 
 
 def publish(weights: Path, manifests: Path, name: str, files: dict[str, bytes]) -> None:

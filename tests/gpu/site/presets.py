@@ -77,9 +77,8 @@ def main() -> None:
     on = {"env": {"VLLM_USE_FLASHINFER_SAMPLER": "0"}}
     write("compare-chat", {"vllm_verify_expect": "The fleet is ready."},
           chat={"recipe": "baremetal/gpt-oss-smoke", "port": 8040, "chips": [0], **on})  # fmt: skip
-    real = {"vllm_recipe_path": ["/carried/site/recipes"]}
-    write("compare-real", real, real={"recipe": "real/SmolLM2-135M-Instruct", "port": 8050, "chips": [1],
-                                      "args": {"gpu-memory-utilization": 0.2}, **on})  # fmt: skip
+    write("compare-real", real={"recipe": "real/SmolLM2-135M-Instruct", "port": 8050, "chips": [1],
+                                "args": {"gpu-memory-utilization": 0.2}, **on})  # fmt: skip
     starts = {
         "tuned": instance("latency", [1], 8020),
         "big": instance("balanced", [1], 8010),
