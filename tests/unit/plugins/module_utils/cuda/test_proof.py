@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
     parse_query,
     parse_report,
@@ -26,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "h200"
@@ -526,3 +528,44 @@ def test_nothing_of_a_driver_from_packages_is_for_later():
     findings = check_driver(replace(FOREIGN, host=replace(FOREIGN.host, packages=HOST.packages)), "580.65.06")
     assert findings
     assert not any(finding.later for finding in findings)
+
+
+BOARDS = yaml.safe_load((FIXTURES.parent / "nvidia_boards.yml").read_text(encoding="utf-8"))
+
+
+def board_recording(shown):
+    """Return the recording of a host with one board that others recorded, in the elements that it had."""
+    driver, device, mib, mig, persistence, fabric, recovery, remapping = shown
+    elements = {
+        "mig_mode": mig and {"current_mig": mig[0], "pending_mig": mig[1]},
+        "persistence_mode": persistence,
+        "fabric": fabric and {"state": fabric[0], "status": fabric[1]},
+        "gpu_recovery_action": recovery,
+        "remapped_rows": remapping and {"remapped_row_failure": remapping},
+    }
+    texts = [f"<{name}>{as_xml(value)}</{name}>" for name, value in elements.items() if value is not None]
+    report = f'<nvidia_smi_log><gpu id="0000{CHIP}">{"".join(texts)}</gpu></nvidia_smi_log>'
+    row = f"0, a board, GPU-1, 8.6, {mib} MiB, {driver}, {mig[0]}, 0000{CHIP}, 0x{device.upper()}10DE\n"
+    host = on_host(modules={"nvidia": Module(driver, "AB12CD")})
+    disk = {KERNEL: module_text(version=driver)}
+    known = load_catalogue().chips[f"10de:{device}"]
+    memory = {CHIP: int((known.memory_gib or 0) * 1024)}
+    answers = {"query": CommandResult(0, row), "report": CommandResult(0, report)}
+    return known.model, replace(WHOLE, host=host, disk=disk, memory=memory, **answers)
+
+
+def as_xml(value):
+    return value if isinstance(value, str) else "".join(f"<{name}>{text}</{name}>" for name, text in value.items())
+
+
+@pytest.mark.parametrize("entry", BOARDS, ids=lambda entry: entry["source"].split(",")[0])
+def test_boards_that_others_recorded(entry):
+    model, recording = board_recording(entry["shown"])
+    assert model == entry["board"]
+    whats = [what for what, _where, _action in found(recording, minimum="")]
+    mig, persistence = entry["shown"][3][0], entry["shown"][4]
+    expected = ["MIG is on: programs see parts"] * (mig == "Enabled") + ["persistence mode is off"] * (
+        persistence == "Disabled"
+    )
+    assert len(whats) == len(expected)
+    assert all(what.startswith(begin) for what, begin in zip(whats, expected))

@@ -130,7 +130,9 @@ def test_the_devices_of_a_stack_reach_its_models_and_a_model_may_differ():
     assert models["mi300x"].groups == ("render", "video")
     assert "/dev/devmm_svm" in models["ascend_a3"].devices
     assert "/dev/devmm_svm" not in models["ascend_950pr"].devices
-    assert models["ascend_950pr"].mounts == models["ascend_a3"].mounts != ()
+    # The mounts that vllm-ascend's installation page gives for each chip.
+    assert "/usr/local/Ascend/driver/tools/hccn_tool" in models["ascend_a3"].mounts
+    assert "/usr/local/Ascend/driver" in models["ascend_950pr"].mounts
     assert (models["gaudi3"].visible_env, models["arc_pro_b70"].visible_env) == (
         "HABANA_VISIBLE_DEVICES",
         "ZE_AFFINITY_MASK",
