@@ -21,10 +21,12 @@ import contextlib
 import importlib
 import inspect
 import json
+import operator
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import traceback
 import urllib.error
@@ -81,13 +83,13 @@ def spell(settings: dict[str, Any]) -> dict[str, Any]:
 def replace(module_name: str, function: str, old: str, new: str) -> None:
     """Give a function of a module other text, which has to be there, wherever it was imported already."""
     module = importlib.import_module(module_name)
-    target = getattr(module, function)
-    text = inspect.getsource(target)
+    target = operator.attrgetter(function)(module)
+    text = textwrap.dedent(inspect.getsource(target))
     if old not in text:
         raise ValueError(f"{module_name}.{function} does not contain {old!r}")
     made: dict[str, Any] = {}
     exec(compile(text.replace(old, new), f"{function}, replaced", "exec"), vars(module), made)
-    target.__code__ = made[function].__code__
+    inspect.unwrap(target).__code__ = inspect.unwrap(made[target.__name__]).__code__
 
 
 def serve(variant: dict[str, Any], config: Path, log: Path, chip: str, fresh: bool) -> int:
