@@ -89,8 +89,9 @@ class Release:
 
 
 # UNCONFIRMED: every `oldest`, by AMD's rule that driver and user space within a year of each other work together; and
-# the systems and directories of 10.0.0, copied from 7.14.0. The repository of driver 30.30.2 was announced with ROCm
-# 7.2.2 and is empty, so 7.2.2 uses the next one. Modules of 31.20 to 31.40 were seen as 6.19.
+# the systems and directories of 10.0.0 and 10.1.0, copied from 7.14.0. The repository of driver 30.30.2 was announced
+# with ROCm 7.2.2 and is empty, so 7.2.2 uses the next one. Modules of 31.20 to 31.40 were seen as 6.19, the module of
+# 31.60 as the package 1:7.1.9.31600000-2403767.26.04.
 _KNOWN = (
     Release("6.4.0", "6.4", "6.12.12", "6.8.5", _FIRST, ("9.5", "9.4")),
     Release("6.4.1", "6.4.1", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.5", "9.4")),
@@ -110,6 +111,7 @@ _KNOWN = (
     Release("7.13.0", "31.30", "6.19", "6.14.14", _ALL, _EL_72),
     Release("7.14.0", "31.40.1", "6.19", "6.14.14", _ALL, _EL_714),
     Release("10.0.0", "31.50", "7.1.3", "6.14.14", _ALL, _EL_714),
+    Release("10.1.0", "31.60", "7.1.9", "6.14.14", _ALL, _EL_714),
 )
 RELEASES = {release.rocm: release for release in _KNOWN}
 

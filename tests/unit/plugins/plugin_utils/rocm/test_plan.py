@@ -80,6 +80,7 @@ def test_a_fresh_host(system_name, machine_name):
         ("7.13.0", "31.30", "31300000", "6.19*"),
         ("7.14.0", "31.40.1", "31400100", "6.19*"),
         ("10.0.0", "31.50", "31500000", "7.1.3*"),
+        ("10.1.0", "31.60", "31600000", "7.1.9*"),
     ],
 )
 def test_the_driver_of_each_rocm(rocm, driver, code, module):
@@ -121,7 +122,7 @@ EARLY = ("6.4.0", "6.4.1", "6.4.2", "6.4.3", "6.4.4", "7.0.0", "7.0.1")
     ("rocm", "system_name", "supported"),
     [
         *((rocm, name, True) for rocm in RELEASES for name in ("debian12", "ubuntu2204", "ubuntu2404", "rhel9")),
-        *((rocm, "ubuntu2604", rocm in ("7.13.0", "7.14.0", "10.0.0")) for rocm in RELEASES),
+        *((rocm, "ubuntu2604", rocm in ("7.13.0", "7.14.0", "10.0.0", "10.1.0")) for rocm in RELEASES),
         *((rocm, "debian13", rocm not in EARLY) for rocm in RELEASES),
         *((rocm, "rhel10", rocm not in EARLY) for rocm in RELEASES),
     ],

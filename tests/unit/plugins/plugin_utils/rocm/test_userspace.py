@@ -165,12 +165,12 @@ def test_what_cannot_be_had(changes, sentence):
 
 
 def test_a_release_that_names_its_driver():
-    named = release_of("10.2.0", "31.60")
-    assert (named.driver, named.code, named.layout, named.short) == ("31.60", "31600000", "core", "10.2")
+    named = release_of("10.2.0", "31.70")
+    assert (named.driver, named.code, named.layout, named.short) == ("31.70", "31700000", "core", "10.2")
     assert named.systems == release_of("10.0.0").systems
     assert release_of("10.0.0", "31.50") is release_of("10.0")
     found = plan_driver(SYSTEMS["debian13"][0], MI300X, RocmHostState(), replace(REQUEST, rocm=named))
-    assert found.repositories[0].url == f"{RADEON}/amdgpu/31.60/ubuntu"
+    assert found.repositories[0].url == f"{RADEON}/amdgpu/31.70/ubuntu"
     host = SYSTEMS["rhel10"][0]
     assert specs(plan_driver(host, MI300X, RocmHostState(), replace(REQUEST, rocm=named)), host)[-2:] == [
         "amdgpu-dkms",
