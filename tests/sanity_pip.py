@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stand in for get-pip.py, which ansible-test downloads: install pip from Python's own copy, then what is asked for."""
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep the budget of lines of each room, tests/unit/budget.csv: it falls by itself and rises only with a reason.
 

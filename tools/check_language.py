@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find words and forms that this project does not use, and say what to write instead (CONTRIBUTING.md, house rules).
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build a lab with a real vLLM and get a chat answer from it (`make demo`). `demo.py down` removes it again.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Estimate the throughput of gpt-oss on NVIDIA's chips with AIConfigurator, and write it as estimated evidence.
 

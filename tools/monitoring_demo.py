@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Show a fault of a chip in Debian's Prometheus and alertmanager, in a lab that is removed again (`make monitoring`).
 

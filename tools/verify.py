@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Verify a fleet and print exactly one JSON document; the exit status is 0 when it is ok and 1 when it is not.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put load on all chips of a host and measure them: bf16 matrix products, copies in memory and between chips.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run an evaluation of gpt_oss.evals on a file of questions, with the Python of an environment that has gpt-oss.
 

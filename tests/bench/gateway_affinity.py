@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What affinity is worth: conversations of many turns through a real HAProxy to four stand-ins, without a lab.
 

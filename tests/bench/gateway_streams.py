@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the gateway costs 64 and 512 streams at the same time, against the engine asked directly, and without a lab.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What 64 instances over 8 hosts each cost the controller: seconds, and processor seconds, of what is decided there.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the inventory plugin costs: time and peak memory of whole commands, beside Ansible's own ways to these groups.
 

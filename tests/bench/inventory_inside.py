@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the plugin costs inside of a process that runs already; tests/bench/inventory.py starts it for each size.
 

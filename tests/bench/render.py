@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What render.yml costs: seconds for 100 and for 1,000 hosts with two instances each, and against an ordinary play.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long a rollout takes for each host, beside the least that it can take: draining, stopping and starting, the gate.
 

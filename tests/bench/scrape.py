@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much of a processor Debian's Prometheus takes for 1,000 instances, with the files of monitoring.yml.
 

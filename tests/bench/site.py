@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run of site.yml costs: seconds and tasks, in total and per role, against two yardsticks of the same minutes.
 

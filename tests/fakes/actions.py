@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the tasks of a play with actions of the collection: by ansible-playbook, or without it in this process.
 

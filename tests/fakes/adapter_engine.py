@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that loads and unloads adapters as vLLM 0.32.0 does, behind the role's middleware with its guard.
 

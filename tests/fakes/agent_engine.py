@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A model that lets an agent run one command and then ends, in the form of each API: as vLLM, streams and others.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host with Ascend chips to show to modules: what npu-smi and Huawei's installers leave and say, in recorded forms.
 

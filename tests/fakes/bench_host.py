@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host with the instance chat in a virtual environment whose `vllm bench serve` answers with a recorded result."""
 

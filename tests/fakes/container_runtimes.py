@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Systems, engines and hosts that the tests of the role container_runtime's planning have in common."""
 

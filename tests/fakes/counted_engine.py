@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that answers as vLLM 0.32.0 does, and counts tokens as vLLM's own counters do, behind the role's middleware.
 

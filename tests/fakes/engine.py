@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fake docker or podman that keeps its images in a JSON file and answers as the real ones (20.10, 5.4) do."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Results of evaluations, and stand-ins for the tools that ask the endpoint and write what the tools write."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fleets for property-based tests, and what follows for them from the files of the catalogue, worked out apart."""
 

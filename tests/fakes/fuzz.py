@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fuzzing that can be repeated: seeded cases, what a hostile server or file says, and what no answer to it may do.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A gateway on the loopback address: a real HAProxy with the role's template, in front of the servers of a test."""
 

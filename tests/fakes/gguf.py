@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write GGUF files, by the specification of the format; shares nothing with the reader of tools/real_models."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real vocabularies, where this machine has them, and wheels shaped like oss-harmony's."""
 

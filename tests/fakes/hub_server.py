@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real HTTP server that answers as the Hugging Face hub and as ModelScope do, for the models that a test gives it.
 

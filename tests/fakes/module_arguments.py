@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Arguments for a module that runs in the process of a test, with every supported ansible-core."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs of hosts, laid out as roles install them: nothing of the checkout is on their path."""
 

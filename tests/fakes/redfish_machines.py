@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Machines as their BMCs show them: documents by path, as in DMTF's mock-up format.
 

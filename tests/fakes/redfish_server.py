@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Many Redfish services in one process, each on its own address (127.x.y.z), that can be told to misbehave.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Operating systems and machines that AMD's driver is planned for, and what each of them is given, word by word."""
 

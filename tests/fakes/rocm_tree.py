@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host with AMD's chips to show to modules: a tree of files, and tools (sh scripts) that replay answers."""
 

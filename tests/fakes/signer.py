@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """People who sign: a home of GnuPG with a key of its own, removed afterwards together with its agent."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Engines with vLLM's sleep mode on one host, each a process with the role's middleware, and systemd around them.
 

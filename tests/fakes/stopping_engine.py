@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server like vLLM's: the same HTTP server, the role's middleware, and what vLLM does after SIGTERM.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A systemctl that keeps its units in a JSON file, and the files of instances in a tree of a test's own."""
 

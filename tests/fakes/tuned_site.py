@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A copy of the collection in which playbooks/tune.yml finds a host that answers with made figures.
 

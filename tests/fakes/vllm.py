@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A threaded HTTP server that answers as vLLM 0.32 does, and badly where a test wants it.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tests around wheels share: tiny wheels, an index of them over HTTP, and modules run as Ansible runs them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a server for its most probable tokens, and compare them with earlier answers:  answers.py PORT RESULT [EARLIER]
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Break an instance over two hosts, and measure when it answers again:  faults.py WORKER FAULT... RESULT
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure the gateway in front of four vLLM that share one chip:  gateway.py VARIANTS BASE_YAML CHIP PORT RESULTS
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Send completions with random prompts, so many at a time:  load.py PORT AT_ONCE REQUESTS SEED RESULT
 

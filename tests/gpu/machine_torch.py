@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Link the machine's PyTorch and what else a lock names into a directory:  machine_torch.py PACKAGES LOCK TARGET
 

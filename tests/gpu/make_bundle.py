@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 49 MiB: OUT/part-NN.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a server the questions of a file, at temperature 0 and 8 at a time:  real.py PORT QUESTIONS [RESULT [EARLIER]]
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make models of known shapes without weights, for `load-format: dummy`:  shape.py WEIGHTS MANIFESTS
 

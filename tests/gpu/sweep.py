@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure many configurations of one server in little time:  sweep.py VARIANTS BASE_YAML CHIP PORT RESULTS SECONDS
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client of HTTP/2 that ignores what does not suit it: GOAWAY, windows, resets of other streams."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Somebody who reaches an engine's port, or has a key, charges others, or reads what they used."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client with a key steers the engine, or has it fetch from other hosts, by fields of its body."""
 

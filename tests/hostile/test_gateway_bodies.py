@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client with one key sends bodies that are as slow to read as it can make them; one worker serves all clients."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A refusal over HTTP/2 arrives: an answer before the end of a body resets the stream, and clients lose the answer."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A client keeps connections to a worker that a reload has replaced, to go on with a key that has ended."""
 

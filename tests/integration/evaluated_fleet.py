@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two hosts that are evaluated, both this machine; stand-ins for systemd and for the steps around a rollout's gate.
 

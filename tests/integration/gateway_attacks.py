@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What somebody sends to a gateway who wants in: each attack is the bytes of a connection."""
 

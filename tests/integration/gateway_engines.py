@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands behind a gateway in tests: servers that answer everything, and the agent that watches them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Constant load on two gateways: engines that are processes of their own, and clients that notice every failure."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take the servers of a real gateway out and bring them back, with the module gateway_server."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The real netbox.netbox.nb_inventory, fetched once: the collection as the Python package `ansible` has it, and pytz.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real HTTP server that answers as the REST API of NetBox 4.4 does, for what an inventory asks of it.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Adapters of an instance change with site.yml, on a lab host with a real vLLM, and its unit is not restarted."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every benchmark of make bench runs to its end, with little to measure: the figures mean nothing here."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A command of docs/operate/common-tasks.md as it is written, on this machine as a stand-in for a GPU server, timed.
 

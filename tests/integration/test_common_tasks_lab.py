@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands of docs/operate/common-tasks.md as they are written, timed: two servers with a real vLLM and a gateway.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/discover.yml over SSH: hosts that lose their Python, a card, their power; its own lab."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A firewall that drops packets delays no start: the real vLLM, with the variables of its plan, sends none.
 

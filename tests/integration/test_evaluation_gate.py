@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rollout with an evaluation as its gate (docs/operate/evaluate.md): a loss of 5 points ends at the first host.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image of docs/operate/execution-environment.md, through ansible-navigator: site.yml brings a lab host to a chat.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Servers, disks and runs that misbehave: each ends with the right bytes or one clear error, and nothing half is seen.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/fleet.yml as a user runs it, and its page in a browser without a head: clicked, typed into, listened to."""
 

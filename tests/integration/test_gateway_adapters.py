@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An instance with LoRA adapters behind a real HAProxy: a key may be limited to some of its models."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Engines that answer /health and serve nothing: the agent takes them out of a real HAProxy, and lets them in again."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Three agents that people use finish a task through the gateway: each from npm, as its maker publishes it.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What changes while a real HAProxy serves: keys, configuration, workers, servers that die."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/gateway_keys.yml as a person runs it, at a terminal; /etc/haproxy is a directory of the test."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two real gateways under constant load: faults and attacks lose no request, let nobody in, and change no sum."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One id of a request through the gateway, the engine and the record of its tokens, and a log of JSON."""
 

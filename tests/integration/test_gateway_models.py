@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Several services at one address of a real HAProxy: the model of a request chooses one that the key may use."""
 

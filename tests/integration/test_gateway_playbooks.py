@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The playbooks drain, undrain and gateway_status with a real HAProxy; its paths are bound to those of the test."""
 

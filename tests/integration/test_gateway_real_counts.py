@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two gateways before two real vLLM: what is stored for each client is what vLLM counts, over thousands of requests."""
 

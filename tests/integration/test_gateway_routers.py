@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a gateway does with the routers of decode hosts: a real HAProxy before stub routers and stub engines."""
 

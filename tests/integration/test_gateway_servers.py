@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module gateway_server with a real HAProxy, in front of servers that answer everything: who drains, who owns."""
 

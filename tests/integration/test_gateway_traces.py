@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One id of a request in the gateway's log, in the log of a real vLLM, and in the span that vLLM sends."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tokens counted are tokens served: real HAProxies, the role's middleware and service, and engines that count too."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A dense model over two lab hosts with a real vLLM: a copy on each host, then half of the layers on each.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The examples of docs/operate/inventory.md, taken out of the page and run: what it shows is what comes out.
 

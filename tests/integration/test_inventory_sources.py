@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who is believed: hosts of an INI file with all that may be said of them, sorted by ansible-inventory itself."""
 

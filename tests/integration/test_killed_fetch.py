@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fetch that is killed at any moment, again and again, ends with the right bytes and never shows others."""
 

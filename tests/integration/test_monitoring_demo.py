@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make monitoring`: from a line in the kernel's log to alertmanager and back, in a lab that is gone afterwards."""
 

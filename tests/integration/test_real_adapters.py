@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A real vLLM on this CPU whose adapters are loaded, replaced and unloaded while it answers."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """200 BMCs at once, 20 of them wrong, as services in their own process; recordings and a service of others.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances that share chips, under a real systemd: the role's own units and programs, with all of their confinement.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page of a rollout in a browser without a head: clicked, typed into, listened to."""
 

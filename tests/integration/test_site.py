@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The documentation site in a browser, from files and without a network: its search, its version, light and dark.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An instance that nobody drained stops behind a real HAProxy under load: no request is lost."""
 

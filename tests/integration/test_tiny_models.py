@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real answers of five architectures: the real vLLM serves a tiny model of each on this CPU, and is asked what fits it.
 

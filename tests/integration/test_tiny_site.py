@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Five architectures from their weights to an answer: pinned, fetched, served and asked by site.yml on a lab host."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights from every kind of source, through ansible-playbook as the role does it; and what is told meanwhile."""
 

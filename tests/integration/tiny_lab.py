@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lab whose hosts get the tiny models and a real vLLM from this machine, and an inventory for it."""
 

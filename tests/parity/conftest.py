@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the parity tests stand on. Where vLLM cannot be fetched they are skipped, with PARITY_REQUIRED=1 they fail."""
 

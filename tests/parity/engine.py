@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that judge plans with the steps of vLLM's start up to its configuration (tools/vllm/real_engine.py)."""
 

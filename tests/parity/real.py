@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that parse commands with vLLM's own command lines (tools/vllm/real_parser.py)."""
 

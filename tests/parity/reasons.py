@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a refused plan may say: facts about the request, not that a recipe sets what its release does not have."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands of seeds.yml, and the plans that are to be the same: read, asked for, and made comparable."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write docs/reference/seeds.md, each command of the seed documents beside ours: python -m tests.parity.seeds_page."""
 

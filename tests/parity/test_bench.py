@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command of each bundled workload is one that `vllm bench serve` of each release accepts."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bundled recipes x accelerators x releases x presets x features: every plan is one that its vLLM reads, or refused.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """vLLM's own configuration step judges the plans: what it refuses is refused in planning, and the other way round.
 

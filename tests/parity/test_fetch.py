@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fetching vLLM without the network: what is unpacked, and what happens where something is missing."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every strategy over several hosts, on each of them: the real parser makes the same of command and file."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What this collection knows of vLLM 0.33.0's models: what each is for, and the words of a start that fails."""
 

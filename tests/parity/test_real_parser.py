@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The basis of the other tests here: the answers of the real command lines, with which the bundled tables agree."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every command line of the seed documents, and the plan that is the same to the vLLM that reads it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """docs/operate/tune-gpt-oss-20b.yml: each of its variants is a plan of its own that vLLM reads."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Upstream's command builder beside ours: for the same recipe, hardware and variant both set the same.
 

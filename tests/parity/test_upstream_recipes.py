@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The whole catalogue of recipes that vLLM 0.33.0 carries: every file loads, and every plan is read or refused.
 

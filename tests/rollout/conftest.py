@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lab with three hosts that serve and a gateway: the one that LAB_NAME names where it is up, else a new one."""
 

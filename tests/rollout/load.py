@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A bounded load of chats, plain and streamed by turns, that tells of every request how it ended.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lab of the rollouts as the tests see it: its playbooks, its hosts, its gateway, and the load through that."""
 

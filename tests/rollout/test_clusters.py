@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two clusters, each with its gateway: one after the other, side by side, and by two people at once."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Another driver comes in the turn of its host. Chips, driver and what uses them are stand-ins; the rest is not."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What goes wrong in a rollout, with requests all the while: none of them fails, and the next run ends well."""
 

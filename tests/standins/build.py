@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make a host a machine of a vendor, and make the vendor's repositories: one builder for all stand-ins.
 

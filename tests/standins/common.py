@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packages that are the distribution's and not a vendor's: kernels, their headers, DKMS."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Programs of the stand-in that stay: they show in /standin/proc with device files open, as the real ones do."""
 

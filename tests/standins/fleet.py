@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The hosts of a scenario with stand-ins, and runs of its play over them as users make them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write a vendor's .run file: a script that has the vendor's stand-in do what its installer does."""
 

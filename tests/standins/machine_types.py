@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the drivers of each machine type; `python -m tests.standins.machine_types` writes the page of the docs."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kernel modules of a stand-in: DKMS builds them, modprobe loads them, modinfo reads them, as the real tools do.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where a stand-in keeps what it knows on a host: the machine, the state of its kernel, the faults that are wanted."""
 

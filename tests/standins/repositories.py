@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Publish packages in repositories as the vendors do: signed, with several versions side by side, and their faults."""
 

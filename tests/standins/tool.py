@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Be one of the stand-in's tools: tool.py NAME ARGUMENTS. Packages and installers bring files that call this one.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The budget of lines of each room: it falls by itself (tools/budget.py) and rises only with a reason."""
 

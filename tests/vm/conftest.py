@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The guest of bin/vm and what is done with it: commands, playbooks, and what these say where they fail."""
 

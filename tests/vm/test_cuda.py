@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Debian's own NVIDIA packages through the role cuda: compiled for a guest's kernels, then booted by a real one.
 

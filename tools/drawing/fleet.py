@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take the picture of the fleet page in the docs, docs/images/fleet.png: a made-up fleet that has every state.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Draw the rooms of plugins/ on their floors, with the imports between them: docs/images/rooms.svg.
 

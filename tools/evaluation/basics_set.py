@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write catalog/evaluation/basics.jsonl: 200 questions that a small model with real weights answers about half of.
 

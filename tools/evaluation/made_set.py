@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write catalog/evaluation/made.jsonl: 1,000 questions with known answers, the same ones on every machine.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make, show and take down the lab: the hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
 

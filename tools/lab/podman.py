@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shared tools of the lab: podman and other commands, atomic writes, locks, and the requirements on this machine."""
 

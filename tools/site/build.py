@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the documentation site (make site): the pages of this repository, and a page for each module, plugin and role.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build baremetal/gpt-oss-smoke, the gpt-oss model of 52 MB that answers "The fleet is ready.", and its manifest.
 

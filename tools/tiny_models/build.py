@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build tiny models of five architectures, which a real vLLM serves on a CPU within a minute.
 

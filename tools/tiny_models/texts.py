@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tokenizers of the tiny models: bytes and a few words for those that write, a few words for the one of embeddings."""
 

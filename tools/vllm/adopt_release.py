@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read a new vLLM release into the catalogue, and show what changes: options, parsers, metrics, endpoints, recipes.
 

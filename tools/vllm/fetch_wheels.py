@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fill DIR/wheels with exactly the wheels of a lock, as playbooks/mirror.yml does, and report the progress.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make NAME-cp311-x86_64.txt, the lock of one target, from NAME-cp311-x86_64.in.
 

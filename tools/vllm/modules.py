@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rebuild the modules of a release from its sources; each name is resolved when it is first read.
 

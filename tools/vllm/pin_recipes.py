@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write catalog/upstream/VERSION.yml: the sha256 of every recipe in vLLM's source distribution, and of its licence.
 

@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge commands as vLLM's start does before it loads anything: a line of JSON in, a line of JSON out.
 

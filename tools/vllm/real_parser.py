@@ -1,5 +1,4 @@
 #!/usr/bin/env python
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parse commands with a vLLM's own command line: a line of JSON in, a line of JSON out, until the input ends.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What bin/vm decides: the contents of the guest's root file system, its disk's boot, the arguments of qemu."""
 

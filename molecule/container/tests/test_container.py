@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What stands on hosts that serve from containers, and what it does when changed, killed, stopped and rebooted."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Harmony library of the real vLLM is asked about the encodings before anything is restarted."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What bench, tune, accept and evaluate find on a host that serves, and that they leave it as it was."""
 

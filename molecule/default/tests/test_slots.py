@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What has served is kept on the host, and the host goes back to it without anything from elsewhere."""
 

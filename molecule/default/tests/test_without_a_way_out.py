@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site without a way out: what was carried is enough, and a new revision of the weights has a way back.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What one run of site.yml leaves on a host of each vendor and on one without chips, and what the next run says."""
 

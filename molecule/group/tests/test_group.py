@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One instance over two hosts: what stands after site.yml, that it comes back as a whole after each fault, and that it
 is one server for its gateway and for rollouts."""

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A prefill host and a decode host: who computes what, what a client sees of each fault, that they are one instance."""
 

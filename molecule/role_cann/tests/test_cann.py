@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A driver and its firmware that were installed, and what the next run says of those that have come to harm."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Real docker and podman of Debian 12 and 13: what the role changes, and what it leaves unchanged."""
 

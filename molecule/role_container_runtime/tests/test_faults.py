@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Debian 13's own docker when its installation fails: a full disk, a power failure, a missing version."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A driver is upgraded under a running instance: what uses it stops first, in order, and runs again afterwards."""
 

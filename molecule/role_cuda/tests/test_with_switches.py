@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Boards whose chips hang on NVLink switches: the last of the tests, because the hosts become other machines."""
 

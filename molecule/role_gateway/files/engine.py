@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for vLLM that answers every route, including control routes, behind the role's middleware for tokens.
 

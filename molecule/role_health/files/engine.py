@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for an instance of vLLM behind the middleware of the role vllm: it says in its metrics that it is sick.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for nvidia-smi -q -x: the chips of the stand-in's PCI tree without those in /var/lib/standin-lost."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults in a stand-in for the kernel's log, while clients stream through the gateway: nobody loses a request."""
 

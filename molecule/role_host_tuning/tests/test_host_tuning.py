@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The settings after a run, after a boot, and after the way back. Each test goes on from the state of the last one."""
 

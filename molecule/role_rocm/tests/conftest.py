@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The scenario's hosts: one with eight MI300X and AMD's tools, one workstation with two R9700 and none."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A driver that was installed, what the next run makes of one that has come to harm, and an upgrade under a program."""
 

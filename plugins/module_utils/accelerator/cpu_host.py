@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The processor and the memory of a host, from procfs and sysfs, as far as vLLM depends on them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Versions of accelerator drivers and firmware from the kernel, without the vendors' tools. Runs on the host."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Pythons of a host that a virtual environment can be made with. Runs on the host."""
 

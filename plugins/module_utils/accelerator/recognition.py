@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recognise the accelerators of a host by the catalogue, and compare them with the declared ones."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the burn-in program with a deadline, and read the counters while it runs. Leaves nothing on the host."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure the throughput of TCP between two hosts: one sends zeros for a while, the other counts them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find a Python with torch on a host: in a virtual environment of vLLM, or in an image of vLLM."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lines that the burn-in program prints: its measurements, its progress, and why it ended."""
 

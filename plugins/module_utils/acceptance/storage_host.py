@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure how fast a file system reads large files sequentially, bypassing the page cache where it can."""
 

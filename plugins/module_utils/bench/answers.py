@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parse the answers of benchmark and instance: the result's JSON, the output, models and metrics."""
 

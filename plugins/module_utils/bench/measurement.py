@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One measurement with ``vllm bench serve``: its parameters, and the command that takes it."""
 

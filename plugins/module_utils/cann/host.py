@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Facts about Huawei's driver on a host, from files and the output of tools. Changes nothing."""
 

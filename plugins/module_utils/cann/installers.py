@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Huawei's ``.run`` files: the meaning of their names, the choice for a host, and the commands that run them."""
 

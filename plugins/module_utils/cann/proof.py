@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check whether Huawei's driver and firmware on a host are healthy, and what to do where they are not."""
 

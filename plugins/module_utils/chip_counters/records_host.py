@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the vendor's tool for the error records of the chips. Changes nothing; only AMD's tool has such records."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the vendors' tools and the kernel for serial numbers and firmware of the host's chips. Changes nothing."""
 

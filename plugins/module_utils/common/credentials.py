@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Remove credentials from texts of a host before they leave it: configuration files and output of programs."""
 

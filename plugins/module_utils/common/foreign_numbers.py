@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Numbers in the texts of tools, servers and files: digits that Python's int() and float() refuse are no number.
 

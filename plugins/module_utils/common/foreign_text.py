@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text from servers in messages: a terminal or a log must not obey it, and a message must stay readable."""
 

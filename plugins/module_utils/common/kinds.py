@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kinds of values in plain words, for messages about what a user wrote or a server sent."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the lines of a program, for the journal or a terminal, which must not obey a text from outside."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What rooms use of an AnsibleModule: a door hands itself on, and no room imports Ansible."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Steps of a daemon that are repeated for ever: one that fails is reported, and the next one follows."""
 

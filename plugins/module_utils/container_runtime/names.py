@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files, units, packages and repository hosts whose state on a host decides on its container engine."""
 

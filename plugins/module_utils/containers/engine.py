@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose the container engine that runs a host's instances, and how it gives devices to containers."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command that runs a Python program where an instance runs: in its virtual environment or in its image."""
 

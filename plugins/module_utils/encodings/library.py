@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the Harmony library of an instance accepts the encodings: the command to ask it, and what its answer means.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the Harmony libraries of a host about its encodings, and remember which answers still hold."""
 

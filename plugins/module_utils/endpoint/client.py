@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A small HTTP client that records the answer and its timing, and never raises for a fault of the server.
 

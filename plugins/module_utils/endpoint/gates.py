@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The gates of an instance: the checks before it gets requests again, and the judgement of its figures."""
 

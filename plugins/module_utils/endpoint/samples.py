@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A picture and a sound to send to a model; both are made here, because hosts have no library for either."""
 

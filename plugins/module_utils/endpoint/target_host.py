@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the options of the module endpoint name: address, key, models and unit, read from the instance's files."""
 

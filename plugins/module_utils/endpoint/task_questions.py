@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Questions to models that do more than chat, or something else: their requests, and what counts as an answer.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """gpt_oss.evals: the settings of playbooks/files/gpt_oss_evals.py, which runs it, and the meaning of its output."""
 

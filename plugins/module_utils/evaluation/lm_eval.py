@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """lm-eval: its input (a task and a configuration), and the meaning of its output."""
 

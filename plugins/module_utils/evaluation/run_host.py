@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the tool of an evaluation on the host, as a user without rights, and read what it wrote. Runs on the host."""
 

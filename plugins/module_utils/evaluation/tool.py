@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the tools of evaluations have in common: what they are asked, how they are called, what is read of them."""
 

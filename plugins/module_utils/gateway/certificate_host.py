@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the certificate of a gateway, or issue one from a small CA of the site, with the program openssl.
 

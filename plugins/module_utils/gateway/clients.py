@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Clients of a gateway: keys, which leave the controller only as sha256, and limits."""
 

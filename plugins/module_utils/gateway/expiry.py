@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When the keys of a client end: ``expires``, a day or a time, and its seconds since 1970."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Query and change the HAProxy of this gateway over its admin socket, and save its server states."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide which engines of a service leave it: HAProxy's counters and the verdicts of all servers in one place.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the gateway's unit and keepalived do with HAProxy: save and fit states, start a new worker, ask for health."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the figures of a host as text for Prometheus: one vocabulary for the chips of all vendors."""
 

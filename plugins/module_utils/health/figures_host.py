@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The metrics of the health service: chips, faults, the vendor's tool, instances, disks and weights."""
 

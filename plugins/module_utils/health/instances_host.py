@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Look at the instances of vLLM on this host, tell gateways that one is sick, and start one again."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Follow the kernel's log, /dev/kmsg, and collect the faults in it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prove that sick instances are well again, each in a thread, because a chip or an engine may hang."""
 

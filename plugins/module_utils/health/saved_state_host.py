@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep the ledger of the health service in a file, so that a new start of the service forgets nothing."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find faults in what an instance says about itself, and in what the vendor's tool says about the chips."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read where an instance listens from its installed files, with a small YAML reader: hosts have no library."""
 

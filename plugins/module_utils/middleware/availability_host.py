@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tell gateways whether an instance takes requests, and refuse requests that would get no answer.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Refuse requests for models that a gateway's client may not use, at an instance with adapters.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep vLLM's endpoints for operators from everybody but programs of root on the same host.
 

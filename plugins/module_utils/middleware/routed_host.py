@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Accept where a KV cache is from vllm-router only, on the hosts of an instance with prefill and decode.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Remove from the requests of a gateway's clients what could steer the engine or other hosts.
 

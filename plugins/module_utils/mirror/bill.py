@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The bill of materials of a carried directory, in CycloneDX 1.6 (JSON): what each file is, with its sha256.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read what carried files say of themselves: licences of wheels, collections and images, digests of images."""
 

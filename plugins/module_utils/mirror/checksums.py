@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SHA256SUMS of a carried directory, as ``sha256sum --check`` reads it: the file that a signature is made of."""
 

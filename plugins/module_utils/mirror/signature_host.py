@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the signature of a carried directory with gpgv, or with sqv where a distribution has only that."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide from a file's bytes whether it is the complete file of a model, or what a broken download leaves.
 

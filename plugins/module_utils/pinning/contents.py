@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The content of a model's manifest: the files that vLLM needs, the revision, the text."""
 

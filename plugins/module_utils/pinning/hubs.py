@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Models on the Hugging Face hub and on ModelScope: read the commit, the files and their hashes, to pin them."""
 

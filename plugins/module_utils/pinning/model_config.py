@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The part of a model's config.json that goes into its manifest: what the memory of the model follows from."""
 

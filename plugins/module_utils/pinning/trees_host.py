@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Models in directories, on a disk or on a web server that lists them: read every byte, to pin them."""
 

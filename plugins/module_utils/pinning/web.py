@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask hubs and mirrors: whole small answers with their status, and the hash of large files that are not kept."""
 

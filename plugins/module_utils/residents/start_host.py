@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Wait before vLLM starts, which needs the memory of the chips, until the others sleep and no other one starts.
 

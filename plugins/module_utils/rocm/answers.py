@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parsers for the output of amd-smi, rocm-smi and the kernel about AMD's chips."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The error records (CPER) of AMD's chips with AMD's field identifiers (AFID), from the table that amd-smi prints.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Facts about AMD's driver on a host, from files and the output of tools. Changes nothing."""
 

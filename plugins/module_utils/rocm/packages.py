@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The names and sources of the packages of AMD's driver and ROCm, for each system, source and release."""
 

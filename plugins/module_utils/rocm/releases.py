@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Releases of ROCm and of AMD's driver that belong together, and the chips and systems that each supports."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make an archive of what an instance of this host has compiled, and give it to an instance that has compiled nothing.
 

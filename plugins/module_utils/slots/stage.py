@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prepare a new state on its host as a slot, so that changing to it is as fast as a rollback."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Request parts of files over persistent HTTP connections, with the site's proxies, redirects, tokens and TLS.
 

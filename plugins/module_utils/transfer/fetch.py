@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Download files from http(s)://, file:// or a path, verify them while writing, and publish them by rename."""
 

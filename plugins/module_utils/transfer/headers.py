@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the headers of answers. A header may hold anything: one that is not in its form counts as absent."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A download: the partial file is hashed while it is written, and published by rename once its hash is right.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Limit how long a server may take: a deadline for each step of an answer, and a lowest rate over all connections.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Budgets of tokens of clients and teams: what of them is used, and which are used up."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The counters and states of one chip by the vendor's tool: errors, throttling, faults, link, temperature, power."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recognise faults: in records of the kernel's log by the patterns of the catalogue, and by their codes.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Facts about a host that all drivers need: packages, kernels, modules, logs. Changes nothing."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parse the kernel's log: which records the kernel itself wrote, and which of these repeat a text of a program.
 

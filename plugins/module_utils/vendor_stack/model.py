@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data that the vendor stacks share: facts about a host, the plan for it, sources and policies."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packages and repositories that all vendors' drivers need: headers, DKMS, the distributions' own archives."""
 

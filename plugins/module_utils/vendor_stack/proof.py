@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of a driver that are the same for all vendors: modules, kernels, holds."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a host may be rebooted for its driver: with permission, once per reason, never the controller."""
 

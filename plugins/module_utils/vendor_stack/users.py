@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The units and processes on a host's chips, and the order in which units are stopped before a driver is replaced."""
 

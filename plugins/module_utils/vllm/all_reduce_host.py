@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the all-reduce of a group on this host, with the Python of the instance and with a deadline. Leaves nothing."""
 

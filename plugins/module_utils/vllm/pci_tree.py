@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Places of PCI functions in their tree, and the registers that decide on transfers between them."""
 

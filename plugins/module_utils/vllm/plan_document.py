@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The document of a plan: the decisions of the controller for one instance, as hosts and plan.json get them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """FlashInfer's sampler, compiled once for an environment in place of once at the first start of each instance.
 

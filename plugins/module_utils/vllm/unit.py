@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a systemd unit, whether it can still start, and the journal lines with the reason if not."""
 

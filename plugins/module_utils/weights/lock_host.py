@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One run at a time for a model's directory, on one host or on all hosts that share a file system."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The manifest of a model: one revision of a repository, each of its files pinned by size and sha256."""
 

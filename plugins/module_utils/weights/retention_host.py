@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find and remove old revisions and abandoned downloads of a model; nothing that may still be in use is removed."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read all weights below a root and compare them with the sha256 in their stamps (weights-scrub.service).
 

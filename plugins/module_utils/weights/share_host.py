@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files that another model on the host has too, such as shards of an earlier revision: stored once, by hard links."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A hash-locked requirements text -> the name of a virtual environment, its content, and the tool that makes it."""
 

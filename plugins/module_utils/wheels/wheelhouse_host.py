@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fill a directory with exactly the wheels of a lock, by the pip of a machine that reaches a wheel index.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The short benchmark of an acceptance: what an instance is asked, and which of its figures are kept."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge a machine by its measurements: findings with place, what was found, what was expected, what to do."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the variables of playbooks/accept.yml, and return the figures that a host's chips are compared with."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A result as one page: no host, message or answer can inject HTML, and the page loads nothing."""
 

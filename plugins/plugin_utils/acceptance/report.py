@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of an acceptance: one JSON document, its file names, and its lines for the terminal."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Line charts as SVG: medians over the concurrency, with bars from the lowest to the highest value."""
 

@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """Write the results of a benchmark: summary, evidence and page."""
 
 from __future__ import annotations

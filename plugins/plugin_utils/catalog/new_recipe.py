@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A recipe file that is new to a site: checked, put aside for a trial, and placed among the site's recipes."""
 

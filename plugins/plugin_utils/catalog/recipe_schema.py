@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The schema of recipes: upstream's, and the additions of this collection. An unknown key is an error.
 

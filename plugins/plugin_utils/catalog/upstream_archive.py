@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Get the recipes of a vLLM release from its source distribution, and write them into a site's directory."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The recipes that a release of vLLM carries: their pins, and what is to be written into a site's directory of them.
 

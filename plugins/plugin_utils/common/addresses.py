@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses of package repositories, which appear in diffs and in files that every user of the host can read."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Booleans of the command line: ``-e site_drivers=false`` is a text, and a text that is not empty counts as true."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the keys and values of a mapping that a person has written, by a table of what each key may hold."""
 

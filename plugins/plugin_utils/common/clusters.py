@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cluster of a host: its variable ``cluster``, else its group ``cluster_<name>``. The two never disagree."""
 

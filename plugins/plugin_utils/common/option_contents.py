@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The contents of role options that are more than a type: sources, waves, prompts, Huawei's files.
 

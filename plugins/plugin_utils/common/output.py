@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one way to the controller's terminal: recipes, and answers of hosts and of BMCs, may hold control characters."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Options of playbooks that a user sets with -e: Ansible ignores a misspelt one, and the default takes effect.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Refuse a selection of no host: Ansible itself skips its plays and reports success."""
 

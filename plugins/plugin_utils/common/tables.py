@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of text for a terminal: columns share the width; longer text is wrapped, never cut."""
 

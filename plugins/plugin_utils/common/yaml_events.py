@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read YAML files of others: plain values within bounds, with the lines where the entries of a mapping begin.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the Ascend Docker Runtime, Huawei's runtime for docker: whether its installer runs, and with which arguments."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engines' configuration: keys of docker's daemon.json, texts of podman's registries and storage."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan for NVIDIA's driver: a host and its chips in, the missing steps out."""
 

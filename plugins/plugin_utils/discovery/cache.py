@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The discovery cache: a JSON file on the controller with the last answer of every host, one per line."""
 

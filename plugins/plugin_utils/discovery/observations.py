@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Observations of hosts: the output of the probe, its meaning by the catalogue, and the stored form of answers."""
 

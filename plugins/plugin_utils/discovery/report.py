@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Describe a discovery: the hardware of hosts, the changes, and the hosts that did not answer."""
 

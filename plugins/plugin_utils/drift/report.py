@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which settings of a recipe or of a guide's command appear, change or vanish between two releases of vLLM."""
 

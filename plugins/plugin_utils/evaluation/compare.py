@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether one run answers worse than another on the same questions: McNemar's exact test, and its power."""
 

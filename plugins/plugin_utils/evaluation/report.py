@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text report of an evaluation: a table of scores, and of the comparison with an earlier run."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of one task: made from a host's answers, and added to the scores of an evidence file."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the files of evidence on the controller: the bundled ones, and those of the site's own directories."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Show the origin of each setting: the plans of a fleet, grouped and laid out as text."""
 

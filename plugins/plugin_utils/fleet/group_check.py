@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge whether the hosts of a group can work together, from what each has tried and read; before vLLM starts."""
 

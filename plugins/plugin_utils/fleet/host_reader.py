@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the variables of a host that decide its plans; the role's own defaults and constants have lower precedence."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The hosts of instances that span several: names of groups resolved, and each host's place in their network."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plans of a whole fleet, made on the controller: no host is contacted, and equal hosts share one plan.
 

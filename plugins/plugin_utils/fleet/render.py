@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the plans and files of a fleet: DIR/<host>/<instance>/plan.json and, below files/, the role's own files."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare the names in ``vllm_secrets`` with the instances: an instance with a misspelt name would have no key."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which instances of a host span several hosts, from the inventory alone: nothing is planned."""
 

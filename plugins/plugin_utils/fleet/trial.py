@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan every variant of a recipe on chips that no inventory declares: what would run where, and what would not."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Describe each host in one line from its variables: its chips, and how certain they are. No value raises an error."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data of the fleet's page: the same fleet always gives the same text, and no host can inject HTML."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add to the lines of a fleet which release of vLLM each host has installed, and where that differs from the plan."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Budgets of tokens: those of clients and of teams, as the gateway's service reads them."""
 

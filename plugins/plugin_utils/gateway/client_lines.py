@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lines of a client in a YAML file of the inventory: add and remove them, and leave everything else as it is.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A request to make a client with a key, or to end the keys of one: the options of gateway_keys.yml."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The clients of the gateways as a table: those of the inventory, and those that the gateways let in."""
 

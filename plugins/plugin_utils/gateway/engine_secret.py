@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The secret with which gateways prove to instances what they are: of the inventory, or of the state directory.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the input of a gateway's plan from the inventory and the controller: hosts, plans, addresses and keys."""
 

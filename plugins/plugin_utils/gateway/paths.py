@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide which paths and methods a service allows; the gateway answers 404 to everything else that vLLM serves."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what a gateway serves: services with their ports and servers, from the plans of the hosts."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tokens that clients of gateways used: the rows of all gateways together, as a table, CSV or JSON."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put together what the health service of a host has to know of its hardware, its instances and the faults."""
 

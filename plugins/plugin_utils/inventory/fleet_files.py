@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read fleet files, the users' lists of hosts, as YAML, JSON or CSV. Their content is untrusted."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data of an inventory source in Ansible's inventory cache, under a key that changes with its inputs."""
 

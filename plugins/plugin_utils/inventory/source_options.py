@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the keys of ``accelerators.yml``: Ansible ignores unknown options, and reads a strange boolean as false."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the instances of hosts name and a site lacks: recipes that vLLM carries, and manifests of weights."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what Prometheus scrapes: instances, gateways and node exporters of an inventory, as files for file_sd."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find the settings that load code, open the server or send data away: catalog/options/permissions.yml lists them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check a value against the entry of a flag, or of a key of a JSON flag, in an option table."""
 

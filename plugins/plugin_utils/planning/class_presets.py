@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Presets for models whose recipe has none of the name: by the class of the model, with vLLM's own switch.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of KV cache for one request, as vLLM sizes it at its start, and the longest request that fits."""
 

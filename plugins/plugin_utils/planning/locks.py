@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose and check the lock of wheels that a virtual environment is made from: the one for the host's Python."""
 

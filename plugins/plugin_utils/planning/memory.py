@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory of an instance from the shape of its model: weights, KV cache of one request, activations and graphs."""
 

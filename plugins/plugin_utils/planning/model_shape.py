@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The parts of a model that its memory follows from, read from the excerpt of its config.json in its manifest.
 

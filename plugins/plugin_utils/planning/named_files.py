@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files that arguments name by a relative path: chat templates and the plugins of parsers.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packages that the code of a model imports: a lock of wheels that lacks them is refused, and nothing is installed."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a recipe cannot do alone: load code, open the server, send data away. The instance itself has to allow it.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances that share chips: one of them is awake, the others sleep (vLLM's sleep mode, level 1)."""
 

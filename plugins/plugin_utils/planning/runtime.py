@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How an instance runs vLLM: in a virtual environment on the host, or in a container of the vendor's image."""
 

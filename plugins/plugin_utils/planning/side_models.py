@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The repositories that an instance needs besides its model's: a draft model, adapters, a tokenizer, a configuration.
 

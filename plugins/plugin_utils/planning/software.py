@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The software that a recipe needs besides a release: a build of vLLM of its own, and packages beside vLLM.
 

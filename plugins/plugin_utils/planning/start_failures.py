@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What vLLM reports of any model that it cannot start, and what to do; a recipe's own issues go before these.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask many BMCs at once for the chips of their hosts, within time limits that no BMC can exceed.
 

@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """What a journal of a rollout records of a host, from the results of its tasks; and the words for how a host ended."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the plays of a rollout need: its name, what earlier ones left, and the hosts in the order of the waves."""
 

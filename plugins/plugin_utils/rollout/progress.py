@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """Write the journal of a rollout: its beginning, the steps of its hosts, its waves and its end."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rollout's document as one page: no host, error or option can inject HTML, and the page loads nothing."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The goal of a tune: the figure to improve, the number of concurrent requests, and the limits that must hold."""
 

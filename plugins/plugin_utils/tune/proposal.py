@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The proposal of a tune as diffs: of the site's ``vllm_instances``, and of the preset in the recipe's file."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which measurement a tune takes next, and which variants it drops: A B C, A B C, until every round is complete.
 

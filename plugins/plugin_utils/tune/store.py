@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a tune on the controller, in DIR/HOST/INSTANCE: an interrupted tune continues from them.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The variants of an instance that a tune compares: the unchanged instance, and changes to its settings."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of two copies of a model's tensors a recipe reads: Mistral publishes them in both formats."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Push files from a directory of the controller to a host, with rsync over the SSH that Ansible uses for it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Signed addresses of objects in S3 and compatible stores, so that no host ever sees the keys.
 

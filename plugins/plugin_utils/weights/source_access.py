@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the controller gives a host to read a source: tokens, and signed addresses instead of keys."""
 

@@ -1,4 +1,3 @@
--- Copyright (c) 2026, the baremetal.inference authors
 -- SPDX-License-Identifier: GPL-3.0-or-later
 
 -- Two actions read the body of a request. HAProxy's json_query finds nothing in a body that is longer than its buffer, and takes the

@@ -1,4 +1,3 @@
--- Copyright (c) 2026, the baremetal.inference authors
 -- SPDX-License-Identifier: GPL-3.0-or-later
 
 -- A server that is down keeps its requests: an engine that is stopping, or refuses new ones, still completes the others. Only an

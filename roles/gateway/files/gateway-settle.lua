@@ -1,4 +1,3 @@
--- Copyright (c) 2026, the baremetal.inference authors
 -- SPDX-License-Identifier: GPL-3.0-or-later
 
 -- HAProxy counts a request for a moment after its client has the complete answer. A client that sends the next request at

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Watch the chips of this host, and take instances of vLLM on sick ones out of service.
 

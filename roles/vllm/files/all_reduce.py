@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add numbers up over all chips of all hosts of a group, and measure how fast that is.
 

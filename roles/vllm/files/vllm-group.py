@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep the hosts of an instance together: where one is lost, end this side too, so that all start again.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Start vllm-router for an instance with prefill and decode, from the file that describes its hosts.
 

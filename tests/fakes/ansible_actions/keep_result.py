@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A task that writes a result on the controller: ansible.builtin.copy runs two modules for that, of 0.4 s each."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the collection's gpt-oss recipes with every strategy over several hosts:  groups.py CATALOG
 

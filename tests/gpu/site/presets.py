@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the inventories of presets.sh and one.sh beside this file: one host that is the machine itself."""
 

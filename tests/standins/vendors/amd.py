@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AMD: the repositories of its driver and of ROCm, and what its driver and tools show of a machine."""
 

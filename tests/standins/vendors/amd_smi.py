@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What amd-smi and rocm-smi say of a machine: documents as public fixtures have them, errors as they were recorded."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Huawei: its apt repository with driver, firmware and CANN, its .run files, and what they leave on a machine."""
 

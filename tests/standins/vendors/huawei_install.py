@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Huawei's .run files do with a host: driver, firmware and CANN, by their options and their statuses.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What npu-smi says of a machine, in the forms that hosts with such chips have shown."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA: its repository of CUDA with the driver's packages, and what its driver and nvidia-smi show of a machine."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Results of playbooks/accept.yml that were sent in: their schema takes what the playbook writes, and nothing else."""
 

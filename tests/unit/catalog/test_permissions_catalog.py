@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The list of what a recipe cannot do alone, against the tables of vLLM's releases and this collection's recipes."""
 

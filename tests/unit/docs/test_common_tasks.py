@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What strangers look for: each task has one command or none, and a heading in the words that they search for."""
 

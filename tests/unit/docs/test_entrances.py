@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Each file that reads or decodes what others send is in one row of docs/explain/entrances.yml."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What ansible-builder reads of the collection: files that the built collection has, and what the controller needs."""
 

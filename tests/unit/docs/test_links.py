@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every link within the repository leads to a file and an anchor, and every path that a page names exists."""
 

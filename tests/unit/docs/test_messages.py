@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every message that the page of symptoms quotes is one that the collection, a recipe or a role's README has."""
 

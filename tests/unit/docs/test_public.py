@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which modules and plugins are public: the others begin with "(internal)" in ansible-doc -l."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The three commands of docs/start/air-gapped.md that sign a disk and check it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that sign a release (CONTRIBUTING.md) and check it (docs/operate/upgrade.md)."""
 

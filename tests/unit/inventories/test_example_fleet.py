@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """inventories/example-fleet: a table, the groups that follow from it, and what is served where."""
 

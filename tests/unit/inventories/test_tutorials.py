@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inventories of the tutorials and of the README, taken out of the pages and rendered; and the names they use."""
 

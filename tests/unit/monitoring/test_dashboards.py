@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The dashboards as data: what Grafana needs of each, and no panel over another. test_rules.py has the expressions."""
 

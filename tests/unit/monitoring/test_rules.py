@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every alert fires when it should and is quiet when it should, by promtool; every series that is asked for exists."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The burn-in program, with a torch that is a stand-in, and with the real one where BURN_IN_PYTHON names its Python."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program of gpt_oss.evals, with stand-ins for its packages, and with the real ones where GPT_OSS_PYTHON names
 their Python."""

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A recipe of somebody else: what it says is shown, and neither the terminal nor the process obeys it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Messages show a user's value in the words of YAML; Python's repr would say None where the file has null."""
 

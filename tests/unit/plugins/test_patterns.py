@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two traps in checks of texts: ``$`` also matches before a last line break, and ``isdigit`` is true for '²'."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """``-e OPTION=false`` is a text: every boolean of every playbook and role is cast where it is used."""
 

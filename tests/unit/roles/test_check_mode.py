@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What --check says is what the run would find: sources of weights, encodings, wheels and images are asked, too."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the role monitoring reports on other hosts than Debian's. molecule/role_monitoring has the others."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The units of all roles by systemd's own measure; those of instances are in vllm/test_templates.py."""
 

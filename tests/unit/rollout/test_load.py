@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The load of tests/rollout: every request that is not answered in full is a failure, and none is lost."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """AMD's stand-in, looked at by what looks at real hosts: each machine with a driver that is whole, and with less."""
 

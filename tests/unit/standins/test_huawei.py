@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Huawei's stand-in behaves as its installers and npu-smi do, and what it leaves is proven by the collection."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in's kernel: DKMS, modprobe, rmmod and modinfo do what the real ones do, and fail like them."""
 

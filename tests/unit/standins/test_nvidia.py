@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The stand-in of NVIDIA's driver and tools, read by the collection's own parsers."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The steps of `make monitoring` that fail; tests/integration/test_monitoring_demo.py runs it."""
 

@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """Module, action plugin and role as a user runs them, on this machine with PCI trees of other hosts."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/accept.yml on this host, with a program in place of Python that prints what a burn-in prints."""
 

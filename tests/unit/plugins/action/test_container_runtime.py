@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The action as a playbook runs it, on hosts whose commands answer as docker's do."""
 

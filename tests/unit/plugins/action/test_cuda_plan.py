@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Action plugin and modules as a user runs them, on this machine with trees and tools of other hosts."""
 

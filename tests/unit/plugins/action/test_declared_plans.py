@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """site.yml and rollout.yml find a mistake of the inventory before they contact a host; here no host could be."""
 

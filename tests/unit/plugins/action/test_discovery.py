@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/discover.yml as a user runs it, on this machine with PCI trees of other hosts."""
 

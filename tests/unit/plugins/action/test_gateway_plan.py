@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/gateway.yml on this machine in check mode, and the action that decides; no host is connected to."""
 

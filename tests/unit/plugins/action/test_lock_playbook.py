@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/lock_release.yml against stand-ins for an ordinary index and for a vendor's."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/import_recipe.yml and playbooks/fit.yml, with a model in a directory."""
 

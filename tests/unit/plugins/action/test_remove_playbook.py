@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """playbooks/remove.yml as a whole, over a tree of files in place of a host."""
 

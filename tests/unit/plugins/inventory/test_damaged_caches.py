@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Caches that were cut short, are of another version or hold something else: said, not used, made anew."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text from outside that looks like a template: no source, no option and no release of Ansible may evaluate it.
 

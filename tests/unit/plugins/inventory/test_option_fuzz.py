@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Options of accelerators.yml that nobody should write: each is accepted, or refused with the file and the option.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lookup as a user's run meets it: in the defaults of roles, and in the inventory plugin."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The modules as Ansible runs them, on a host whose commands answer as docker's do."""
 

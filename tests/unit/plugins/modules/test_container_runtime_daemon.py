@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Docker's file as the module changes it: a password in it is in no result, and everything else stays."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """instance_bench and instance_bench_info in processes of their own, with an engine on loopback and a fake benchmark."""
 

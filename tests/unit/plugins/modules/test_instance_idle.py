@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """instance_idle in its own process, with an engine on loopback and a systemctl of the test."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """keepalived's configuration: a busy machine must not look like a broken gateway, or the shared address flaps."""
 

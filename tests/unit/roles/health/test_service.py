@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The health service as a process of its own, with a file in the place of /dev/kmsg and a stand-in for systemctl."""
 

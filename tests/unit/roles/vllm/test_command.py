@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command of a plan, and what each runtime's unit, start script or container runs: the same words."""
 

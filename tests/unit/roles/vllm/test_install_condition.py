@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When the role vllm installs, and asks about the encodings: a host that lacks nothing is passed over."""
 

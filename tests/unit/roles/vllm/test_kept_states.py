@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A state that release 0.7.0 kept comes back and serves: its command names the middleware of that release."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances that share chips: real processes with the middleware, the program that decides, engines that sleep."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program that starts vllm-router: from the file of an instance, in the router's own environment."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the templates of the role vllm write for an instance in a container."""
 
@@ -64,18 +63,29 @@ init_plugin_loader([sys.argv[1]])
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RoleTemplates
-plan, variables = json.load(sys.stdin)
-files = instance_files(plan, variables["__vllm_container"])
 templates = RoleTemplates(DataLoader())
-items = [{**entry, "key": plan["instance"], "value": plan} for entry in files]
-print(json.dumps({item["path"]: templates.render(item["template"], item, variables) for item in items}))
+for line in sys.stdin:
+    plan, variables = json.loads(line)
+    files = instance_files(plan, variables["__vllm_container"])
+    items = [{**entry, "key": plan["instance"], "value": plan} for entry in files]
+    texts = {item["path"]: templates.render(item["template"], item, variables) for item in items}
+    print(json.dumps(texts), flush=True)
 """
 
 
 @functools.lru_cache(maxsize=None)
-def texts(given):
+def renderer():
+    """Return the process that renders; it ends with this one. Its start takes longer than all that it renders."""
     command = [sys.executable, "-c", RENDER, str(TOP / ".collections")]
-    return json.loads(subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+@functools.lru_cache(maxsize=None)
+def texts(given):
+    process = renderer()
+    process.stdin.write(f"{given}\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
 
 
 def rendered(settings=None, instance="chat", **container):

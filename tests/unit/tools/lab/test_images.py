@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The images of a lab's hosts: a mirror of Debian that fails once does not fail the build."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of the tiny models; tests/integration/test_tiny_models.py serves them."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tool on a small release written here; on a real one where VLLM_SITE_PACKAGES names its directory.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A module that is ended in the middle: its program ends, and nothing remains on the host."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What npu-smi and Huawei's files say, in the forms that hosts with their chips have shown; versions of the vendor."""
 

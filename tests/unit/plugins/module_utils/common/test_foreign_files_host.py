@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A directory of another user: whatever lies there, root follows no link, waits for nothing and reads no end."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is read of a host, from the answers of its commands, and what its engine is told to be good for."""
 

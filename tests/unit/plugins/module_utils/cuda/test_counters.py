@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counters of a real H200 (tests/fixtures/h200), and of one with faults written into the recording."""
 

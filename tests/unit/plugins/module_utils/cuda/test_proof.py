@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recorded answers of a real H200 (tests/fixtures/h200), and every way in which a host can be less than whole."""
 

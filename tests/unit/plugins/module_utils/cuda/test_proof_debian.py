@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Debian's own NVIDIA packages really answer without a chip (fixtures/cuda-debian), and what is said of it."""
 

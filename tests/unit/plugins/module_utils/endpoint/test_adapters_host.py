@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Requests that change the adapters of an engine; tests/unit/plugins/modules has an engine that answers them."""
 

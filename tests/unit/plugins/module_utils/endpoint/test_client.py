@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The client and the judge together, against a real server: what is sent, what comes back, what is said of it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever an endpoint answers, it is judged: head, body and timing end in a finding that can be shown."""
 

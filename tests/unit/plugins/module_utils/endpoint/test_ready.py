@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Waiting for a worker, which answers nobody; test_verification_host.py waits for servers."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What models of each kind are asked, and which of their answers pass, fail or are doubted."""
 

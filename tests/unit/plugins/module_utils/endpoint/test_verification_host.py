@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module and tools/verify.py: processes, one of Ansible among them, a real server, and what they print."""
 

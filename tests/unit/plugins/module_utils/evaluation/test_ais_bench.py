@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What AISBench gets, and what is read of the output that AISBench 3.1.20260630 wrote on made questions."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the program of gpt_oss.evals gets, and what is read of the output of gpt-oss 0.0.9 on made questions."""
 

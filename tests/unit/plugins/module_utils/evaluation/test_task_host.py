@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module as its own process, with stand-ins for the tools and a server that answers as vLLM does."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The agent of a gateway reads whatever HAProxy and vLLM answer, or raises ValueError, which its loops catch."""
 

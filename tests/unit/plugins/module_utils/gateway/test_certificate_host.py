@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Certificates of a gateway: those of the collection's own CA, and those that a site brings."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever HAProxy answers and a gateway's files hold: a view, or one sentence; never a crash."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the health service reads of instances and tells them: vLLM's user owns the directory of the marks."""
 

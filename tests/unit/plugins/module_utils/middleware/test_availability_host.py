@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How an instance passes on that it is sick: the role's middleware in front of the HTTP server of vLLM."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Requests that wait while an adapter is replaced: the role's middleware in front of an engine with adapters."""
 

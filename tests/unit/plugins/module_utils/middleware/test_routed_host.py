@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who may say where a KV cache is: the role's middleware on prefill and decode hosts."""
 

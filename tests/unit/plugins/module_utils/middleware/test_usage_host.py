@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the role's middleware counts for gateways, in front of a server that answers as vLLM does."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The bill of materials, held to the schema that CycloneDX publishes (tests/fixtures/cyclonedx, Apache License 2.0)."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hubs and mirrors that list whatever they like: a manifest that can be read, or an error, in time."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of `amd-smi ras --cper`, as AMD SMI's documentation and its issues show them."""
 

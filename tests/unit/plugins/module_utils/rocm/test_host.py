@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is read on a host, by the module that does, on trees of files and tools that replay answers."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers of AMD's tools in all their shapes, and every way in which a host can be less than whole."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host is told beside its driver: groups, lines that keep the driver out, kernel parameters."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The module instance_slot on a tree of files, with a systemctl and engines that only remember."""
 

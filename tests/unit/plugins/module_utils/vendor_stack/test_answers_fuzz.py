@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever the vendors' tools and the kernel print is read or left out: no crash, and messages that can be shown."""
 

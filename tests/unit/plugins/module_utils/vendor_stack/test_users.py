@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who uses the chips of a host, who of them is stopped for a new driver, and who stops the new driver."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The program of an all-reduce as the module runs it, with small programs and with a torch of the test."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The network between hosts of a group, with two addresses of loopback in the place of two hosts."""
 

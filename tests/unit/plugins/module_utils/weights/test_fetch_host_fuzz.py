@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sources that answer whatever they like: an error or the right files, in time, and never anything else."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Publication of a model's directory: what is on the disk at each step, and what a kill leaves behind."""
 

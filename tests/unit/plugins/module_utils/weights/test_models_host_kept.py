@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One revision after the other through the module: what stays, what goes, and the way back without a download."""
 

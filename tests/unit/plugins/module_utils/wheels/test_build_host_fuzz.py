@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever an index of wheels answers and uv prints, there is uv with the lock's hash or one sentence."""
 

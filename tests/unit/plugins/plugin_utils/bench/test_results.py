@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a benchmark leaves: a summary with the host, evidence without it, a page, and the notes of slow chips."""
 

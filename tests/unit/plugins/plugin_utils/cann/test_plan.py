@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every operating system x chip x way of installation: the repository, packages and command lines, word by word."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan Huawei's driver: hosts, requests and files that are refused, each with one sentence."""
 

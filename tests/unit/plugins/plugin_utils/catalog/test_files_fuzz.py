@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Damaged recipes, releases, manifests, catalogues and fleets: a plan, or one sentence that names file or key.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is read of a source distribution; tests/unit/plugins/action/test_upstream_recipes.py has the ways to it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What no host could use is refused on the controller, in the words in which the hosts would refuse it."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A misspelt -e option of a playbook is refused; Ansible would ignore it, and the default would take effect."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Huawei's runtime for docker: which file is run with which words, what docker's file gets, and what is refused."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How accelerators reach containers: NVIDIA's container toolkit, AMD's, and plain devices."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every operating system x machine: the repositories, keys, packages and commands, word by word."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever a host prints in place of the probe's output: hardware, or one sentence; never a crash."""
 

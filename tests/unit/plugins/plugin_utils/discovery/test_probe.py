@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The probe, run by the shells of this machine, against the module's own eyes on the same trees."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The secret between gateways and instances: made once, the same for all hosts, and in no message."""
 

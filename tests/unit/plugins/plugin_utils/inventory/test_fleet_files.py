@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fleet files as they come; what is wrong with them is in tests of the plugin (test_bad_input)."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Facts that were kept and cannot be read; the rest is in tests of the plugin and of its sources."""
 

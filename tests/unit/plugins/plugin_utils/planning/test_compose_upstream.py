@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Recipes in upstream's schema, and the words that upstream's rules make of them, written by hand from these rules.
 

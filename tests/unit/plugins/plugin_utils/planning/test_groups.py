@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What of a group needs no whole plan; test_plan.py has the plans of every strategy and rank."""
 

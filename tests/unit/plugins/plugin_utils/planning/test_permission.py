@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What loads code or opens the server needs the instance's permission, as code that comes with weights does."""
 

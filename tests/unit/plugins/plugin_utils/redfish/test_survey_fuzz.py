@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whatever a BMC answers is chips or a RedfishError, nothing else, in a bounded number of requests.
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ROCm on the host itself: repositories, keys and packages of each layout, and what becomes of one that is there."""
 

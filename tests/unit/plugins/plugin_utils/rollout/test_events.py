@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """What is recorded of a host, and how its end is told."""
 
 from __future__ import annotations

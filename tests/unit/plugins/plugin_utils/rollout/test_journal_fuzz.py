@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Journals that a full disk, a kill or a hand has damaged: a state and a report, or one error; never a crash."""
 

@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The orders of a rollout; tests/unit/plugins/action/test_rollout_actions.py has them in plays."""
 

@@ -1,6 +1,4 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 """A rollout of one host, from its beginning to its end; the action's tests have the failures."""
 
 from __future__ import annotations
