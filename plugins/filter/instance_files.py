@@ -14,9 +14,9 @@ from ..plugin_utils.common.host_library import MIDDLEWARE, program_files
 
 # They wait in the unit until vLLM answers, and take an instance out of service before a stop.
 PROGRAMS = ("vllm-wait-ready", "vllm-drain")
-# Only where an instance spans hosts, and only where some share chips.
+# Only where an instance spans hosts, where some share chips, and where weights stay on them.
 GROUP_PROGRAMS = ("vllm-group", "vllm-router")
-RESIDENT_PROGRAMS = ("vllm-residents",)
+RESIDENT_PROGRAMS, PRELOAD_PROGRAMS = ("vllm-residents",), ("vllm-preload",)
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -50,6 +50,7 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
     sharing = any("residents" in plan for plan in plans.values())
     names = [*PROGRAMS, *(GROUP_PROGRAMS if grouped else []), *(RESIDENT_PROGRAMS if sharing else [])]
+    names += PRELOAD_PROGRAMS if any("preload" in plan for plan in plans.values()) else []
     programs = {
         entry["path"]: {**entry, "unit": False, "restarts": ()}
         for name in (*names, *MIDDLEWARE)

@@ -120,10 +120,9 @@ grouped:
   type: list
   elements: str
   returned: success
-sharing:
-  description: Installed instances that share their chips with others.
-  type: list
-  elements: str
+drop_ins:
+  description: The paths of the role's files that change the start of installed instances, by instance.
+  type: dict
   returned: success
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
@@ -157,7 +156,7 @@ from ..module_utils.preflight.instances_host import (
     planned_kind,
 )
 from ..module_utils.slots.restore_host import stale_ones
-from ..module_utils.vllm.files import residents_path
+from ..module_utils.vllm.files import drop_ins
 from ..module_utils.vllm.space_host import describe_full
 
 
@@ -205,7 +204,7 @@ def main() -> None:
         encodings_accepted=has_accepted(module, container.get("command", "")),
         units=units,
         grouped=[name for name in sorted(units) if os.path.exists(f"{module.params['config_dir']}/{name}.group.json")],
-        sharing=[name for name in sorted(units) if os.path.exists(residents_path(name))],
+        drop_ins={name: [path for path in drop_ins(name) if os.path.exists(path)] for name in sorted(units)},
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
             name

@@ -53,6 +53,7 @@ HOST = (
     ),
     Place("/etc/systemd/system/vllm-group@.service", "the watchdog of hosts that serve together", "vllm", EVERYTHING),
     Place("/etc/systemd/system/vllm-router@.service", "the router of decode hosts", "vllm", EVERYTHING),
+    Place("/etc/systemd/system/vllm-preload@.service", "the service of preloaded weights", "vllm", EVERYTHING),
     Place("/etc/systemd/system/vllm-residents@.service", "the service of shared chips", "vllm", EVERYTHING),
     Place("/etc/containers/systemd/vllm@NAME.container", "the quadlet of an instance in podman", "vllm", INSTANCE),
     Place("/etc/containers/systemd/vllm@NAME.container.d/", "drop-ins of a quadlet, if you made any", "you", INSTANCE),
@@ -76,6 +77,8 @@ HOST = (
     Place("/usr/local/lib/vllm-group/", "the modules that it imports", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-router.py", "starts the router", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-router/", "the modules that it imports", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-preload.py", "the program of that service", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-preload/", "the modules that it imports", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents.py", "the program of that service", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents/", "the modules that it imports", "vllm", EVERYTHING),
     Place(
@@ -85,6 +88,7 @@ HOST = (
         EVERYTHING,
     ),
     Place("/run/vllm/NAME/", "marks of start and stop, for as long as the unit runs", "vllm", INSTANCE),
+    Place("/run/vllm-preload/", "sockets of preloaded weights", "vllm", EVERYTHING),
     Place("/run/vllm-group/NAME/", "what the watchdog sees, for as long as it runs", "vllm", INSTANCE),
     Place(
         "/run/vllm-residents/GROUP/",

@@ -31,6 +31,8 @@ from ..vllm.files import (
     TEMPLATE,
     UNIT,
     group_path,
+    preload_files,
+    preload_path,
     quadlet_path,
     resident_files,
     residents_path,
@@ -87,9 +89,10 @@ class Host:
         return os.path.exists(self.at(group_path(name)))
 
     def extras(self, name: str) -> list[dict[str, Any]]:
-        """Return the files that this installed instance has besides: it spans hosts, or shares its chips."""
-        shares = os.path.exists(self.at(residents_path(name)))
-        return [*(files_of_group(name) if self.spans(name) else []), *(resident_files(name) if shares else [])]
+        """Return the files that this installed instance has besides: it spans hosts, shares its chips, is preloaded."""
+        found = files_of_group(name) if self.spans(name) else []
+        found += resident_files(name) if os.path.exists(self.at(residents_path(name))) else []
+        return [*found, *(preload_files(name) if os.path.exists(self.at(preload_path(name))) else [])]
 
     def group(self, name: str) -> dict[str, Any]:
         """Return ``hosts`` and ``role`` of an installed instance that spans several hosts, empty for any other one."""

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
 from ..common.foreign_json import load_json
-from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, group_files, instance_files, resident_files
+from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, group_files, instance_files, preload_files, resident_files
 from ..vllm.plan_document import PlanDocument
 
 SCHEMA = 1
@@ -122,8 +122,8 @@ def files_of_group(name: str) -> list[dict[str, Any]]:
 
 
 def files_of_extras(name: str) -> list[dict[str, Any]]:
-    """Return the files that only some instances have: those that span hosts, and those that share their chips."""
-    return [*files_of_group(name), *resident_files(name)]
+    """Return the files that only some instances have."""
+    return [*files_of_group(name), *resident_files(name), *preload_files(name)]
 
 
 def foreign_paths(name: str, kind: str) -> list[str]:

@@ -87,6 +87,8 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
         )
     if "residents" in plan:
         shared += resident_files(plan["instance"])
+    if "preload" in plan:
+        shared += preload_files(plan["instance"])
     return [*shared, *_own_files(plan, settings)]
 
 
@@ -161,6 +163,25 @@ def resident_files(name: str) -> list[dict[str, Any]]:
         _file(service, "vllm-residents@.service.j2", "root", "0644", unit=True, shared=True),
         _file(residents_path(name), "residents.conf.j2", "root", "0644", unit=True),
     ]
+
+
+def preload_files(name: str) -> list[dict[str, Any]]:
+    """Return what an instance whose weights stay on the chips has besides: their service, what its start waits for."""
+    service = f"{UNIT_DIR}/vllm-preload@.service"
+    return [
+        _file(service, "vllm-preload@.service.j2", "root", "0644", unit=True, shared=True),
+        _file(preload_path(name), "preload.conf.j2", "root", "0644", unit=True),
+    ]
+
+
+def drop_ins(name: str) -> tuple[str, ...]:
+    """Return the places of the files that change the start of some instances."""
+    return residents_path(name), preload_path(name)
+
+
+def preload_path(name: str) -> str:
+    """Return the place of the file that only an instance has whose weights stay on the chips."""
+    return f"{UNIT_DIR}/vllm@{name}.service.d/preload.conf"
 
 
 def residents_path(name: str) -> str:

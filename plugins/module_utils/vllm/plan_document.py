@@ -67,7 +67,13 @@ class Resident(TypedDict, total=False):
     residents: str
 
 
-class PlanOutline(Grouped, Resident):
+class Preloaded(TypedDict, total=False):
+    """What the plan of an instance has only where its weights stay on the chips while it restarts."""
+
+    preload: bool
+
+
+class PlanOutline(Grouped, Resident, Preloaded):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

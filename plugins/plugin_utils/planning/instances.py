@@ -15,8 +15,8 @@ from .inputs import PlanError
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",
-    "nodes", "port", "prefill", "preset", "recipe", "release", "replicas", "residents", "revision", "router_port",
-    "runtime", "served_model_names", "strategy", "variant",
+    "nodes", "port", "prefill", "preload", "preset", "recipe", "release", "replicas", "residents", "revision",
+    "router_port", "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -83,6 +83,8 @@ def check_instance(name: str, requested: Any) -> None:
     _check_numbers(where, requested)
     _check_texts(where, requested)
     _check_residents(where, requested)
+    if not isinstance(requested.get("preload", False), bool):
+        raise PlanError(f"{where}.preload: found {show_value(requested['preload'])}, expected true or false")
     _check_args(where, requested.get("args") or {})
     _check_env(where, name, requested.get("env") or {})
 

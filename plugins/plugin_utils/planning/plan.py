@@ -11,7 +11,7 @@ from dataclasses import dataclass, make_dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.vllm.files import middleware_of
-from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, PlanDocument, Resident
+from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, PlanDocument, Preloaded, Resident
 from ..options.arguments import to_argv, to_config, to_mapping
 from ..options.table import Foreign
 from .checks import (
@@ -44,6 +44,7 @@ from .live_adapters import BECAUSE, live_env
 from .named_files import WITH_EXAMPLES, file_problems, with_files
 from .packages import check_packages
 from .permission import check_permission, check_remote_code, check_secrets
+from .preload import check_preload, preload_layers
 from .residents import (
     check_memory,
     check_resident,
@@ -64,8 +65,8 @@ __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "
 PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
 
 
-# Fields that the plan of an instance has only where it spans hosts, or shares its chips.
-_OPTIONAL = (*Grouped.__annotations__, *Resident.__annotations__)
+# Fields that the plan of an instance has only where it spans hosts, shares its chips, or leaves its weights there.
+_OPTIONAL = (*Grouped.__annotations__, *Resident.__annotations__, *Preloaded.__annotations__)
 
 
 def _fields() -> list[Any]:
@@ -150,6 +151,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         *_group_layers(entry, accelerator, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
         *residents_layers(entry),
+        *preload_layers(entry, library),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)
@@ -173,6 +175,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     composed = _with_local_paths(replace(composed, args=args), site, library)
     if entry.requested.get("residents"):
         check_resident(entry, composed, accelerator, library.others(entry.table.version))
+    check_preload(entry, composed, accelerator)
     _check_options(entry, composed, accelerator, site, library)
     check_sizes(composed.args, _config_of(entry, library), entry.where)
     check_permission(entry, unchanged, layers, library.restrictions)
@@ -376,6 +379,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         warnings=warnings,
         group=group,
         residents=entry.requested.get("residents"),
+        preload=entry.requested.get("preload") or None,
         **start,
     )
 

@@ -56,7 +56,6 @@ SAID = [
     ("Qwen3.8-Flash-Next", "h200", {}, {}, "single_node_tep"),
     ("MiMo-V2.5", "h200", EXPERTS, {}, "also with expert parallelism"),
     ("Qwen3-Next-80B-A3B", "h200", {"no-enable-chunked-prefill": True}, {}, "only with chunked prefill"),
-    ("any", "h200", {"load-format": "ipc_cache"}, {}, "does not start"),
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
     ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
     ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),

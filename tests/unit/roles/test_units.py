@@ -23,7 +23,13 @@ EXPOSURE = {
     "vllm-health.service": 4.0,
     "weights-scrub.service": 1.5,
 }
-IN_ITS_OWN_TEST = {"instance.service", "vllm@.service", "vllm-residents@.service", "vllm-router@.service"}
+IN_ITS_OWN_TEST = {
+    "instance.service",
+    "vllm@.service",
+    "vllm-preload@.service",
+    "vllm-residents@.service",
+    "vllm-router@.service",
+}
 
 
 class AnyValue(jinja2.ChainableUndefined):

@@ -464,10 +464,11 @@ def test_a_group_goes_back_to_one_host_and_leaves_nothing(there, kept, slot, tmp
     assert asked.read_text() == "delete table inet vllm_group_chat\n"
 
 
-def test_an_instance_goes_back_to_its_own_chips_and_to_shared_ones(there, kept, slot):
+@pytest.mark.parametrize("kind", ["residents", "preload"])
+def test_an_instance_goes_back_to_its_own_chips_and_to_shared_ones(there, kept, slot, kind):
     service, drop_in = (
-        "/etc/systemd/system/vllm-residents@.service",
-        "/etc/systemd/system/vllm@chat.service.d/residents.conf",
+        f"/etc/systemd/system/vllm-{kind}@.service",
+        f"/etc/systemd/system/vllm@chat.service.d/{kind}.conf",
     )
     there.template()
     alone, before = kept(), there.picture()

@@ -118,28 +118,31 @@ def test_a_change_of_adapters_alone_restarts_nothing_where_the_engine_takes_it_o
     assert found.pop("/etc/vllm/chat.yaml") == expected and not any(found.values())
 
 
-RESIDENT = [
-    "/etc/systemd/system/vllm-residents@.service",
-    "/etc/systemd/system/vllm@chat.service.d/residents.conf",
-]
+EXTRAS = {"residents": "gpu0", "preload": True}
 
 
+def extra(kind):
+    return [f"/etc/systemd/system/vllm-{kind}@.service", f"/etc/systemd/system/vllm@chat.service.d/{kind}.conf"]
+
+
+@pytest.mark.parametrize("kind", EXTRAS)
 @pytest.mark.parametrize(("plan", "settings", "rest"), ALL)
-def test_an_instance_that_shares_its_chips_has_two_more_files(plan, settings, rest):
-    files = instance_files({**plan, "residents": "gpu0"}, {"user": "vllm", **settings})
-    assert [entry["path"] for entry in files] == [*RESIDENT, *COMMON, *rest]
+def test_an_instance_that_shares_its_chips_or_leaves_its_weights_there_has_two_more_files(plan, settings, rest, kind):
+    files = instance_files({**plan, kind: EXTRAS[kind]}, {"user": "vllm", **settings})
+    assert [entry["path"] for entry in files] == [*extra(kind), *COMMON, *rest]
     assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
 
 
-def test_the_program_of_shared_chips_comes_before_its_unit():
+@pytest.mark.parametrize("kind", EXTRAS)
+def test_the_program_of_chips_comes_before_its_unit(kind):
     entries = FilterModule().filters()["instance_entries"]
     paths = [
-        entry["path"] for entry in entries({"chat": {**VENV, "residents": "a", "weights": None}}, {"user": "vllm"})
+        entry["path"] for entry in entries({"chat": {**VENV, kind: EXTRAS[kind], "weights": None}}, {"user": "vllm"})
     ]
-    program = "/usr/local/lib/vllm-residents.py"
-    assert paths.index(program) < paths.index(RESIDENT[1]) < paths.index(RESIDENT[0])
+    program = f"/usr/local/lib/vllm-{kind}.py"
+    assert paths.index(program) < paths.index(extra(kind)[1]) < paths.index(extra(kind)[0])
     alone = [entry["path"] for entry in entries({"chat": {**VENV, "weights": None}}, {"user": "vllm"})]
-    assert program not in alone and not {*RESIDENT} & {*alone}
+    assert program not in alone and not {*extra(kind)} & {*alone}
 
 
 def test_hosts_that_compute_for_others_know_which_caches_to_fetch():

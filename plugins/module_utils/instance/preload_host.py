@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hold the weights of an instance on its chips, and let its engine start when they are there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from typing import Any
+
+from ..common.files_host import listed, text_of
+from .marks import CONFIG_DIR
+from .preload import command_of, config_of, directory_in, ranks_in
+from .systemd import parse_properties
+
+_PAUSE_SECONDS = 2.0
+_STOP_SECONDS = 20.0
+
+
+def serve(name: str) -> int:
+    """Run ``vllm preload`` until the instance's configuration names other weights; return its exit status."""
+    text = text_of(f"{CONFIG_DIR}/{name}.yaml")
+    directory = directory_in(text)
+    if not directory:
+        return 0
+    _remove_sockets(directory)
+    config = os.path.join(os.environ["RUNTIME_DIRECTORY"], f"{name}.yaml")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(config_of(text))
+    with subprocess.Popen(command_of(config, directory)) as process:
+        signal.signal(signal.SIGTERM, lambda *_signal: process.terminate())
+        ready = False
+        while process.poll() is None:
+            if not ready and _sockets(directory) >= ranks_in(text):
+                ready = True
+                notify(f"READY=1\nSTATUS={directory}")
+            if directory_in(text_of(f"{CONFIG_DIR}/{name}.yaml")) != directory:
+                _end(process)
+                return 0
+            time.sleep(_PAUSE_SECONDS)
+    return process.returncode
+
+
+def settle(name: str) -> str:
+    """Have the weights of an instance on its chips before its engine starts; return a line for the journal."""
+    unit, directory = f"vllm-preload@{name}.service", directory_in(text_of(f"{CONFIG_DIR}/{name}.yaml"))
+    if not directory:
+        return ""
+    show = ["systemctl", "show", "--property=ActiveState,StatusText", "--", unit]
+    found = parse_properties(subprocess.run(show, capture_output=True, text=True, check=False).stdout)
+    if found.get("ActiveState") == "active" and found.get("StatusText") == directory:
+        return "The weights are on the chips"
+    began = time.monotonic()
+    if subprocess.run(["systemctl", "restart", "--", unit], check=False).returncode:
+        return f"{unit} has failed, so vLLM reads the weights itself; see journalctl -u {unit}"
+    return f"The weights are on the chips after {time.monotonic() - began:.1f} s"
+
+
+def notify(text: str) -> None:
+    """Tell systemd about this unit."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as speaker:
+            speaker.sendto(text.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
+
+
+def _sockets(directory: str) -> int:
+    return sum(name.endswith(".sock") for name in listed(directory))
+
+
+def _remove_sockets(directory: str) -> None:
+    """Remove what a killed program has left: it would count as ready."""
+    for name in listed(directory):
+        if name.endswith(".sock"):
+            os.unlink(os.path.join(directory, name))
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def run(words: list[str]) -> int:
+    """Run ``serve NAME`` or ``settle NAME``; return the exit status."""
+    if words[0] == "serve":
+        return serve(words[1])
+    print(settle(words[1]), flush=True)
+    return 0

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Instances whose weights stay on the chips while the engine stops and starts (``vllm preload``)."""
+
+from __future__ import annotations
+
+from ...module_utils.common.kinds import show_value
+from ...module_utils.instance.preload import FORMAT, IPC_FORMAT, LOADER, socket_directory
+from .choices import Chosen
+from .compose import Composed, Layer
+from .hardware import Accelerator
+from .inputs import Library, PlanError, how_to_pin
+from .residents import FLAG as SLEEP
+
+KEY = "preload"
+
+
+def preload_layers(entry: Chosen, library: Library) -> list[Layer]:
+    """Return what such an instance is started with; nothing overrides it. Raises PlanError without pinned weights."""
+    if not entry.requested.get(KEY):
+        return []
+    manifest = library.manifest(entry.pinned)
+    if manifest is None:
+        raise PlanError(
+            f"{entry.where}.{KEY}: no manifest pins the weights of {entry.pinned}, and vLLM itself compares only the "
+            f"headers of two checkpoints; {how_to_pin(entry.pinned)}"
+        )
+    args = {FORMAT: IPC_FORMAT, LOADER: {"socket_dir": socket_directory(entry.name, manifest)}}
+    return [Layer(KEY, args, {}, "weights stay on the chips while the instance restarts")]
+
+
+def check_preload(entry: Chosen, composed: Composed, accelerator: Accelerator) -> None:
+    """Raise PlanError where the weights cannot stay on the chips, or where nothing would hold them."""
+    where = f"{entry.where}.{KEY}"
+    if not entry.requested.get(KEY):
+        if composed.args.get(FORMAT) == IPC_FORMAT:
+            raise PlanError(
+                f"{entry.where}: {FORMAT} {IPC_FORMAT} takes the weights from `vllm preload`, which is not started; "
+                f"set preload: true in place of {FORMAT}"
+            )
+        return
+    why = _reason_against(entry, composed, accelerator)
+    if why:
+        raise PlanError(f"{where}: found true, and {why}; remove preload")
+
+
+def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator) -> str:
+    known = (entry.table.flags.get(FORMAT) or {}).get("known") or ()
+    set_here = [name for name in (FORMAT, LOADER) if name in (entry.requested.get("args") or {})]
+    reasons = {
+        f"{accelerator.model} is no chip of NVIDIA": accelerator.stack != "cuda",
+        f"the runtime is {show_value(entry.runtime)}, expected 'venv'": entry.runtime != "venv",
+        f"vLLM {entry.table.version} has no `vllm preload`": IPC_FORMAT not in known,
+        "the instance spans several hosts": entry.group is not None,
+        "an instance with residents sleeps, which weights of another process cannot": entry.requested.get("residents"),
+        f"{SLEEP} is set: weights of another process cannot sleep": composed.args.get(SLEEP),
+        "enable-eplb is set, which moves weights": composed.args.get("enable-eplb"),
+        f"args set {' and '.join(set_here)}, which preload sets": set_here,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
