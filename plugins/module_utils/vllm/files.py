@@ -88,7 +88,8 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     if "residents" in plan:
         shared += resident_files(plan["instance"])
     if "preload" in plan:
-        shared += preload_files(plan["instance"])
+        whole: Mapping[str, Any] = {"env": {}, **plan}
+        shared += preload_files(plan["instance"], whole["env"])
     return [*shared, *_own_files(plan, settings)]
 
 
@@ -165,11 +166,12 @@ def resident_files(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def preload_files(name: str) -> list[dict[str, Any]]:
+def preload_files(name: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Return what an instance whose weights stay on the chips has besides: their service, what its start waits for."""
-    service = f"{UNIT_DIR}/vllm-preload@.service"
+    path = f"{UNIT_DIR}/vllm-preload@.service"
+    service = _file(path, "vllm-preload@.service.j2", "root", "0644", unit=True, shared=True)
     return [
-        _file(service, "vllm-preload@.service.j2", "root", "0644", unit=True, shared=True),
+        {**service, "start_seconds": start_seconds(env or {})},
         _file(preload_path(name), "preload.conf.j2", "root", "0644", unit=True),
     ]
 

@@ -390,6 +390,16 @@ def test_the_start_of_an_instance_that_shares_chips_waits_for_them():
     assert "TimeoutStartSec=900" in found[UNIT].splitlines()
 
 
+def test_the_start_of_an_instance_waits_for_the_weights_that_stay_on_the_chips():
+    found = rendered_plan(preload=True, env={"VLLM_ENGINE_READY_TIMEOUT_S": "3600"})
+    drop_in = found["/etc/systemd/system/vllm@chat.service.d/preload.conf"].splitlines()
+    assert "ExecStartPre=-+/usr/bin/python3 -I /usr/local/lib/vllm-preload.py settle %i" in drop_in
+    unit = found["/etc/systemd/system/vllm-preload@.service"].splitlines()
+    # The wait ends before systemd would end the start.
+    assert "TimeoutStartSec=3120" in unit and "TimeoutStartSec=3900" in found[UNIT].splitlines()
+    assert "DevicePolicy=closed" in unit and unit[-1] == "RemoveIPC=false"
+
+
 @pytest.mark.parametrize(("allowed", "seconds"), [("3600", 3900), ("600", 900), ("60", 900), ("$(id)", 900)])
 def test_a_start_may_take_as_long_as_vllm_allows_its_engine(allowed, seconds):
     found = rendered_plan(env={"VLLM_ENGINE_READY_TIMEOUT_S": allowed})
