@@ -68,10 +68,10 @@ def test_every_request_has_the_priority_of_the_gateway(one, value):
     "value",
     [
         "___prefill_addr_10.0.0.1:1___decode_addr_10.0.0.1:1_x", "___decode_addr_10.0.0.1:21001_" + "0" * 32,
-        "a___b", "x" * 65, "a b", "a/b", "\xff",
+        "a___b", "a-beam-b", "-beam-", "x" * 65, "a b", "a/b", "\xff",
     ],
 )  # fmt: skip
-def test_an_id_with_an_address_or_of_another_form_is_replaced(one, value):
+def test_an_id_with_an_address_a_mark_of_the_engine_or_of_another_form_is_replaced(one, value):
     assert one.ask("POST", CHAT, KEY, b"{}", **{"X-Request-Id": value})[0] == 200
     assert re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", arrived(one)["x-request-id"])
 

@@ -75,9 +75,9 @@ def engine(request, tmp_path_factory):
         yield found
 
 
-def asked(engine, path, body):
+def asked(engine, path, body, **more):
     connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=300)
-    headers = {"X-Gateway-Usage": "gw1 alice research", "Content-Type": "application/json"}
+    headers = {"X-Gateway-Usage": "gw1 alice research", "Content-Type": "application/json", **more}
     connection.request("POST", path, json.dumps({"model": "m", **body}), headers)
     return connection
 
@@ -144,3 +144,18 @@ def test_beams_count_their_prompt_once(engine):
     (told,) = records(engine, before)
     print(usage, told)
     assert told["prompt"] == usage["prompt_tokens"] and told["completion"] >= usage["completion_tokens"]
+
+
+def test_no_id_of_a_client_makes_its_prompts_one(engine):
+    if engine.family != "llama":
+        return
+    for chosen in ("a-beam-b", "0123456789abcdef-beam-0"):
+        before = len(records(engine, 0))
+        body = {"prompt": [TEXT] * 20, "max_tokens": 1}
+        # As a gateway of an earlier release hands it on.
+        connection = asked(engine, "/v1/completions", body, **{"X-Request-Id": f"{chosen}-0123456789ab"})
+        usage = json.loads(connection.getresponse().read())["usage"]
+        connection.close()
+        (told,) = records(engine, before)
+        print(usage, told)
+        assert told["prompt"] == usage["prompt_tokens"]

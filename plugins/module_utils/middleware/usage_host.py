@@ -20,6 +20,7 @@ import functools
 import hmac
 import inspect
 import os
+import re
 import time
 import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
@@ -30,8 +31,8 @@ from .asgi import App, Message, Receive, Scope, Send, send_answer
 
 # Seconds that a gateway may wait for a record, and between two looks at the files.
 LONGEST_WAIT, LOOK = 5.0, 0.02
-# In the id of a request to the engine that is one step of one beam.
-_BEAM = "-beam-"
+# What vLLM appends to the id of a request to the engine that is a step of a beam. A client may choose what is before.
+_BEAM = re.compile(r"-[0-9a-f]{16,32}-beam-[0-9]+\Z")
 
 
 class Usage:
@@ -44,12 +45,11 @@ class Usage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request to vLLM, and count it if a gateway asks for it."""
-        kind = scope["type"]
         named = next((value for name, value in scope.get("headers", ()) if name == HEADER), None)
         asked = Asked.from_header(named or b"")
-        if kind == "http" and scope["path"] == RECORDS_PATH:
+        if scope["type"] == "http" and scope["path"] == RECORDS_PATH:
             return await self._tell(scope, send, self._knows(asked))
-        if named is None or (kind == "http" and scope["method"] != "POST") or not self._knows(asked):
+        if named is None or scope.get("method", "POST") != "POST" or not self._knows(asked):
             return await self.app(scope, receive, send)
         answer = Answer(asked, self.records, _followed_engine(scope), receive, send)
         present = _ANSWER.set(answer)
@@ -162,7 +162,7 @@ class Answer:
     def part(self, name: str, params: Any) -> Part:
         """Return what counts a request to the engine, which begins now."""
         # Each step of a beam search is a request with the whole prompt. All steps of a search begin in one task.
-        task = asyncio.current_task() if _BEAM in name else None
+        task = asyncio.current_task() if _BEAM.search(name) else None
         self.parts.append(Part(name, params, task is not None and task in self.beams))
         self.beams.add(task)
         return self.parts[-1]

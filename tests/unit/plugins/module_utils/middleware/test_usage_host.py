@@ -254,7 +254,7 @@ def test_all_steps_of_a_beam_search_have_one_prompt(tmp_path):
         async def search():
             for step in range(3):
                 for beam in range(2 if step else 1):
-                    async for _output in client.generate([], params(1, False), f"cmpl-{step}-beam-{beam}"):
+                    async for _output in client.generate([], params(1, False), f"cmpl-{step:016x}-beam-{beam}"):
                         pass
 
         await asyncio.gather(search(), search())
@@ -263,6 +263,20 @@ def test_all_steps_of_a_beam_search_have_one_prompt(tmp_path):
 
     client = Client(output([1] * 100, 50, {0: [1]}))
     assert counted(tmp_path, client, endpoint) == [("complete", 200, 10)]
+
+
+@pytest.mark.parametrize("chosen", ["a-beam-b", "-beam-0", "0123456789abcdef-beam-0", f"-{'0' * 32}-beam-1", "beam"])
+def test_no_id_that_a_client_chooses_makes_its_prompts_one(tmp_path, chosen):
+    async def endpoint(client, _receive, send):
+        # The gateway's digits and the number of the prompt follow what the client sent.
+        for running in [client.generate([], params(1, False), f"cmpl-{chosen}-0123456789ab-{n}") for n in range(50)]:
+            async for _output in running:
+                pass
+        for message in ENDED:
+            await send(message)
+
+    client = Client(output([1] * 1000, 0, {0: [1]}))
+    assert counted(tmp_path, client, endpoint) == [("complete", 50_000, 50)]
 
 
 def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_path):
