@@ -29,5 +29,4 @@ PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
 step "types"
 mypy
 step "tests"
-# These tests spend half of their time waiting, so two processes run on each processor.
-pytest -q tests/unit -m "not slow and not long" -n "$((2 * $(getconf _NPROCESSORS_ONLN)))" --dist loadfile
+python -m tools.fast_tests

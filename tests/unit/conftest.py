@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-# Each test here starts Ansible or another program, makes thousands of hosts, or tries thousands of inputs.
-SLOW = tuple((HERE / "slow.txt").read_text().split())
-FUZZ = "_fuzz.py/"
+from tools.fast_tests import is_slow
 
 # The thousands of tests that collecting makes stay to the end. To search them for garbage takes seconds, and a fork of
 # this process copies every page that such a search touches.
@@ -21,12 +17,6 @@ gc.disable()
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
-
-
-def is_slow(path: Path) -> bool:
-    """Return whether a file or folder is one of those that `make fast` leaves out."""
-    name = f"{path.relative_to(HERE).as_posix()}/" if path.is_relative_to(HERE) else ""
-    return name.startswith(SLOW) or name.endswith(FUZZ)
 
 
 def pytest_ignore_collect(collection_path, config):
