@@ -14,7 +14,7 @@ Triple = tuple[float, float, float]
 LIGHTNESS = (0.40, 0.50, 0.60, 0.70, 0.80, 0.88)
 CHROMA = 0.13
 # Hues to try within a family's range.
-HUE_STEPS = 9
+HUE_STEPS = 13
 
 # Linear sRGB as seen without red and without green cones: Machado, Oliveira and Fernandes 2009, severity 1.0.
 _VISIONS = (

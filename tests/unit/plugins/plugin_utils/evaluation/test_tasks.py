@@ -61,8 +61,8 @@ def test_what_decides_the_questions_and_nothing_else_is_in_the_digest():
 
 def test_the_bundled_definitions_are_valid():
     found = {name: load_task(path) for name, path in find_tasks([]).items()}
-    assert sorted(found) == ["aime25", "gpqa", "made", "mmlu"]
-    assert [name for name, task in found.items() if task.file] == ["made"]
+    assert sorted(found) == ["aime25", "basics", "gpqa", "made", "mmlu"]
+    assert [name for name, task in found.items() if task.file] == ["basics", "made"]
 
 
 @pytest.mark.parametrize("requested", ["mmlu, gpqa", ["mmlu", "gpqa", "mmlu"]])

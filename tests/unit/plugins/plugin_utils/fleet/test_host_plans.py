@@ -377,7 +377,7 @@ def test_an_instance_that_spans_hosts_is_planned_for_each(counted):
     assert [one["args"]["node-rank"] for one in found] == [0, 1, 0]
 
 
-@pytest.mark.parametrize(("model", "release"), [("h200", "0.33.0"), ("mi300x", "0.33.0"), ("ascend_a2", "0.23.0")])
+@pytest.mark.parametrize(("model", "release"), [("h200", "0.33.0"), ("mi300x", "0.33.0"), ("ascend_a2", "0.30.0")])
 def test_a_site_without_a_release_gets_the_stack_s(model, release):
     found = plan(model, release="")
     assert (found["release"], found["vllm_version"]) == (release, release)

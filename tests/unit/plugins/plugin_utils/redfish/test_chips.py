@@ -183,7 +183,8 @@ class TestUnknown:
         ("Ascend 910", "ascend_910"),
         ("Huawei Atlas 200I A2", None),  # no NVIDIA A2
         ("AMD Radeon RX 6700 XT", None),
-        ("NVIDIA Quadro RTX A6000", None),
+        ("NVIDIA Quadro RTX A6000", "rtx_a6000"),
+        ("NVIDIA Quadro P4000", None),
         ("900-21010-0320-030", None),
         ("GPU 1", None),
         ("", None),
