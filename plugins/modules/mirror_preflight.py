@@ -60,12 +60,14 @@ default_site_clashes:
 """
 
 import os
+import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.files_host import text_of
 from ..module_utils.common.module import guard
+from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.mirror import bill
 from ..module_utils.vllm.ports_host import Listener, listeners
 
@@ -103,6 +105,12 @@ def main() -> None:
     problem = clash(ports_of(module.params))
     if problem:
         module.fail_json(msg=problem)
+    programs = [NGINX, *(REGISTRY if module.params["registry_port"] else ())]
+    lacking = [os.path.basename(program) for program in programs if not os.path.exists(program)]
+    # A run without check mode asks them when it installs, which is its first change.
+    problem = repository_problem(lacking) if lacking and module.check_mode else ""
+    if problem:
+        module.fail_json(msg=f"{platform.node()}: {problem}")
     others = [found for found in listeners({DEFAULT_SITE_PORT}) if not is_nginx(found)]
     module.exit_json(
         changed=False,

@@ -48,12 +48,14 @@ installed:
 
 import ipaddress
 import os
+import platform
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.kinds import show_value
 from ..module_utils.common.module import guard
+from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.vllm.ports_host import listeners
 
 
@@ -77,6 +79,10 @@ def main() -> None:
             f"monitoring_node_program: {program} is no program on this host; install it there, or leave "
             "monitoring_node_program empty for the package of the distribution"
         )
+    elif not installed and module.check_mode:
+        # A run without check mode asks them when it installs, which is its first change.
+        unreachable = repository_problem(["the node exporter"])
+        problem = problem or (unreachable and f"{platform.node()}: {unreachable}")
     if problem:
         module.fail_json(msg=problem)
     module.exit_json(changed=False, installed=installed)

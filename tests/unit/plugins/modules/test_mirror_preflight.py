@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
 import pytest
+from ansible.module_utils import basic
+from ansible_collections.baremetal.inference.plugins.modules import mirror_preflight
 
 from tests.fakes.wheelhouse import run_module
 
@@ -68,3 +71,16 @@ def test_two_ports_that_are_one(tmp_path):
     assert (
         message == "mirror_registry_backend_port: 7 is the port of mirror_registry_port too; give one of them another"
     )
+
+
+@pytest.mark.parametrize(("check", "failed"), [(True, True), (False, False)])
+def test_check_mode_fails_where_the_run_would(monkeypatch, capsys, tmp_path, check, failed):
+    monkeypatch.setattr(mirror_preflight, "repository_problem", lambda needed: f"no repository for {needed}")
+    monkeypatch.setattr(mirror_preflight, "NGINX", "/nowhere/nginx")
+    arguments = {"root": str(tmp_path), "port": 9, "_ansible_check_mode": check}
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+    with pytest.raises(SystemExit):
+        mirror_preflight.main()
+    found = json.loads(capsys.readouterr().out)
+    assert bool(found.get("failed")) == failed and ("no repository for" in found.get("msg", "")) == failed

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
 import pytest
+from ansible.module_utils import basic
+from ansible_collections.baremetal.inference.plugins.modules import monitoring_preflight
 
 from tests.fakes.wheelhouse import run_module
 
@@ -53,3 +56,15 @@ def test_an_address_that_the_host_does_not_have(port, address, message):
 def test_a_program_of_the_site_must_exist(port):
     message = ask(port, program="/opt/gone", installed_by_site=True)["msg"]
     assert message.startswith("monitoring_node_program: /opt/gone is no program on this host; install it there")
+
+
+@pytest.mark.parametrize(("check", "failed"), [(True, True), (False, False)])
+def test_check_mode_fails_where_the_run_would(monkeypatch, capsys, port, check, failed):
+    monkeypatch.setattr(monitoring_preflight, "repository_problem", lambda needed: f"no repository for {needed}")
+    arguments = {"program": "/nowhere/x", "unit": UNIT, "listen": "::", "port": port, "_ansible_check_mode": check}
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+    with pytest.raises(SystemExit):
+        monitoring_preflight.main()
+    found = json.loads(capsys.readouterr().out)
+    assert bool(found.get("failed")) == failed and ("no repository for" in found.get("msg", "")) == failed
