@@ -142,6 +142,7 @@ print(len(found), [text for text in found if text != "answered"][:5])
 def plan(name):
     """Return the plan of an instance, as far as its files need it."""
     env = {"HOME": f"/var/cache/vllm/{name}", "OPERATOR_GUARD": "1", "RESIDENTS": "gpu0", "VLLM_SERVER_DEV_MODE": "1"}
+    env |= {"AVAILABILITY_DIRECTORY": f"/run/vllm/{name}", "PYTHONPATH": "/usr/local/lib/vllm"}
     return {
         "instance": name,
         "replica_of": name,
@@ -151,6 +152,8 @@ def plan(name):
         "config": {"host": "0.0.0.0", "port": PORTS[name]},
         "secrets": ["VLLM_API_KEY"],
         "venv": {},
+        "container": None,
+        "middleware": ["--middleware", "availability.Availability"],
         "launch": ["/usr/bin/python3", "/opt/engine.py", name],
         "residents": "gpu0",
     }
