@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The memory that the plan computes against the logs of starts that others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
+
+GIB = 1024**3
+PUBLISHED = yaml.safe_load((Path(__file__).parents[4] / "fixtures/published_starts.yml").read_text(encoding="utf-8"))
+STARTS = [pytest.param(start, id=f"{start['model']}-{number}") for number, start in enumerate(PUBLISHED["starts"])]
+
+
+def request_of(start):
+    model, chip = PUBLISHED["models"][start["model"]], start["chip"]
+    config = dict(model["config"])
+    if "alternating" in config:
+        config["layer_types"] = config.pop("alternating") * (config["num_hidden_layers"] // 2)
+    shape = shape_of(config)
+    accelerator = Accelerator(chip["name"], chip["stack"], "", "", 8, chip["mib"])
+    return Request(shape, model.get("bytes", 0), start["args"], accelerator, shape.context, model.get("precision", ""))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_what_the_log_says(start):
+    request, log = request_of(start), start["log"]
+    footprint = request.footprint()
+    if "weights_gib" in log:
+        assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.05)
+    if "requests" in log:
+        length, number = log["requests"]
+        assert log["cache_gib"] * GIB / request.footprint(length).cache == pytest.approx(number, rel=0.02)
+    if "weights_gib" in log and "cache_gib" in log:
+        room = request.room() - footprint.weights - footprint.overhead
+        assert room / GIB == pytest.approx(log["cache_gib"], rel=0.1)
+    if "fits" in start:
+        assert request.fits() == (start["fits"] != start.get("differs", False))
+
+
+def test_the_table_has_each_stack_and_one_known_difference():
+    assert len(STARTS) == 15
+    assert {start["chip"]["stack"] for start in PUBLISHED["starts"]} == {"cuda", "rocm", "cann"}
+    assert [start["source"].rsplit("/", 1)[1] for start in PUBLISHED["starts"] if start.get("differs")] == ["27508"]
