@@ -7,13 +7,13 @@ from typing import Any, Mapping
 
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
-from ..plugin_utils.catalog.files import known_names, load_recipe
+from ..plugin_utils.catalog.files import known_names, load_recipe, load_release
 from ..plugin_utils.catalog.new_recipe import NewRecipe, read_new
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import plan_table
 from ..plugin_utils.fleet.trial import Bench, Trial, TrialError, models_of, tokenizers_of, trial_table
-from ..plugin_utils.planning.inputs import PlanError
+from ..plugin_utils.planning.inputs import PlanError, UnknownNameError
 
 
 class ActionModule(ControllerAction):
@@ -28,6 +28,7 @@ class ActionModule(ControllerAction):
         names = [*_named(options), *([new.name] if new else [])]
         if not names:
             raise TrialError("recipes: found none, expected the name of a recipe, such as openai/gpt-oss-120b")
+        _check_release(options)
         trials = _tried(options, names, new)
         if new and not any(trial.plan for trial in trials):
             raise TrialError(
@@ -51,6 +52,15 @@ def _named(options: Mapping[str, Any]) -> list[str]:
     """Return the requested names; ``all`` stands for every recipe of the site and of the collection."""
     names: list[str] = options["recipes"]
     return known_names("recipes", (".yaml", ".yml"), options["recipe_path"]) if names == ["all"] else names
+
+
+def _check_release(options: Mapping[str, Any]) -> None:
+    """Raise TrialError for a release that does not exist; otherwise it would be the reason of each trial."""
+    if options["release"]:
+        try:
+            load_release(options["release"], options["release_path"])
+        except UnknownNameError as exc:
+            raise TrialError(f"release: {exc}") from exc
 
 
 def _tried(options: Mapping[str, Any], names: list[str], new: NewRecipe | None) -> list[Trial]:

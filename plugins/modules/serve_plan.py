@@ -64,7 +64,7 @@ options:
     type: str
     default: ""
   secret_names:
-    description: The names of each instance's secrets, by instance. Never their values.
+    description: By instance, the name of each secret and what is wrong with its value, which is empty for a valid one.
     type: dict
     default: {}
   fabric:

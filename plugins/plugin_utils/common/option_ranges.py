@@ -18,11 +18,13 @@ class Range(NamedTuple):
         return f"from {self.least:g}" + ("" if math.isinf(self.most) else f" to {self.most:g}")
 
 
+# The largest hosts have 16 chips, or about sixty functions with partitioned chips. A larger number is a typing error.
+MOST_CHIPS = 64
 FROM_0, FROM_1, PORT = Range(0), Range(1), Range(1, 65535)
 # A share of an earlier figure; 80 is not 80 percent.
 SHARE = Range(0, 1)
 RANGES: Mapping[str, Range] = {
-    "accelerator_count": FROM_1,
+    "accelerator_count": Range(1, MOST_CHIPS),
     "cann_reboot_timeout": FROM_1,
     "cuda_reboot_timeout": FROM_1,
     "encodings_connections": FROM_1,

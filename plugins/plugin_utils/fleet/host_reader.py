@@ -23,6 +23,7 @@ from ..common.places import ROLES
 from ..common.role_options import SERVING, RoleOptionError, check_names_and_values
 from ..common.templates import as_template, as_text, is_template
 from ..planning.inputs import SETTINGS, PlanError
+from ..planning.instances import secret_problem
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
 
@@ -212,8 +213,8 @@ class HostReader:
             inputs.append(text)
         return texts, tuple(inputs)
 
-    def _secret_names(self, secrets: Any, templar: Any) -> dict[str, list[str]]:
-        """Return the names of each instance's secrets; the secrets themselves are not read if possible."""
+    def _secret_names(self, secrets: Any, templar: Any) -> dict[str, dict[str, str]]:
+        """Return what is wrong with each instance's secrets, by name; templates and encrypted values are not read."""
         try:
             secrets = as_text(templar.template(secrets)) if isinstance(secrets, str) else secrets
             if not isinstance(secrets, Mapping):
@@ -229,7 +230,7 @@ class HostReader:
                         f"{SECRETS}.{name}: found {name_kind(entries)}, expected a mapping of environment variables, "
                         "as in {VLLM_API_KEY: ...}"
                     )
-                found[str(name)] = sorted(str(key) for key in entries)
+                found[str(name)] = {str(key): secret_problem(value) for key, value in sorted(entries.items())}
         except AnsibleError as exc:
             raise UnrenderedError(f"{SECRETS}: {exc}") from exc
         return found

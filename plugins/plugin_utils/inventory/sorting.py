@@ -11,11 +11,9 @@ from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, name_region_group
+from ..common.option_ranges import MOST_CHIPS
 
 MIXED = "accelerator_mixed"
-
-# The largest hosts have 16 chips, or about sixty functions with partitioned chips. A larger number is a typing error.
-MOST_CHIPS = 64
 
 # ``h200:4 l40s:2``, the form that fits into one cell of a table.
 _COUNTED = re.compile(r"([A-Za-z0-9_]+):(\d{1,4})\Z")

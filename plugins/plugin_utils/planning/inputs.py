@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 
 from ..options.restricted import Restrictions
 from ..options.table import Foreign, OptionTable
@@ -62,7 +62,7 @@ class SiteSettings:
     registry: str = ""
     python: str = ""
     strict: bool = True
-    secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    secrets: Mapping[str, Collection[str]] = field(default_factory=dict)
     members: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fabric: Mapping[str, Any] = field(default_factory=dict)
 

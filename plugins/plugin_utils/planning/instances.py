@@ -265,6 +265,18 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             )
 
 
+def secret_problem(value: Any) -> str:
+    """Return what is wrong with the value of a secret, empty where nothing is; never the value.
+
+    vLLM serves everybody where its key is empty.
+    """
+    if value is None or isinstance(value, (bool, Mapping, list)):
+        return f"found {name_kind(value)}"
+    if isinstance(value, str) and not value.strip():
+        return "found an empty text"
+    return "found a text of several lines" if isinstance(value, str) and _LINES.search(value) else ""
+
+
 def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:
     """Return a warning where an instance listens beyond loopback without an API key."""
     try:

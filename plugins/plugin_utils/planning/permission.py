@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any, Iterator, Mapping, Sequence
 
+from ...module_utils.common.spelling import misspelt, nearest
 from ..options.restricted import Restricted, Restrictions
+from ..options.table import Foreign
 from .choices import Chosen
 from .compose import Composed, Layer, compose
-from .inputs import Manifest, PermissionNeededError, PlanError
+from .inputs import Manifest, PermissionNeededError, PlanError, SiteSettings
+from .instances import SECRET_ENV
 
 FLAG = "trust-remote-code"
 _NAMED = 3
@@ -55,8 +58,20 @@ def check_permission(entry: Chosen, composed: Composed, layers: Sequence[Layer],
     )
 
 
-def check_secrets(entry: Chosen, secrets: Sequence[str], restrictions: Restrictions) -> None:
-    """Raise PlanError for a secret that programs of root would obey, because systemd gives them the secrets too."""
+def check_secrets(
+    entry: Chosen, secrets: Sequence[str], site: SiteSettings, foreign: Foreign, restrictions: Restrictions
+) -> None:
+    """Raise PlanError for a misspelt name, and for a secret that programs of root would obey.
+
+    systemd gives those programs the secrets too.
+    """
+    for name in secrets:
+        unread = site.strict and name.startswith("VLLM_") and entry.table.check_env([name], foreign)
+        if unread or (misspelt(name, SECRET_ENV) and name not in SECRET_ENV):
+            hint = nearest(name, SECRET_ENV)
+            raise PlanError(
+                f"vllm_secrets.{entry.name}.{name}: vLLM {entry.table.version} does not read this variable; {hint}"
+            )
     for found in restrictions.of_env(dict.fromkeys(secrets, "secret")):
         if found.root:
             raise PlanError(

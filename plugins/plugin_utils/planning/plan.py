@@ -326,7 +326,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
-    check_secrets(entry, secrets, library.restrictions)
+    check_secrets(entry, secrets, site, library.foreign(accelerator.stack), library.restrictions)
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     if group and role == DECODE:
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)

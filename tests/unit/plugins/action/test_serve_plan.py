@@ -272,9 +272,13 @@ def test_a_secret_of_no_instance_is_refused_before_anything_changes():
         known = SimpleNamespace(raw_get=hosts.__getitem__)
         return action.run(task_vars={"inventory_hostname": "h1", "hostvars": known, "groups": {"all": list(hosts)}})
 
-    assert list(plan({"chat": ["VLLM_API_KEY"], "embed": ["VLLM_API_KEY"]})["plans"]) == ["chat"]
+    assert list(plan({"chat": {"VLLM_API_KEY": ""}, "embed": {"VLLM_API_KEY": ""}})["plans"]) == ["chat"]
     with pytest.raises(AnsibleActionFail, match=r"^h1: vllm_secrets.chta: no host has an instance 'chta'.*'chat'"):
-        plan({"chta": ["VLLM_API_KEY"]})
+        plan({"chta": {"VLLM_API_KEY": ""}})
+    with pytest.raises(AnsibleActionFail, match=r"^h1: vllm_secrets.chat.VLLM_API_KEY: found an empty text, expected"):
+        plan({"chat": {"VLLM_API_KEY": "found an empty text"}})
+    with pytest.raises(AnsibleActionFail, match=r"^h1: vllm_secrets.chat.VLLM_API_KY: .* nearest: 'VLLM_API_KEY'"):
+        plan({"chat": {"VLLM_API_KY": ""}})
 
 
 def test_a_misspelt_option_is_refused_where_the_hardware_was_detected_before():
