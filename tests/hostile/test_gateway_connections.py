@@ -9,12 +9,14 @@ import os
 import re
 import socket
 import ssl
+import struct
 import subprocess
 import time
 
 import pytest
 
 from tests.fakes.gateways import HAPROXY, KEY, gateway, until
+from tests.hostile.http2 import DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2, frame, literal
 from tests.hostile.worker import Worker
 from tests.integration.gateway_engines import engine
 
@@ -23,7 +25,7 @@ CHAT = "/v1/chat/completions"
 
 
 @contextlib.contextmanager
-def small_gateway(directory, memory_mib, tls=True):
+def small_gateway(directory, memory_mib, tls=True, **more):
     """A gateway on a host with little memory."""
     certificate = directory / "gateway.pem"
     subject = ["-subj", "/CN=gw", "-keyout", f"{certificate}.key", "-out", certificate]
@@ -32,9 +34,9 @@ def small_gateway(directory, memory_mib, tls=True):
         check=True,
         capture_output=True,
     )
-    variables = {"gateway_tls": "files" if tls else "off", "__gateway_host": {"memory_kib": memory_mib * 1024}}
+    variables = {"gateway_tls": "files" if tls else "off", "__gateway_host": {"memory_kib": memory_mib * 1024}, **more}
     with engine() as server, gateway(directory, [server.server_port], variables=variables) as found:
-        found.worker = Worker(found)
+        found.worker, found.engine = Worker(found), server
         yield found
 
 
@@ -42,12 +44,12 @@ def most(found):
     return int(re.search(r"(?m)^\s+maxconn (\d+)$", (found.directory / "haproxy.cfg").read_text())[1])
 
 
-def opened(stack, port, number, source="127.0.0.1", data=b"P"):
+def opened(stack, port, number, source="127.0.0.1", data=b"P", wait=5):
     """Open connections and send something over each; return those that the gateway keeps."""
     kept = []
     for _n in range(number):
         with contextlib.suppress(OSError):
-            each = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, (source, 0)))
+            each = stack.enter_context(socket.create_connection(("127.0.0.1", port), wait, (source, 0)))
             kept.append(each)
             each.sendall(data)
     time.sleep(1)
@@ -94,6 +96,105 @@ def test_one_source_gets_a_quarter_of_the_connections_and_others_are_served(tmp_
         assert len(kept) <= most(found) // 4
         assert ask(found, "127.0.0.2") == 200
         assert found.worker.memory_mib() - before < 64
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01", b""])
+def test_many_sources_that_complete_no_handshake_keep_others_out_for_a_moment_only(tmp_path, data):
+    with small_gateway(tmp_path, 512, __gateway_silence=4) as found, contextlib.ExitStack() as stack:
+        for number in range(2, 7):
+            opened(stack, found.port, 210, f"127.0.0.{number}", data)
+        time.sleep(5)
+        started = time.monotonic()
+        assert ask(found, "127.0.0.9") == 200 and time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("body", [b'{"stream": true}', b'{"wait": true}'])
+def test_a_client_may_wait_for_the_engine_longer_than_it_may_be_silent(tmp_path, body):
+    with small_gateway(tmp_path, 512, tls=False, __gateway_silence=1) as found, Http2(found.port) as client:
+        found.engine.tokens, found.engine.pause = 2, 3
+        stream = client.request("POST", CHAT, [("authorization", f"Bearer {KEY}")], body)
+        if b"wait" in body:
+            client.read(lambda: False, 3)
+            found.engine.freed.set()
+        started = time.monotonic()
+        assert client.finished(stream) and client.statuses[stream] == 200
+        assert b"wait" in body or time.monotonic() - started > 5
+        found.engine.freed.clear()
+        found.engine.pause = 2
+        status, _headers, text = found.ask("POST", CHAT, KEY, b'{"stream": true}')
+        assert status == 200 and text.count(b"data:") == 2
+
+
+def flood(found, stack, connections, path, headers=(), source="127.0.0.1"):
+    """Begin 100 requests over each connection of HTTP/2, and read no answer; return the peak of the gateway's MiB."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    named = (
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", "x"),
+        (":path", path),
+        *headers,
+        ("x", "y" * 8000),
+    )
+    head = b"".join(literal(name, value) for name, value in named)
+    peak = 0
+    for _n in range(connections):
+        with contextlib.suppress(OSError):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", found.port), 5, (source, 0)))
+            client = stack.enter_context(context.wrap_socket(plain))
+            client.settimeout(0.3)
+            client.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+            for stream in range(1, 200, 2):
+                client.sendall(frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, 0, stream, b"x" * 16000))
+        peak = max(peak, found.worker.memory_mib())
+    return peak
+
+
+@pytest.mark.parametrize("path", [CHAT, "/nothing"])
+def test_streams_without_a_key_take_no_more_than_the_share_of_their_source(tmp_path, path):
+    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
+        before = found.worker.memory_mib()
+        assert flood(found, stack, most(found) // 4, path) - before < 64
+        assert ask(found, "127.0.0.9") == 200
+
+
+@pytest.mark.parametrize("path", [CHAT, "/nothing"])
+def test_streams_of_one_key_take_no_more_than_half_of_the_memory(tmp_path, path):
+    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
+        before, key = found.worker.memory_mib(), [("authorization", f"Bearer {KEY}")]
+        assert flood(found, stack, most(found) // 4, path, key) - before < 256
+
+
+def test_an_answer_that_nobody_reads_is_not_kept(tmp_path):
+    with small_gateway(tmp_path, 512, __gateway_silence=2) as found, contextlib.ExitStack() as stack:
+        flood(found, stack, 1, "/nothing")
+        until(lambda: found.tell("show info").count("CurrConns: 0\n") or found.tell("show sess").count("fe=") <= 1, 15)
+
+
+def test_the_port_for_metrics_takes_no_connections_of_clients(tmp_path):
+    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
+        opened(stack, found.stats_port, most(found) + 50, data=b"GET /health HTTP/1.1\r\nX: ", wait=0.01)
+        started = time.monotonic()
+        assert ask(found, "127.0.0.9") == 200 and time.monotonic() - started < 3
+        # What has begun no whole request is closed, so that monitoring gets in again.
+        until(lambda: "200" in http_health(found), 20)
+
+
+def test_clients_take_no_connections_of_the_port_for_metrics(tmp_path):
+    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
+        for number in range(2, 7):
+            opened(stack, found.port, 210, f"127.0.0.{number}")
+        assert "200" in http_health(found)
+
+
+def http_health(found):
+    """Return the head of the answer of the port for metrics, empty for none."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", found.stats_port), 2) as connection:
+        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return connection.recv(100).decode().split("\r\n")[0]
+    return ""
 
 
 def test_many_sources_take_no_more_than_half_of_the_memory(tmp_path):
