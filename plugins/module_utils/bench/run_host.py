@@ -66,6 +66,7 @@ def measure(
     The benchmark runs as ``user`` where this process is root, and at most ``seconds``. Raises BenchError.
     """
     target = instance.target
+    instance.check_listener()
     with working_directory("" if target.inside else user) as (directory, account):
         place = f"/tmp/bench-{measurement.seed}" if target.inside else directory  # noqa: S108 (the container's own)
         variables = {**QUIET, **({API_KEY: instance.api_key} if instance.api_key else {})}

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass
 
 from ..containers.run_command import container_name
-from ..endpoint.client import AddressError, TimedClient
+from ..endpoint.client import CONNECT_TIMEOUT, AddressError, TimedClient, split_url
 from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, InstanceError, Value
 from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
+from ..instance.listener_host import StrangerError, check_peer, users_of
 from ..instance.marks import CONFIG_DIR
 from ..slots.host import Host
 from ..slots.state import launch_of
@@ -34,9 +36,21 @@ class Instance:
         """Return a client of its address, with its key. Raises BenchError."""
         tls = unverified_tls() if self.target.url.startswith("https:") else None
         try:
-            return TimedClient(self.target.url, self.api_key, tls)
+            return TimedClient(self.target.url, self.api_key, tls, users=users_of(self.name))
         except AddressError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
+
+    def check_listener(self) -> None:
+        """Raise BenchError if another user's process would be sent the key."""
+        parts = split_url(self.target.url)
+        try:
+            with socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT) as opened:
+                check_peer(opened, users_of(self.name))
+        except StrangerError as exc:
+            raise BenchError(f"instance {self.name}: {exc}") from exc
+        except OSError:
+            # The benchmark says why nobody answers.
+            return
 
 
 def read_instance(name: str, root: str = "/") -> Instance:

@@ -16,7 +16,9 @@ import ssl
 import time
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
+
+from ..instance.listener_host import StrangerError, check_peer
 
 CONNECT_TIMEOUT = 5.0
 # An answer to a short question has a few kilobytes; a server that sends more is not the expected one.
@@ -78,14 +80,16 @@ class TimedClient:
         api_key: str = "",
         tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        users: Collection[int] | None = None,
     ) -> None:
         """Store the server's address, without a path such as /v1; raises AddressError.
 
-        ``headers`` go with each request.
+        ``headers`` go with each request. ``users``: whose processes may answer on this host besides root's, None for
+        anybody's.
         """
         self.url = url.rstrip("/")
         self._parts = split_url(url)
-        self._tls = tls
+        self._tls, self._users = tls, users
         self._headers = {**(headers or {}), "Connection": "close"}
         if api_key:
             # http.client's own error would quote the whole header with the key.
@@ -102,6 +106,8 @@ class TimedClient:
             connection.connect()
             # http.client drops its own reference to the socket, unless the answer says otherwise.
             recorder.sock = connection.sock
+            if self._users is not None:
+                check_peer(connection.sock, self._users)
             recorder.limit()
             headers = {**self._headers, "Content-Type": kind}
             connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
@@ -121,7 +127,7 @@ class TimedClient:
 
     def _why(self, exc: Exception, recorder: _Recorder) -> str:
         """Return the cause of a failure as a clause for the user."""
-        if isinstance(exc, _IncompleteError):
+        if isinstance(exc, (_IncompleteError, StrangerError)):
             return str(exc)
         if isinstance(exc, socket.timeout):
             return recorder.lateness()

@@ -13,6 +13,7 @@ from ..common.kinds import show_value
 from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, endpoint_of
 from ..instance.config_host import read_text, secrets_in, worth_masking
+from ..instance.listener_host import users_of
 from ..instance.marks import APPLIED, OPERATOR_HEADER
 from ..instance.operator_host import operator_token
 from ..vllm.adapters import AdapterError, Changes, adapters_in, adapters_of
@@ -57,7 +58,8 @@ class Instance:
         """Return the engine that listens where the configuration says."""
         url, _models = endpoint_of(self._text)
         headers = {OPERATOR_HEADER: token} if token else {}
-        client = TimedClient(url, self._key, unverified_tls() if url.startswith("https:") else None, headers)
+        tls = unverified_tls() if url.startswith("https:") else None
+        client = TimedClient(url, self._key, tls, headers, users_of(self.name))
         return EngineAdapters(client, self.directory, self._timeout)
 
     def apply(self) -> Changes:

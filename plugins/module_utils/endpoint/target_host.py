@@ -18,6 +18,7 @@ from ..instance.config_host import (
     start_seconds_in,
     worth_masking,
 )
+from ..instance.listener_host import users_of
 from ..vllm.unit import Unit
 from .client import AddressError, TimedClient
 from .model_host import model_files, options_in
@@ -53,8 +54,11 @@ class Endpoint:
         key = self._api_key()
         hidden.update(self.secrets)
         try:
-            self.client = TimedClient(self.url, key, self._tls() if self.url.startswith("https:") else None)
-            self.router = TimedClient(self._router(), key, None) if self._router() else None
+            tls = self._tls() if self.url.startswith("https:") else None
+            # A server that is no instance of this host may run as any user.
+            own = users_of(instance) if instance and not self.params["url"] else None
+            self.client = TimedClient(self.url, key, tls, users=own)
+            self.router = TimedClient(self._router(), key, None, users=own) if self._router() else None
         except AddressError as exc:
             raise OptionError(str(exc)) from exc
 

@@ -10,11 +10,12 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ..common.files_host import listed, text_of
+from ..common.files_host import listed
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.api_host import Answer, ask
-from ..instance.config_file import InstanceError, Listening, listening_of
+from ..instance.config_file import InstanceError, Listening
+from ..instance.config_host import listening_in
 from ..instance.marks import PROBE, READY, UNHEALTHY, unit_of
 from ..instance.systemd_host import show_instances
 from .ledger import Run
@@ -91,7 +92,7 @@ class Instances:
     def listening(self, name: str) -> Listening | None:
         """Return where the instance answers, None for a worker and where its configuration cannot be read."""
         try:
-            return listening_of(text_of(os.path.join(self.config_dir, f"{name}.yaml")))
+            return listening_in(self.config_dir, name)
         except InstanceError:
             return None
 

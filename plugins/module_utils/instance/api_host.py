@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping
 
 from .config_file import Listening
+from .listener_host import check_peer
 
 MAX_BYTES = 8 * 1024 * 1024
 
@@ -50,12 +51,14 @@ def ask(
 ) -> Answer:
     """Return an answer that is complete within ``timeout`` seconds. Raises OSError.
 
-    ConnectionRefusedError means that nothing listens. Of a larger body than MAX_BYTES the rest is not read.
+    ConnectionRefusedError means that nothing listens, StrangerError that another user does, who is sent nothing. Of a
+    larger body than MAX_BYTES the rest is not read.
     """
     given = {"Connection": "close", **({"Content-Type": "application/json"} if body else {}), **(headers or {})}
     with contextlib.closing(_connection(listening, timeout)) as connection:
         try:
             with within(timeout, connection):
+                check_peer(connection.sock, listening.users)
                 connection.request(method, path, body, given)
                 reply = connection.getresponse()
                 found = reply.read(MAX_BYTES)

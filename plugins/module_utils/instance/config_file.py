@@ -6,7 +6,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Union
 
 from ..common.kinds import show_value
@@ -32,13 +32,14 @@ class InstanceError(Exception):
 class Listening:
     """Where an instance answers: ``address`` is that by which this host reaches it.
 
-    ``only_here``: it listens on this address, not on all.
+    ``only_here``: it listens on this address, not on all. ``users``: whose processes answer there, besides root's.
     """
 
     address: str
     port: int
     tls: bool = False
     only_here: bool = True
+    users: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def url(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Callable, TypeVar
 
 from .config_file import (
@@ -21,6 +22,7 @@ from .config_file import (
     start_seconds,
     url_of,
 )
+from .listener_host import users_of
 
 Read = TypeVar("Read")
 
@@ -31,7 +33,8 @@ class NotInstalledError(InstanceError):
 
 def listening_in(config_dir: str, instance: str) -> Listening | None:
     """Return where an instance answers, None for a worker. Raises InstanceError."""
-    return _parsed(config_dir, instance, listening_of)
+    found = _parsed(config_dir, instance, listening_of)
+    return replace(found, users=users_of(instance)) if found else None
 
 
 def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:

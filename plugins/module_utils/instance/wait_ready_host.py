@@ -12,6 +12,7 @@ from ..common.foreign_json import load_json
 from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
 from .config_host import listening_in
+from .listener_host import StrangerError
 from .marks import CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR
 from .warm_up import Limits
 from .warm_up_host import WarmUp, WarmUpError
@@ -29,7 +30,7 @@ class EndedError(Exception):
 def wait_ready(name: str, main_pid: str, seconds: float) -> str:
     """Wait until an instance is ready, warm it up for about ``seconds``, and tell gateways; return what was done.
 
-    Raises EndedError, and InstanceError where nobody could ask the instance.
+    Raises EndedError, StrangerError, and InstanceError where nobody could ask the instance.
     """
     group = group_of(name)
     worker = group.get("role") == "worker"
@@ -52,9 +53,12 @@ def wait_ready(name: str, main_pid: str, seconds: float) -> str:
 
 
 def healthy(listening: Listening) -> bool:
-    """Return whether vLLM itself answers with 200."""
+    """Return whether vLLM itself answers with 200. Raises StrangerError."""
     try:
         return ask(listening, "GET", "/health", 5.0, headers=PROBE).status == 200
+    except StrangerError:
+        # vLLM cannot listen there, and gateways may not be told that it does.
+        raise
     except OSError:
         return False
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..common.foreign_json import load_json
 from .api_host import ask
 from .config_file import Listening
+from .listener_host import StrangerError
 from .warm_up import REPEATS, Limits, Progress, completion, lengths, steps
 
 
@@ -80,7 +81,10 @@ class WarmUp:
         self._ask("POST", "/v1/completions", json.dumps(body), 60.0)
 
     def _ask(self, method: str, path: str, body: str | None = None, more: float = 0.0) -> Any:
-        """Return the JSON of an answer, which may come ``more`` seconds after the time is up. Raises WarmUpError."""
+        """Return the JSON of an answer, which may come ``more`` seconds after the time is up.
+
+        Raises WarmUpError, and StrangerError where somebody else listens.
+        """
         # systemd passes the unit's secrets to this program.
         key = os.environ.get("VLLM_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -90,5 +94,7 @@ class WarmUp:
             if answer.status != 200:
                 raise WarmUpError(f"{method} {path} answers {answer.status}: {answer.text[:200]}")
             return load_json(answer.body)
+        except StrangerError:
+            raise
         except (OSError, ValueError) as exc:
             raise WarmUpError(f"{method} {path}: {str(exc) or type(exc).__name__}") from exc

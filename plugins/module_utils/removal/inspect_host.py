@@ -12,7 +12,7 @@ from typing import Callable, Iterable
 
 from ..common.files_host import listed
 from ..encodings.files import ENCODINGS
-from ..instance.marks import CONFIG_DIR
+from ..instance.marks import CACHE_DIR, CONFIG_DIR
 from ..slots.host import Host, Slots, readlink, turn_of
 from ..slots.state import NAME
 from ..vllm.files import QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
@@ -39,7 +39,6 @@ from .packages_host import Packages, chip_users
 from .places import SERVICES, fixed_paths, settings_of
 from .processes_host import UsingProcess, read_processes
 
-CACHE_DIR = "/var/cache/vllm"
 LOCKS_DIR = "/var/lib/baremetal-rollout"
 SETTINGS = {DRIVER: places.DRIVER, CONTAINER_ENGINE: places.ENGINE}
 COMPLETE, ABANDONED, FOREIGN = "complete", "abandoned", "foreign"

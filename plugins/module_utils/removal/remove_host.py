@@ -11,11 +11,12 @@ from functools import partial
 from typing import Callable, Iterable, Mapping
 
 from ..common.files_host import LockedError, listed, locked, sync_directory
+from ..instance.marks import CACHE_DIR
 from ..slots.restore_host import Service
 from ..vllm.files import STATE_DIR
 from ..weights.retention_host import ABANDONED, REVISION, OldDirectory, remove_old
 from .engine_host import CommandResult
-from .inspect_host import CACHE_DIR, Inspection, instance_paths
+from .inspect_host import Inspection, instance_paths
 from .model import BASE, ENCODINGS, ENVIRONMENT, IMAGE, INSTANCE, MODEL, PACKAGES, SERVICE, USER, Item, RemovalError
 from .packages import afterwards, packages_of
 from .places import SERVICES, fixed_paths

@@ -13,6 +13,7 @@ from ..common.repeated import Repeated
 from ..instance.api_host import Answer, ask
 from ..instance.config_file import API_KEY, InstanceError, read_secrets
 from ..instance.config_host import listening_in
+from ..instance.listener_host import StrangerError
 from ..instance.marks import CONFIG_DIR, OPERATOR_HEADER, RUN_DIR
 from ..instance.operator_host import shared_token
 from .status import Status, is_sleeping, parse_status
@@ -92,8 +93,11 @@ class Member(threading.Thread):
         after = self.status.version if self.answers else -1
         try:
             self.take(self.ask_json(f"/residents?after={after}&within={POLL}", POLL + 10))
-        except CallError:
+        except CallError as exc:
             self._miss()
+            if isinstance(exc.__cause__, StrangerError):
+                # The loop reports it.
+                raise
 
     def _miss(self) -> None:
         with self.news:

@@ -17,6 +17,7 @@ import sys
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import InstanceError
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.listener_host import StrangerError
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.wait_ready_host import (
     EndedError,
     wait_ready,
@@ -29,7 +30,7 @@ def main() -> None:
         raise SystemExit(__doc__)
     try:
         line = wait_ready(sys.argv[1], os.environ["MAINPID"], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
-    except (EndedError, InstanceError) as exc:
+    except (EndedError, InstanceError, StrangerError) as exc:
         raise SystemExit(str(exc)) from exc
     if line:
         print(line, flush=True)
