@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A process of an unprivileged user that listens where an instance would, and shows what it is sent."""
 

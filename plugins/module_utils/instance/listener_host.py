@@ -1,4 +1,3 @@
-# Copyright (c) 2026, the baremetal.inference authors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check who listens at a port of this host: any user can bind one that is free, so a port alone proves nothing.
 
