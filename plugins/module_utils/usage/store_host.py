@@ -15,6 +15,8 @@ from .record import DAY, HOUR, Part, row_of
 
 # Files and processes of a server whose places are known, those that were read last; an instance keeps fewer.
 KEPT = 256
+# Different names in the records of a server; the rest has one row. One that is taken over names ever new ones.
+NAMES = 4096
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS usage (
     hour INTEGER, gateway TEXT, client TEXT, team TEXT, model TEXT,
@@ -52,6 +54,7 @@ class Store:
         self.lock = threading.Lock()
         self.connection: sqlite3.Connection | None = None
         self.pruned_at = 0
+        self.names: dict[str, set[tuple[str, ...]]] = {}
         self.fault = ""
 
     def _open(self) -> sqlite3.Connection:
@@ -109,11 +112,15 @@ class Store:
                         continue
                     missing += max(0, number - before - 1) if before is not None else 0
                     before = number
-                    rows.append(row)
+                    rows.append(self._bounded(server, row))
             connection.execute(
                 "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", (server, part.process, before or 0, seen)
             )
             connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (server, part.file, part.end, seen))
+        for table in ("files", "processes"):
+            # NULL, which removes nothing, for a server with fewer.
+            last = f"SELECT seen FROM {table} WHERE server = ?1 ORDER BY seen DESC LIMIT 1 OFFSET ?2"  # noqa: S608
+            connection.execute(f"DELETE FROM {table} WHERE server = ?1 AND seen <= ({last})", (server, KEPT))  # noqa: S608
         connection.executemany(ADD, rows)
         if missing:
             connection.execute(ADD_GAP, (now // HOUR * HOUR, server, missing))
@@ -122,13 +129,18 @@ class Store:
             self.pruned_at = now
         return rows, missing
 
+    def _bounded(self, server: str, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row, as one of "unknown" where its server has had too many names."""
+        names, known = ("gateway", "client", "team", "model"), self.names.setdefault(server, set())
+        key = tuple(row[name] for name in names)
+        if key not in known and len(known) >= NAMES:
+            return {**row, **dict.fromkeys(names, "unknown")}
+        known.add(key)
+        return row
+
     def _prune(self, connection: sqlite3.Connection, oldest: int) -> None:
         for table in ("usage", "gaps"):
             connection.execute(f"DELETE FROM {table} WHERE hour < ?", (oldest,))  # noqa: S608  (two fixed names)
-        for table in ("files", "processes"):
-            # NULL, which removes nothing, for a server with fewer.
-            last = f"SELECT seen FROM {table} AS a WHERE a.server = {table}.server ORDER BY seen DESC LIMIT 1 OFFSET ?"  # noqa: S608
-            connection.execute(f"DELETE FROM {table} WHERE seen <= ({last})", (KEPT,))  # noqa: S608
 
     @contextlib.contextmanager
     def _reporting(self) -> Any:

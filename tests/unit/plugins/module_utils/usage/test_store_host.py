@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import read_usage
+from ansible_collections.baremetal.inference.plugins.module_utils.usage import store_host
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import read_parts
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
 
@@ -21,6 +22,19 @@ def test_records_of_an_hour_are_one_row(store):
         }
     ]  # fmt: skip
     assert store.offsets("a") == {FILE: 100, "101.8-1.jsonl": 100} and store.offsets("c") == {}
+
+
+def test_a_server_that_names_ever_new_clients_fills_no_database(store, monkeypatch):
+    monkeypatch.setattr(store_host, "NAMES", 3)
+    for number in range(1, 400, 2):
+        new = [{**record(n), "client": f"c{n}", "model": f"m{n}"} for n in (number, number + 1)]
+        found, _missing = store.add("evil", [part(*new, file=f"{number}.7-{number}.jsonl")], NOW)
+    # All tokens count, under one name, and what another server says is not touched.
+    assert {row["client"] for row in found} == {"unknown"}
+    assert len(rows(store)) == 4 and sum(row["requests"] for row in rows(store)) == 400
+    assert len(store.offsets("evil")) <= store_host.KEPT
+    store.add("a", [part(record(1))], NOW)
+    assert len(rows(store)) == 5
 
 
 def test_a_gap_in_the_numbers_of_a_process_is_stored(store):
