@@ -67,7 +67,7 @@ def check_secrets(
     """
     for name in secrets:
         unread = site.strict and name.startswith("VLLM_") and entry.table.check_env([name], foreign)
-        if unread or (misspelt(name, SECRET_ENV) and name not in SECRET_ENV):
+        if name not in SECRET_ENV and (unread or misspelt(name, SECRET_ENV)):
             hint = nearest(name, SECRET_ENV)
             raise PlanError(
                 f"vllm_secrets.{entry.name}.{name}: vLLM {entry.table.version} does not read this variable; {hint}"
