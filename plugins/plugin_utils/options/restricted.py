@@ -99,7 +99,9 @@ def _restricted(restrictions: Sequence[Restriction], path: tuple[str, ...], valu
     if value is None or value is False:
         return
     texts = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+    # A key such as cpp.cxx or lmcache.remote_url is judged by its parts too.
+    names = (path[-1], *path[-1].split("."))
     for each in restrictions:
-        if each.name.fullmatch(path[-1]) and any(each.values.fullmatch(text) for text in texts):
+        if any(map(each.name.fullmatch, names)) and any(each.values.fullmatch(text) for text in texts):
             yield Restricted(path, value, *each[2:])
             return

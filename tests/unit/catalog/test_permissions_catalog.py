@@ -127,3 +127,20 @@ def test_the_collection_s_own_recipes_need_no_permission_but_for_the_tools():
     for name in known_names("recipes", (".yaml", ".yml"), ()):
         found = list(restricted_in(load_recipe(name), TABLES[-1], LIST))
         assert {each.feature or "none" for each in found if each.name != "EXA_API_KEY"} <= {"tool_server"}, name
+
+
+def test_libraries_and_compilers_that_the_report_named_are_on_the_list():
+    variables = [
+        "INTEL_JIT_PROFILER64", "INTEL_LIBITTNOTIFY64", "RDMAV_DRIVERS", "IBV_DRIVERS", "FI_PROVIDER_PATH",
+        "NUMBA_CACHE_DIR",
+        "TVM_LIBRARY_PATH",
+        "LMCACHE_REMOTE_URL", "GCC_EXEC_PREFIX", "CCACHE_PREFIX", "UCX_GDB_COMMAND", "FORWARDED_ALLOW_IPS",
+    ]  # fmt: skip
+    assert [name for name in variables if not next(LIST.of_env({name: "/srv/models/x.so"}), None)] == []
+    inside = [
+        {"compilation-config": {"inductor_compile_config": {"cpp.cxx": ["/x"]}}},
+        {"kv-transfer-config": {"kv_connector_extra_config": {"lmcache.remote_url": "lm://evil:1"}}},
+        {"kv-transfer-config": {"kv_connector_extra_config": {"lmcache.runtime_plugin_locations": ["/x"]}}},
+        {"additional-config": {"a.trust_remote_code": True}},
+    ]
+    assert [args for args in inside if not next(LIST.of_args(args), None)] == []
