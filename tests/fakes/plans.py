@@ -57,6 +57,7 @@ SIZES = (
     "data-parallel-size-local",
     "data-parallel-start-rank",
     "pipeline-parallel-size",
+    "prefill-context-parallel-size",
     "nnodes",
     "node-rank",
     "master-port",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM's own configuration step judges the plans: what it refuses is refused in planning, and the other way round.
+"""vLLM's own configuration step judges the plans: requests of recipes, single limits, and relations of two settings.
 
 Recipes x accelerators x 1 to 16 chips x presets and features, a sample of them here and all with `make long`.
 """
@@ -16,8 +16,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_exclusive,
+    load_table,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import to_argv
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 from tests.parity import seeds
@@ -138,3 +142,35 @@ def test_a_wrong_value_is_refused_by_the_plan_and_by_vllm(release, shapes, upstr
         except Refused:
             continue
     assert {name for name in accepted if not name.startswith(ELSEWHERE)} == LATER
+
+
+# Settings alone that lack what they need, or exceed another one, each with a value that is valid by itself.
+VALUES = {
+    "numa-bind-nodes": [0, 0], "spec-tokens": 4, "mamba-block-size": 64, "collect-detailed-traces": ["all"],
+    "max-loras": 2, "max-cpu-loras": 1,
+    "long-prefill-token-threshold": 8192, "max-model-len": 4096,
+}  # fmt: skip
+
+
+def incomplete():
+    for group in load_exclusive():
+        if "needs" in group or "at_most" in group:
+            names = [*group["settings"], *([group["at_most"]] if "at_most" in group else [])]
+            lora = {"enable-lora": True} if "max-loras" in names else {}
+            yield {**lora, **{name: VALUES.get(name, True) for name in names}}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("args", list(incomplete()), ids=lambda args: "+".join(args))
+def test_a_setting_without_what_it_needs_is_refused_by_the_plan_and_by_vllm(
+    args, release, shapes, upstream_recipes, real_engines
+):
+    accelerator = hardware("h200", 8)
+    base = planned(accelerator, {"recipe": LLAMA}, release, shapes, upstream_recipes)
+    unset = {"enable-prefix-caching": None} if "mamba-block-size" in args else {}
+    with pytest.raises(PlanError, match=r"needs --|expected at most --") as caught:
+        planned(accelerator, {"recipe": LLAMA, "args": {**unset, **args}}, release, shapes, upstream_recipes)
+    assert "\n" not in str(caught.value)
+    words = to_argv({"model": base["model"], **base["args"], **args}, load_table(release))
+    with pytest.raises(Refused):
+        real_engines[release].judge({**base, "argv": words, "chips": list(range(8))}, accelerator)

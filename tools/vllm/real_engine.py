@@ -149,6 +149,8 @@ class Engine:
         """Raise Refused where vLLM would not start."""
         chip = request["chip"]
         Switch.target = self.processor if chip["stack"] == "cpu" else PLATFORMS[chip["stack"]](chip)
+        # The CPU build has no Triton; hosts with GPUs have, and so another model runner (use_v2_model_runner).
+        vars(importlib.import_module("vllm.config.vllm"))["HAS_TRITON"] = chip["stack"] != "cpu"
         words = list(request["words"])
         words[2] = self._model(request["config"])
         with environment(request.get("env") or {}):

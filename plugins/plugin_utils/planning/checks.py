@@ -224,14 +224,23 @@ def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[di
 def exclusions(
     args: Mapping[str, Any], env: Mapping[str, str], exclusive: Sequence[Mapping[str, Any]], table: OptionTable
 ) -> Iterator[str]:
-    """Yield a sentence for each group of settings that are all set and exclude each other.
+    """Yield a sentence for each group of settings that exclude each other, lack what they need, or exceed another one.
 
     A group with ``warn`` yields a Doubt: vLLM accepts both settings and ignores one of them.
     """
     have = {**to_mapping(args, table), **env}
     for group in exclusive:
         names = _together(have, group["settings"])
-        if names and group.get("warn"):
+        if "needs" in group:
+            if names and not any(_together(have, [name]) for name in group["needs"]):
+                needed = " or ".join(f"--{name}" for name in group["needs"])
+                yield f"{' and '.join(names)} needs {needed}: {group['because']}"
+        elif "at_most" in group:
+            most, value = have.get(group["at_most"]), have.get(group["settings"][0])
+            if isinstance(most, int) and isinstance(value, int) and value > most:
+                expected = f"expected at most --{group['at_most']}, which is {most}"
+                yield f"{names[0]} is {value}, {expected}: {group['because']}"
+        elif names and group.get("warn"):
             yield Doubt(f"{' and '.join(names)} are both set: {group['because']}")
         elif names:
             yield f"{' and '.join(names)} exclude each other: {group['because']}"

@@ -28,7 +28,10 @@ from .software import Software, choose_software
 from .strategies import MULTI_NODE, Nodes, Sizes, choose_strategy, named_size, parallelism, sizes, tensor_size
 
 # Arguments of an instance that set its number of chips.
-SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local")
+SIZES = (
+    "tensor-parallel-size", "pipeline-parallel-size", "prefill-context-parallel-size", "data-parallel-size",
+    "data-parallel-size-local",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -253,7 +256,8 @@ def _sizes(
         return found
     tensor = own.get("tensor-parallel-size", found.tensor)
     local = own.get("data-parallel-size-local", own.get("data-parallel-size", found.chips // found.tensor))
-    return replace(found, tensor=tensor, chips=tensor * own.get("pipeline-parallel-size", 1) * local, because=None)
+    each = tensor * own.get("pipeline-parallel-size", 1) * own.get("prefill-context-parallel-size", 1)
+    return replace(found, tensor=tensor, chips=each * local, because=None)
 
 
 def _spread(named: int | None, candidates: list[int], chips: int, division: Division) -> tuple[int, str | None]:

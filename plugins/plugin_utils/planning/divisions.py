@@ -63,6 +63,8 @@ class Division:
         width, experts = self._expert_width(), self._experts()
         if experts and not sizes.experts and width % world:
             yield f"the width of the model's experts ({width}) cannot be divided among {world} chips"
+        if self.known and sizes.experts and not experts:
+            yield "the model has no experts, so expert parallelism is impossible"
         if experts and sizes.experts and world > experts:
             yield f"the model has {experts} experts, fewer than the {world} chips that share them"
         # GptOss checks it also with expert parallelism, and over the stages of a pipeline.
@@ -71,6 +73,25 @@ class Division:
         layers = self._number("num_hidden_layers")
         if layers and sizes.pipeline > layers:
             yield f"the model has {layers} layers, fewer than the {sizes.pipeline} stages of the pipeline"
+
+    def context_problem(self, context: int, tensor: int, prefill: int) -> str:
+        """Return which size vLLM expects for the parallel context of decoding, empty where it accepts ``context``."""
+        if tensor % context and prefill == 1:
+            return f"a divisor of tensor-parallel-size, which is {tensor}"
+        heads = min(self._key_value_heads(), default=0)
+        if context == 1 or not heads:
+            return ""
+        # ModelConfig.verify_with_parallel_config: each chip of a context has its copy of a key-value head.
+        if context > tensor // heads or tensor <= heads:
+            return (
+                f"1 for the model's {heads} key-value heads and tensor-parallel-size {tensor}"
+                if tensor < 2 * heads
+                else f"at most {tensor // heads} for the model's {heads} key-value heads"
+            )
+        queries = self._number("num_attention_heads") // heads
+        return (
+            f"a divisor of the model's {queries} attention heads for each key-value head" if queries % context else ""
+        )
 
     def _parts(self) -> Iterator[tuple[int, str]]:
         """Yield the counts that a tensor parallel size must divide, 0 for parts that the model does not have."""
@@ -126,11 +147,9 @@ def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) 
             f"{where}: data-parallel-size-local is {local}, expected at most data-parallel-size, which is {data}"
         )
     context = _size(args, "decode-context-parallel-size")
-    if tensor % context and _size(args, "prefill-context-parallel-size") == 1:
-        raise PlanError(
-            f"{where}: decode-context-parallel-size is {context}, expected a divisor of tensor-parallel-size, which is "
-            f"{tensor}"
-        )
+    expected = division.context_problem(context, tensor, _size(args, "prefill-context-parallel-size"))
+    if expected:
+        raise PlanError(f"{where}: decode-context-parallel-size is {context}, expected {expected}")
 
 
 def size_doubts(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> list[str]:

@@ -262,8 +262,9 @@ def test_every_setting_that_excludes_another_is_one_that_some_release_has():
     tables = [load_table(version) for version in releases()]
     for group in load_exclusive():
         assert group["because"]
-        assert len(group["settings"]) > 1
-        for name in group["settings"]:
+        others = [*group.get("needs", []), *([group["at_most"]] if "at_most" in group else [])]
+        assert len(group["settings"]) + len(others) > 1
+        for name in [*group["settings"], *others]:
             head, *keys = name.split(".")
             if keys:
                 assert any(table.has_key((head, *keys)) for table in tables), name

@@ -328,6 +328,27 @@ def test_settings_that_exclude_each_other(args, env, settings, found):
     assert list(exclusions(args, env, [group], TABLE)) == ([found] if found else [])
 
 
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ({"eager": True}, ["--eager needs --size: why"]),
+        ({"eager": True, "size": 8}, []),
+        ({"eager": False}, []),
+        ({"size": 8}, []),
+    ],
+)
+def test_a_setting_that_needs_another_is_refused_without_it(args, found):
+    assert list(exclusions(args, {}, [{"settings": ["eager"], "needs": ["size"], "because": "why"}], TABLE)) == found
+
+
+@pytest.mark.parametrize(("size", "problems"), [(8, 0), (9, 1), (None, 0)])
+def test_a_number_above_the_setting_that_bounds_it_is_refused(size, problems):
+    group = {"settings": ["size"], "at_most": "least", "because": "why"}
+    args = {"least": 8, **({"size": size} if size else {})}
+    found = list(exclusions(args, {}, [group], TABLE))
+    assert found == ["--size is 9, expected at most --least, which is 8: why"] * problems
+
+
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():
     group = {"settings": ["eager", "size"], "because": "why", "warn": True}
     (found,) = exclusions({"eager": True, "size": 8}, {}, [group], TABLE)

@@ -114,8 +114,48 @@ def test_a_refusal_names_sizes_and_reason(args, message):
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("config", "args", "expected"),
+    [
+        (
+            HYBRID,
+            {"tensor-parallel-size": 4, "decode-context-parallel-size": 4},
+            "expected at most 2 for the model's 2",
+        ),
+        (LLAMA, {"tensor-parallel-size": 2, "decode-context-parallel-size": 2}, "expected 1 for the model's 8"),
+        (LLAMA, {"tensor-parallel-size": 8, "decode-context-parallel-size": 2}, "expected 1 for the model's 8"),
+        (ODD, {"tensor-parallel-size": 16, "decode-context-parallel-size": 2}, "cannot be divided among 16 chips"),
+        (LLAMA, {"enable-expert-parallel": True}, "the model has no experts, so expert parallelism is impossible"),
+    ],
+)
+def test_sizes_that_do_not_suit_heads_or_experts_are_refused(config, args, expected):
+    with pytest.raises(PlanError, match=expected):
+        check_sizes(args, config, "chat")
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({**MAMBA, "n_groups": 3}, "the model's 3 Mamba groups cannot be divided among 2 chips"),
+        ({**MAMBA, "n_groups": 1}, None),
+        ({**LLAMA, "num_key_value_heads": 3}, "the model's 3 key-value heads"),
+        ({**LLAMA, "num_key_value_heads": 3, "kv_lora_rank": 512}, None),
+    ],
+)
+def test_one_group_of_mamba_and_latent_attention_divide_by_any_size(config, problem):
+    found = Division(config).problem(Parallelism(2))
+    assert found is None if problem is None else problem in found
+
+
+def test_as_many_engines_on_a_host_as_there_are_in_all_pass_and_one_more_does_not():
+    check_sizes({"data-parallel-size": 2, "data-parallel-size-local": 2}, {}, "chat")
+    with pytest.raises(PlanError, match="data-parallel-size-local is 3, expected at most data-parallel-size"):
+        check_sizes({"data-parallel-size": 2, "data-parallel-size-local": 3}, {}, "chat")
+
+
 def test_possible_sizes_pass():
-    check_sizes({"tensor-parallel-size": 8, "decode-context-parallel-size": 2}, GPT_OSS, "chat")
+    check_sizes({"tensor-parallel-size": 16, "decode-context-parallel-size": 2}, GPT_OSS, "chat")
+    check_sizes({"tensor-parallel-size": 8, "decode-context-parallel-size": 8}, MLA, "chat")
     check_sizes({"tensor-parallel-size": 6, "data-parallel-size": "text"}, {}, "chat")
 
 

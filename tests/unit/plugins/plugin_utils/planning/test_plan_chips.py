@@ -56,6 +56,10 @@ def test_replicas_of_a_venv_see_their_chips_only():
             {"chat": {"args": {"pipeline-parallel-size": 2}}},
             {"chat": [0, 1, 2, 3], "chat-2": [4, 5, 6, 7]},
         ),
+        (
+            {"chat": {"args": {"prefill-context-parallel-size": 2}}},
+            {"chat": [0, 1, 2, 3], "chat-2": [4, 5, 6, 7]},
+        ),
         ({"chat": {"args": {"data-parallel-size": 4}}}, {"chat": list(range(8))}),
         ({"chat": {"args": {"tensor-parallel-size": None, "data-parallel-size": 8}}}, {"chat": list(range(8))}),
         (
