@@ -166,20 +166,24 @@ def sha256_of(path: str) -> str:
 def locked(
     path: str,
     wait: float | None = None,
-    mode: int = 0o600,
     waiting: Callable[[str], None] | None = None,
     pause: float = _PAUSE_SECONDS,
 ) -> Iterator[int]:
     """Hold the exclusive lock on a file, or on a directory that exists; the kernel drops it when the process ends.
 
-    A missing file is made with ``mode``; a link is not followed. ``wait`` is in seconds, None for as long as it takes;
-    ``waiting`` is called with the holder each time the lock was still taken, which is every ``pause`` seconds. Yields
-    the descriptor. Raises LockedError when the time is over, and OSError where the file system has no locks.
+    Only the owner can open the file, because a user who can read it can hold its lock; a link is not followed. ``wait``
+    is in seconds, None for as long as it takes; ``waiting`` is called with the holder each time the lock was still
+    taken, which is every ``pause`` seconds. Yields the descriptor. Raises LockedError when the time is over, and
+    OSError where the file system has no locks.
     """
     is_directory = os.path.isdir(path)
     flags = os.O_RDONLY | os.O_DIRECTORY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
     try:
+        if not is_directory:
+            # Earlier releases let everybody read the lock of a model.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(descriptor, 0o600)
         deadline = None if wait is None else time.monotonic() + wait
         while not try_lock(descriptor):
             holder = "another process" if is_directory else _holder(descriptor)

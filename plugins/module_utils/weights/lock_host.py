@@ -28,7 +28,7 @@ def lock_model_directory(
     path = os.path.join(directory, LOCK_NAME)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locked(path, wait, mode=0o644, waiting=waiting, pause=PAUSE_SECONDS))
+            stack.enter_context(locked(path, wait, waiting=waiting, pause=PAUSE_SECONDS))
         except LockedError as exc:
             raise WeightsError(
                 f"{directory}: {exc.holder} is still downloading into it after {wait:g} s of waiting; check that "

@@ -146,7 +146,7 @@ def withdraw(pinned: Pinned, seen: os.stat_result | None) -> bool:
     """
     stamp = os.path.join(pinned.directory, STAMP_NAME)
     try:
-        with locked(os.path.join(os.path.dirname(pinned.directory), LOCK_NAME), wait=0, mode=0o644):
+        with locked(os.path.join(os.path.dirname(pinned.directory), LOCK_NAME), wait=0):
             data = read_stamp(pinned.directory)
             entry = data.get("files", {}).get(pinned.name, {})
             if entry.get("sha256") != pinned.sha256 or (seen and not os.path.samestat(os.stat(pinned.path), seen)):

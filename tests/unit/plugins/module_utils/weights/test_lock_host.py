@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -93,3 +94,18 @@ def test_file_system_without_locks_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(files_host.fcntl, "flock", refuse)
     with pytest.raises(WeightsError, match=r"supports no locks .No locks available., so two hosts could fetch at once"):
         lock_model_directory(str(tmp_path)).__enter__()
+
+
+def test_no_other_user_can_open_the_lock_to_hold_it():
+    # Everybody may enter it, which is not so of pytest's directories.
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        lock = Path(directory, ".lock")
+        for earlier in (False, True):
+            if earlier:
+                lock.chmod(0o644)
+            with lock_model_directory(directory):
+                pass
+            words = [sys.executable, "-I", "-c", f"open({str(lock)!r})"]
+            done = subprocess.run(words, user=65534, group=65534, capture_output=True, text=True, check=False)
+            assert "PermissionError" in done.stderr
