@@ -31,7 +31,7 @@ notes:
     (storage, network, bridges) unless the catalogue lists them.
 """
 
-EXAMPLES = "# playbooks/discover.yml"
+EXAMPLES = "\n# playbooks/discover.yml\n"
 
 RETURN = r"""
 observation:

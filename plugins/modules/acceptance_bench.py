@@ -25,7 +25,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# playbooks/accept.yml"
+EXAMPLES = "\n# playbooks/accept.yml\n"
 
 RETURN = r"""
 figures:

@@ -72,7 +72,7 @@ options:
     default: /
 """
 
-EXAMPLES = "# playbooks/accept.yml"
+EXAMPLES = "\n# playbooks/accept.yml\n"
 
 RETURN = r"""
 problem:

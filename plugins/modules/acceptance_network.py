@@ -32,7 +32,7 @@ options:
     default: 30
 """
 
-EXAMPLES = "# playbooks/accept.yml"
+EXAMPLES = "\n# playbooks/accept.yml\n"
 
 RETURN = r"""
 problem:

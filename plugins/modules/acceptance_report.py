@@ -63,7 +63,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/accept.yml"
+EXAMPLES = "\n# playbooks/accept.yml\n"
 
 RETURN = r"""
 accepted:

@@ -33,7 +33,7 @@ options:
     default: 4294967296
 """
 
-EXAMPLES = "# playbooks/accept.yml"
+EXAMPLES = "\n# playbooks/accept.yml\n"
 
 RETURN = r"""
 problem:

@@ -16,6 +16,6 @@ extends_documentation_fragment:
   - baremetal.inference.bench_request
 """
 
-EXAMPLES = "# playbooks/bench.yml"
+EXAMPLES = "\n# playbooks/bench.yml\n"
 
 RETURN = r""" # """

@@ -52,7 +52,7 @@ options:
     default: ""
 """
 
-EXAMPLES = "# playbooks/bench.yml"
+EXAMPLES = "\n# playbooks/bench.yml\n"
 
 RETURN = r"""
 instance:

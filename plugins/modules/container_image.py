@@ -44,7 +44,7 @@ options:
     default: true
 """
 
-EXAMPLES = "# roles/vllm/tasks/host.yml"
+EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
 RETURN = r"""
 image:

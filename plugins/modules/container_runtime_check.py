@@ -40,7 +40,7 @@ options:
     default: auto
 """
 
-EXAMPLES = "# roles/container_runtime/tasks/verify.yml"
+EXAMPLES = "\n# roles/container_runtime/tasks/verify.yml\n"
 
 RETURN = r"""
 ansible_facts:

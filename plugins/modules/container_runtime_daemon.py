@@ -34,7 +34,7 @@ options:
     default: ""
 """
 
-EXAMPLES = "# roles/container_runtime/tasks/files.yml"
+EXAMPLES = "\n# roles/container_runtime/tasks/files.yml\n"
 
 RETURN = r"""# Only what every module returns."""
 

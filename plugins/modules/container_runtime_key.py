@@ -34,7 +34,7 @@ options:
     default: 20
 """
 
-EXAMPLES = "# roles/container_runtime/tasks/repositories.yml"
+EXAMPLES = "\n# roles/container_runtime/tasks/repositories.yml\n"
 
 RETURN = r"""
 fingerprints:

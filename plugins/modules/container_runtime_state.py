@@ -21,7 +21,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# plugins/action/container_runtime.py"
+EXAMPLES = "\n# plugins/action/container_runtime.py\n"
 
 RETURN = r"""
 host:

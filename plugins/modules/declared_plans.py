@@ -22,7 +22,7 @@ extends_documentation_fragment:
 options: {}
 """
 
-EXAMPLES = "# playbooks/rollout.yml"
+EXAMPLES = "\n# playbooks/rollout.yml\n"
 
 RETURN = r"""
 planned:

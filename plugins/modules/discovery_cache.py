@@ -38,7 +38,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/discover.yml"
+EXAMPLES = "\n# playbooks/discover.yml\n"
 
 RETURN = r"""
 path:

@@ -120,7 +120,7 @@ options:
     default: HwHiAiUser
 """
 
-EXAMPLES = "# roles/cann/tasks/plan.yml"
+EXAMPLES = "\n# roles/cann/tasks/plan.yml\n"
 
 RETURN = r"""
 plan:

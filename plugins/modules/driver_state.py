@@ -77,7 +77,7 @@ options:
     elements: str
 """
 
-EXAMPLES = "# roles/cann/tasks/inspect.yml"
+EXAMPLES = "\n# roles/cann/tasks/inspect.yml\n"
 
 RETURN = r"""
 host:

@@ -73,7 +73,7 @@ seealso:
   - module: baremetal.inference.encodings
 """
 
-EXAMPLES = "# roles/vllm/tasks/encodings.yml"
+EXAMPLES = "\n# roles/vllm/tasks/encodings.yml\n"
 
 RETURN = r"""
 due:

@@ -55,7 +55,7 @@ options:
     default: lm-eval
 """
 
-EXAMPLES = "# playbooks/tasks/evaluate_check.yml"
+EXAMPLES = "\n# playbooks/tasks/evaluate_check.yml\n"
 
 RETURN = r"""
 tasks:

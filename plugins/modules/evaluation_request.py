@@ -50,7 +50,7 @@ options:
     default: lm-eval
 """
 
-EXAMPLES = "# playbooks/tasks/evaluate_check.yml"
+EXAMPLES = "\n# playbooks/tasks/evaluate_check.yml\n"
 
 RETURN = r"""
 tasks:

@@ -48,7 +48,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/tasks/evaluate.yml"
+EXAMPLES = "\n# playbooks/tasks/evaluate.yml\n"
 
 RETURN = r"""
 results:

@@ -79,7 +79,7 @@ notes:
   - Reading the secrets needs root (C(become)).
 """
 
-EXAMPLES = "# playbooks/tasks/evaluate_task.yml"
+EXAMPLES = "\n# playbooks/tasks/evaluate_task.yml\n"
 
 RETURN = r"""
 path:

@@ -32,7 +32,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/explain.yml"
+EXAMPLES = "\n# playbooks/explain.yml\n"
 
 RETURN = r"""
 plans:

@@ -30,7 +30,7 @@ options:
     default: {}
 """
 
-EXAMPLES = "# roles/vllm/tasks/sampler.yml"
+EXAMPLES = "\n# roles/vllm/tasks/sampler.yml\n"
 
 RETURN = r"""
 library:

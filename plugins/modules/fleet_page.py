@@ -48,7 +48,7 @@ options:
     default: {}
 """
 
-EXAMPLES = "# playbooks/fleet.yml"
+EXAMPLES = "\n# playbooks/fleet.yml\n"
 
 RETURN = r"""
 table:

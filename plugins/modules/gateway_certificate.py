@@ -57,7 +57,7 @@ options:
     default: 30
 """
 
-EXAMPLES = "# roles/gateway/tasks/configure.yml"
+EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
 RETURN = r"""
 certificate:

@@ -73,7 +73,7 @@ options:
     default: false
 """
 
-EXAMPLES = "# playbooks/gateway_keys.yml"
+EXAMPLES = "\n# playbooks/gateway_keys.yml\n"
 
 RETURN = r"""
 clients:

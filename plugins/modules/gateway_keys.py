@@ -69,7 +69,7 @@ options:
     default: haproxy
 """
 
-EXAMPLES = "# roles/gateway/tasks/keys.yml"
+EXAMPLES = "\n# roles/gateway/tasks/keys.yml\n"
 
 RETURN = r"""
 added:

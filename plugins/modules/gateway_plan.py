@@ -123,7 +123,7 @@ options:
     default: gateways
 """
 
-EXAMPLES = "# roles/gateway/tasks/preflight.yml"
+EXAMPLES = "\n# roles/gateway/tasks/preflight.yml\n"
 
 RETURN = r"""
 budgets:

@@ -38,7 +38,7 @@ options:
     type: path
 """
 
-EXAMPLES = "# roles/gateway/tasks/preflight.yml"
+EXAMPLES = "\n# roles/gateway/tasks/preflight.yml\n"
 
 RETURN = r"""
 haproxy:

@@ -30,7 +30,7 @@ options:
     default: /var/lib/gateway-usage/usage.sqlite
 """
 
-EXAMPLES = "# playbooks/gateway_usage.yml"
+EXAMPLES = "\n# playbooks/gateway_usage.yml\n"
 
 RETURN = r"""
 rows:

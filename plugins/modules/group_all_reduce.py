@@ -45,7 +45,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# roles/vllm/tasks/all_reduce.yml"
+EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
 
 RETURN = r"""
 problem:

@@ -46,7 +46,7 @@ options:
     default: /sys
 """
 
-EXAMPLES = "# roles/vllm/tasks/group_links.yml"
+EXAMPLES = "\n# roles/vllm/tasks/group_links.yml\n"
 
 RETURN = r"""
 groups:

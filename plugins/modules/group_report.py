@@ -37,7 +37,7 @@ options:
     default: 0
 """
 
-EXAMPLES = "# roles/vllm/tasks/all_reduce.yml"
+EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
 
 RETURN = r"""
 lines:

@@ -31,7 +31,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# roles/health/tasks/preflight.yml"
+EXAMPLES = "\n# roles/health/tasks/preflight.yml\n"
 
 RETURN = r"""
 settings:

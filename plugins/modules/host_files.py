@@ -73,7 +73,7 @@ options:
     default: {}
 """
 
-EXAMPLES = "# roles/gateway/tasks/configure.yml"
+EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
 RETURN = r"""
 results:

@@ -66,7 +66,7 @@ options:
     default: /proc
 """
 
-EXAMPLES = "# roles/host_tuning/tasks/set.yml"
+EXAMPLES = "\n# roles/host_tuning/tasks/set.yml\n"
 
 RETURN = r"""
 settings:

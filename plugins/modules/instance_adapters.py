@@ -44,7 +44,7 @@ notes:
   - Needs root (C(become)).
 """
 
-EXAMPLES = "# roles/vllm/tasks/run.yml"
+EXAMPLES = "\n# roles/vllm/tasks/run.yml\n"
 
 RETURN = r"""
 asked:

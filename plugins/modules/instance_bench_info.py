@@ -36,7 +36,7 @@ notes:
   - Reading the secrets needs root (C(become)).
 """
 
-EXAMPLES = "# plugins/action/bench_run.py"
+EXAMPLES = "\n# plugins/action/bench_run.py\n"
 
 RETURN = r"""
 url:

@@ -57,7 +57,7 @@ options:
     default: /var/lib/baremetal-inference/caches
 """
 
-EXAMPLES = "# roles/vllm/tasks/caches.yml"
+EXAMPLES = "\n# roles/vllm/tasks/caches.yml\n"
 
 RETURN = r"""
 key:

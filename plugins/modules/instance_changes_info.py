@@ -50,7 +50,7 @@ options:
     default: /var/lib/vllm
 """
 
-EXAMPLES = "# roles/rollout/tasks/collect_changes.yml"
+EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
 
 RETURN = r"""
 changes:

@@ -100,7 +100,7 @@ notes:
   - Reading the secrets needs root (C(become)).
 """
 
-EXAMPLES = "# roles/rollout/tasks/apply.yml"
+EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
 RETURN = r"""
 passed:

@@ -16,7 +16,7 @@ notes:
   - Reading the journal needs root (C(become)).
 """
 
-EXAMPLES = "# playbooks/status.yml"
+EXAMPLES = "\n# playbooks/status.yml\n"
 
 RETURN = r"""
 instances:

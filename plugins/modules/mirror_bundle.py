@@ -67,7 +67,7 @@ options:
     default: ""
 """
 
-EXAMPLES = "# roles/mirror/tasks/preflight.yml"
+EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
 RETURN = r"""
 summary:

@@ -42,7 +42,7 @@ options:
     default: sizes
 """
 
-EXAMPLES = "# playbooks/mirror.yml"
+EXAMPLES = "\n# playbooks/mirror.yml\n"
 
 RETURN = r"""
 fetched:

@@ -66,7 +66,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/mirror.yml"
+EXAMPLES = "\n# playbooks/mirror.yml\n"
 
 RETURN = r"""
 models:

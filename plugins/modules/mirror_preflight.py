@@ -35,7 +35,7 @@ options:
     type: int
 """
 
-EXAMPLES = "# roles/mirror/tasks/preflight.yml"
+EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
 RETURN = r"""
 nginx:

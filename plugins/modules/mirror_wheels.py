@@ -37,7 +37,7 @@ options:
     default: stamp
 """
 
-EXAMPLES = "# playbooks/mirror.yml"
+EXAMPLES = "\n# playbooks/mirror.yml\n"
 
 RETURN = r"""
 fetched:

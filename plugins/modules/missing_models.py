@@ -23,7 +23,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# playbooks/import_models.yml"
+EXAMPLES = "\n# playbooks/import_models.yml\n"
 
 RETURN = r"""
 recipes:

@@ -37,7 +37,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# roles/monitoring/tasks/preflight.yml"
+EXAMPLES = "\n# roles/monitoring/tasks/preflight.yml\n"
 
 RETURN = r"""
 installed:

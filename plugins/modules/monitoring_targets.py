@@ -28,7 +28,7 @@ options:
     default: 9100
 """
 
-EXAMPLES = "# playbooks/monitoring.yml"
+EXAMPLES = "\n# playbooks/monitoring.yml\n"
 
 RETURN = r"""
 files:

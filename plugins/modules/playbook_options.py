@@ -22,6 +22,6 @@ options:
     default: []
 """
 
-EXAMPLES = "# roles/rollout/tasks/preflight.yml"
+EXAMPLES = "\n# roles/rollout/tasks/preflight.yml\n"
 
 RETURN = r""" # """

@@ -66,7 +66,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/fit.yml"
+EXAMPLES = "\n# playbooks/fit.yml\n"
 
 RETURN = r"""
 recipes:

@@ -30,7 +30,7 @@ options:
     required: true
 """
 
-EXAMPLES = "# roles/mirror/tasks/run.yml"
+EXAMPLES = "\n# roles/mirror/tasks/run.yml\n"
 
 RETURN = r"""
 images:

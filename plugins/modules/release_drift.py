@@ -66,7 +66,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/drift.yml"
+EXAMPLES = "\n# playbooks/drift.yml\n"
 
 RETURN = r"""
 settings:

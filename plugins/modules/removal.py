@@ -34,7 +34,7 @@ options:
     default: false
 """
 
-EXAMPLES = "# playbooks/remove.yml"
+EXAMPLES = "\n# playbooks/remove.yml\n"
 
 RETURN = r"""
 removed:

@@ -72,7 +72,7 @@ options:
     default: auto
 """
 
-EXAMPLES = "# playbooks/remove.yml"
+EXAMPLES = "\n# playbooks/remove.yml\n"
 
 RETURN = r"""
 entries:

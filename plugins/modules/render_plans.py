@@ -34,7 +34,7 @@ options:
     default: false
 """
 
-EXAMPLES = "# playbooks/render.yml"
+EXAMPLES = "\n# playbooks/render.yml\n"
 
 RETURN = r"""
 msg:

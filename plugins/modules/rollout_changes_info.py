@@ -74,7 +74,7 @@ options:
     default: {}
 """
 
-EXAMPLES = "# roles/rollout/tasks/collect_changes.yml"
+EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
 
 RETURN = r"""
 changes:

@@ -60,6 +60,6 @@ options:
     default: 0
 """
 
-EXAMPLES = "# roles/rollout/tasks/apply.yml"
+EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
 RETURN = "# nothing"

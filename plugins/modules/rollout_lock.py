@@ -43,7 +43,7 @@ options:
     default: /var/lib/baremetal-rollout
 """
 
-EXAMPLES = "# roles/rollout/tasks/lock.yml"
+EXAMPLES = "\n# roles/rollout/tasks/lock.yml\n"
 
 RETURN = r"""
 holder:

@@ -49,7 +49,7 @@ options:
     default: 0
 """
 
-EXAMPLES = "# roles/rollout/tasks/apply.yml"
+EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
 RETURN = r"""
 turn:

@@ -28,7 +28,7 @@ options:
     default: change
 """
 
-EXAMPLES = "# roles/rollout/tasks/plan.yml"
+EXAMPLES = "\n# roles/rollout/tasks/plan.yml\n"
 
 RETURN = r"""
 id:

@@ -34,7 +34,7 @@ options:
     default: ""
 """
 
-EXAMPLES = "# roles/rollout/tasks/finish.yml"
+EXAMPLES = "\n# roles/rollout/tasks/finish.yml\n"
 
 RETURN = r"""
 summary:

@@ -118,7 +118,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# roles/vllm/tasks/plan.yml"
+EXAMPLES = "\n# roles/vllm/tasks/plan.yml\n"
 
 RETURN = r"""
 asked:

@@ -37,7 +37,7 @@ options:
     default: /var/lib/vllm/tune.json
 """
 
-EXAMPLES = "# playbooks/tune.yml"
+EXAMPLES = "\n# playbooks/tune.yml\n"
 
 RETURN = r"""
 holder:

@@ -38,7 +38,7 @@ options:
     default: 1800
 """
 
-EXAMPLES = "# playbooks/tasks/tune_measurement.yml"
+EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
 
 RETURN = r"""
 figures:

@@ -61,7 +61,7 @@ options:
     default: tune-results
 """
 
-EXAMPLES = "# playbooks/tune.yml"
+EXAMPLES = "\n# playbooks/tune.yml\n"
 
 RETURN = r"""
 id:

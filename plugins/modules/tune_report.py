@@ -38,7 +38,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# playbooks/tune.yml"
+EXAMPLES = "\n# playbooks/tune.yml\n"
 
 RETURN = r"""
 goal:

@@ -68,7 +68,7 @@ options:
     default: {}
 """
 
-EXAMPLES = "# playbooks/tasks/tune_measurement.yml"
+EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
 
 RETURN = r"""
 states:

@@ -40,7 +40,7 @@ options:
     type: path
 """
 
-EXAMPLES = "# playbooks/fetch_recipes.yml"
+EXAMPLES = "\n# playbooks/fetch_recipes.yml\n"
 
 RETURN = r"""
 release:

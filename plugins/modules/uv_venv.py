@@ -62,7 +62,7 @@ options:
     default: 0
 """
 
-EXAMPLES = "# roles/vllm/tasks/host.yml"
+EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
 RETURN = r"""
 path:

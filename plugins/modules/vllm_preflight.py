@@ -78,7 +78,7 @@ options:
     default: []
 """
 
-EXAMPLES = "# roles/vllm/tasks/host.yml"
+EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
 RETURN = r"""
 installed:

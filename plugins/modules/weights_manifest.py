@@ -113,7 +113,7 @@ seealso:
   - module: baremetal.inference.weights
 """
 
-EXAMPLES = "# playbooks/import_models.yml"
+EXAMPLES = "\n# playbooks/import_models.yml\n"
 
 RETURN = r"""
 manifest:

@@ -31,7 +31,7 @@ options:
     default: true
 """
 
-EXAMPLES = "# roles/mirror/tasks/configure.yml"
+EXAMPLES = "\n# roles/mirror/tasks/configure.yml\n"
 
 RETURN = r"""
 projects:

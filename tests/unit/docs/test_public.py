@@ -21,7 +21,7 @@ PUBLIC = {
     "lookup": set(),
     "vars": {"file_errors"},
 }  # fmt: skip
-USE = re.compile(r'^EXAMPLES = "# (\S+)"$', re.MULTILINE)
+USE = re.compile(r'^EXAMPLES = "\\n# (\S+)\\n"$', re.MULTILINE)
 DESCRIPTION = re.compile(r"^\s*short_description: [\"']?(.+)$", re.MULTILINE)
 
 
