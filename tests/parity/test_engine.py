@@ -146,7 +146,7 @@ def test_a_wrong_value_is_refused_by_the_plan_and_by_vllm(release, shapes, upstr
 
 # Settings alone that lack what they need, or exceed another one, each with a value that is valid by itself.
 VALUES = {
-    "numa-bind-nodes": [0, 0], "spec-tokens": 4, "mamba-block-size": 64, "collect-detailed-traces": ["all"],
+    "numa-bind-nodes": [0, 0], "spec-tokens": 4, "collect-detailed-traces": ["all"],
     "max-loras": 2, "max-cpu-loras": 1,
     "long-prefill-token-threshold": 8192, "max-model-len": 4096,
 }  # fmt: skip
@@ -167,9 +167,8 @@ def test_a_setting_without_what_it_needs_is_refused_by_the_plan_and_by_vllm(
 ):
     accelerator = hardware("h200", 8)
     base = planned(accelerator, {"recipe": LLAMA}, release, shapes, upstream_recipes)
-    unset = {"enable-prefix-caching": None} if "mamba-block-size" in args else {}
     with pytest.raises(PlanError, match=r"needs --|expected at most --") as caught:
-        planned(accelerator, {"recipe": LLAMA, "args": {**unset, **args}}, release, shapes, upstream_recipes)
+        planned(accelerator, {"recipe": LLAMA, "args": args}, release, shapes, upstream_recipes)
     assert "\n" not in str(caught.value)
     words = to_argv({"model": base["model"], **base["args"], **args}, load_table(release))
     with pytest.raises(Refused):
