@@ -57,7 +57,7 @@ unit: python  ## Run the unit tests; T=compose runs those with "compose" in the 
 	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n $(TWICE) --dist loadfile --no-loadscope-reorder)
 
 parity: ready  ## Check plans with the real parsers and configuration steps of vLLM 0.32.0 and 0.33.0
-	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
+	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -m "not long" -n auto --dist loadfile
 
 integration: ready  ## Run the tests that need root and create their own lab hosts
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
