@@ -8,6 +8,7 @@ fifth of the time. Prints the last line of each process, and everything of one t
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def shares(files: list[Path], number: int) -> list[list[Path]]:
 
 def main() -> int:
     """Run all shares at once; return the status of the command."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     # These tests spend half of their time waiting, so two processes run on each processor.
     parts = shares(fast_files(), 2 * (os.cpu_count() or 1))
     command = [

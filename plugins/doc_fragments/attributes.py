@@ -17,6 +17,42 @@ attributes:
   diff_mode:
     description: Returns details of what has changed or would change when in diff mode.
 """
-    FULL = DOCUMENTATION.replace("_mode:\n", "_mode:\n    support: full\n")
-    NO_DIFF = FULL.replace("diff_mode:\n    support: full", "diff_mode:\n    support: none")
-    UNSUPPORTED = FULL.replace("support: full", "support: none")
+    # Sanity tests read literals only.
+    FULL = r"""
+options: {}
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+attributes:
+  check_mode:
+    support: full
+    description: Can run in C(check_mode) and return what it would change without changing anything.
+  diff_mode:
+    support: full
+    description: Returns details of what has changed or would change when in diff mode.
+"""
+
+    NO_DIFF = r"""
+options: {}
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+attributes:
+  check_mode:
+    support: full
+    description: Can run in C(check_mode) and return what it would change without changing anything.
+  diff_mode:
+    support: none
+    description: Returns details of what has changed or would change when in diff mode.
+"""
+
+    UNSUPPORTED = r"""
+options: {}
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+attributes:
+  check_mode:
+    support: none
+    description: Can run in C(check_mode) and return what it would change without changing anything.
+  diff_mode:
+    support: none
+    description: Returns details of what has changed or would change when in diff mode.
+"""

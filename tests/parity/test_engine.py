@@ -161,7 +161,7 @@ def incomplete():
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("args", list(incomplete()), ids=lambda args: "+".join(args))
+@pytest.mark.parametrize("args", list(incomplete()), ids="+".join)
 def test_a_setting_without_what_it_needs_is_refused_by_the_plan_and_by_vllm(
     args, release, shapes, upstream_recipes, real_engines
 ):

@@ -45,7 +45,11 @@ MONTHS = "January February March April May June July August September October No
 
 def pairs(text: str) -> list[tuple[str, str]]:
     """Return the pairs of words of a list."""
-    return [(first, second) for first, second in (pair.split() for pair in text.split(", "))]
+    found = []
+    for pair in text.split(", "):
+        first, second = pair.split()
+        found.append((first, second))
+    return found
 
 
 def followers(text: str) -> list[tuple[str, str]]:

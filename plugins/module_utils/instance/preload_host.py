@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from ..common.files_host import listed, text_of
+from ..common.lines_host import write_line
 from .marks import CONFIG_DIR
 from .preload import command_of, config_of, directory_in, ranks_in
 from .systemd import parse_properties
@@ -89,5 +90,5 @@ def run(words: list[str]) -> int:
     """Run ``serve NAME`` or ``settle NAME``; return the exit status."""
     if words[0] == "serve":
         return serve(words[1])
-    print(settle(words[1]), flush=True)
+    write_line(settle(words[1]))
     return 0

@@ -85,7 +85,9 @@ def _parsed(text: str) -> Archive:
     fields = data if isinstance(data, dict) else {}
     key, size, sha256, unpacked = (fields.get(name) for name in ("key", "size", "sha256", "unpacked"))
     texts = isinstance(key, str) and _KEY.match(key) and isinstance(sha256, str) and _SHA256.match(sha256)
-    sizes = all(type(number) is int and 0 < number <= MAX_BYTES for number in (size, unpacked))
+    sizes = all(
+        isinstance(number, int) and number is not True and 0 < number <= MAX_BYTES for number in (size, unpacked)
+    )
     if fields.get("version") != VERSION or not texts or not sizes:
         raise CacheError(
             f"a manifest of a cache: found {show_value(fields)[:200]}, expected version {VERSION}, key, sha256, size "

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Mapping
 
@@ -30,9 +29,10 @@ COLLECTIVES_GIB = 0.5
 # A model's experts have the first of them with which they are no larger than its files.
 _ELEMENTS = (2.0, 1.0, 0.53125)
 _FOUR_BITS = {"mxfp4": 0.53125, "nvfp4": 0.5625}
-# vLLM's kernels for experts in MXFP4 pad their width on each chip and the hidden size: gpt-oss-120b, 60.8 GiB of files,
-# takes 65.97 GiB with Marlin (vllm-project/vllm issue 23278) and 64.38 GiB with Triton (issue 33155).
-_PADDED_WIDTH, _PADDED_HIDDEN = 128, 256
+# Kernels for experts in MXFP4 can pad them: gpt-oss-120b, 60.8 GiB of files, took 65.97 GiB with Marlin (issue 23278 of
+# vllm-project/vllm) and 64.38 GiB with Triton (issue 33155); but gpt-oss-20b, 12.8 GiB, took 13.02 GiB with 0.25.1 and
+# 0.33.0 on Hopper (tests/gpu/results). Padding does not count here: upstream's guide serves gpt-oss-120b in its full
+# length on one chip of 80 GB.
 
 # max-num-batched-tokens and max-num-seqs of a server where they are not set: vLLM's own, by the chip's memory in GiB.
 _BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
@@ -92,22 +92,15 @@ class Request:
         element = cache_element(self.args, self.shape)
         cache = request_bytes(self.shape, tokens, tensor, element, batched) / stages
         weights = (self.weights_bytes - self.expert_bytes) / (tensor * stages)
-        weights += self.expert_bytes * self._padding(chips // stages) / chips
+        weights += self.expert_bytes / chips
         return Footprint(weights, cache, self._overhead(seqs, batched, chips), chips, tokens)
 
     @property
     def expert_bytes(self) -> float:
-        """The bytes of all routed experts, without padding; 0 for a model without."""
+        """The bytes of all routed experts; 0 for a model without."""
         elements = (_FOUR_BITS[self.precision],) if self.precision in _FOUR_BITS else _ELEMENTS
         sizes = [self.shape.experts * element for element in elements]
         return next((size for size in sizes if size <= self.weights_bytes), self.weights_bytes)
-
-    def _padding(self, chips: int) -> float:
-        """Return how much larger the experts of a chip are in its memory than in their files."""
-        if self.precision != "mxfp4" or self.accelerator.stack != "cuda" or not self.shape.experts:
-            return 1
-        width = self.shape.expert_width / (1 if self.args.get("enable-expert-parallel") else chips)
-        return _padded(width, _PADDED_WIDTH) * _padded(self.shape.hidden, _PADDED_HIDDEN)
 
     @property
     def tokens(self) -> int:
@@ -152,11 +145,6 @@ class Request:
         graphs = 0 if self.args.get("enforce-eager") else GRAPHS_GIB
         collectives = COLLECTIVES_GIB if chips > 1 else 0
         return peak + (CONTEXT_GIB + graphs + collectives) * GIB
-
-
-def _padded(size: float, step: int) -> float:
-    """Return how much a size grows when it becomes a multiple of ``step``."""
-    return math.ceil(size / step) * step / size
 
 
 def _size(args: Mapping[str, Any], name: str, otherwise: int = 1) -> int:

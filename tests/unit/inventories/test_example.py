@@ -44,7 +44,7 @@ BY_TASK = """
       loop_control:
         loop_var: pair
       vars:
-        item: "{{ pair[0] }}"
+        item: "{{ pair[0] | combine({'start_seconds': 0}) }}"
         template: "{{ pair[1] }}"
 """
 

@@ -9,7 +9,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import steering
 
-GATEWAY = [steering.PRIORITY]
+GATEWAY = (steering.PRIORITY,)
 PLAIN = {"model": "m", "input": 'a "priority" of 1', "tools": [{"parameters": {"properties": {"priority": {}}}}]}
 
 

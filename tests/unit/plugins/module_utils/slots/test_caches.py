@@ -25,8 +25,8 @@ KEY = "0123456789abcdef" * 2
 ARCHIVE = Archive(KEY, 10, "c" * 64, 20)
 
 
-def key(plan=PLAN, software="0.33.0-cuda-abc", host=HOST):
-    return key_of(identity_of(plan, software, host))
+def key(plan=None, software="0.33.0-cuda-abc", host=None):
+    return key_of(identity_of(plan or PLAN, software, host or HOST))
 
 
 @pytest.mark.parametrize("changes", [

@@ -204,10 +204,10 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"model": "rtx_5090", "count": 1},
-            "vllm_instances.chat: does not fit: 65.9 GiB of weights, 4.6 GiB of KV cache for one request of 131072 "
-            "tokens and 1.8 GiB for activations and graphs on each chip make 72.2 GiB, 1 x rtx_5090 have 32.0 GiB, of "
+            "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.6 GiB of KV cache for one request of 131072 "
+            "tokens and 1.8 GiB for activations and graphs on each chip make 67.1 GiB, 1 x rtx_5090 have 32.0 GiB, of "
             "which gpu-memory-utilization 0.9 allows 28.8 GiB; take more chips (tensor-parallel-size), a smaller "
-            "max-model-len or variant, or another host; as many chips of h200, b200, mi300x, mi325x would do",
+            "max-model-len or variant, or another host; as many chips of a100, h100, h200, b200 would do",
         ),
         (
             {"facts": {"driver_version": "570.26"}},

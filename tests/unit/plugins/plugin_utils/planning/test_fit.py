@@ -38,15 +38,15 @@ def origin(plan, key):
 def test_a_context_that_fits_is_left_to_the_model():
     plan = planned("l40s")
     assert "max-model-len" not in plan.args
-    assert plan.memory_required_gib == 18.5
+    assert plan.memory_required_gib == 17.6
 
 
 def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
-    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 2500})
-    assert plan.args["max-model-len"] == 69632
+    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 4000})
+    assert plan.args["max-model-len"] == 104448
     assert origin(plan, "max-model-len") == {
         "key": "max-model-len",
-        "value": 69632,
+        "value": 104448,
         "layer": "collection",
         "because": "the longest context that fits; the model's own of 131072 tokens does not",
         "overrides": [],
@@ -55,7 +55,7 @@ def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
 
 @pytest.mark.parametrize("length", [131072, "auto", None])
 def test_a_length_that_somebody_set_is_kept(length):
-    args = {"max-num-seqs": 2500, "max-model-len": length}
+    args = {"max-num-seqs": 4000, "max-model-len": length}
     if length == "auto":
         assert planned("h100", recipe="openai/gpt-oss-120b", args=args).args["max-model-len"] == "auto"
     else:
@@ -63,21 +63,19 @@ def test_a_length_that_somebody_set_is_kept(length):
 
 
 def test_a_refusal_names_the_calculation_and_all_ways_out():
-    args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 2500}
+    args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 4000}
     assert refusal("h100", 4, recipe="openai/gpt-oss-120b", args=args) == (
-        "vllm_instances.chat: does not fit: 65.9 GiB of weights, 4.5 GiB of KV cache for one request of 131072 tokens "
-        "and 7.7 GiB for activations and graphs on each chip make 78.1 GiB, 1 x h100 have 80.0 GiB, of which "
+        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.5 GiB of KV cache for one request of 131072 tokens "
+        "and 11.6 GiB for activations and graphs on each chip make 76.9 GiB, 1 x h100 have 80.0 GiB, of which "
         "gpu-memory-utilization 0.95 allows 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
-        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 69632 would fit; as many chips "
+        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 104448 would fit; as many chips "
         "of h200, b200, mi300x, mi325x would do"
     )
 
 
 def test_a_refusal_names_chips_with_more_memory_that_the_recipe_lists():
     # Not Atlas, which lacks the number format.
-    assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith(
-        "; as many chips of h200, b200, mi300x, mi325x would do"
-    )
+    assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith("; as many chips of a100, h100, h200, b200 would do")
 
 
 def test_a_pinned_draft_model_takes_memory_too():

@@ -31,7 +31,7 @@ def test_what_the_log_says(start):
     request, log = request_of(start), start["log"]
     footprint = request.footprint()
     if "weights_gib" in log:
-        assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.05)
+        assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.09 if start.get("padded") else 0.05)
     if "requests" in log:
         length, number = log["requests"]
         assert log["cache_gib"] * GIB / request.footprint(length).cache == pytest.approx(number, rel=0.02)
@@ -42,7 +42,10 @@ def test_what_the_log_says(start):
         assert request.fits() == (start["fits"] != start.get("differs", False))
 
 
-def test_the_table_has_each_stack_and_one_known_difference():
+def test_the_table_has_each_stack_and_its_known_differences():
     assert len(STARTS) == 15
     assert {start["chip"]["stack"] for start in PUBLISHED["starts"]} == {"cuda", "rocm", "cann"}
-    assert [start["source"].rsplit("/", 1)[1] for start in PUBLISHED["starts"] if start.get("differs")] == ["27508"]
+    assert [start["source"].rsplit("/", 1)[1] for start in PUBLISHED["starts"] if start.get("differs")] == [
+        "23278",
+        "27508",
+    ]
