@@ -39,7 +39,7 @@ TASK = """
         src: "%(templates)s/%(template)s"
         dest: "{{ out }}/{{ inventory_hostname }}/{{ item.key }}.%(template)s"
         mode: "0644"
-      loop: "{{ plans | dict2items }}"
+      loop: "{{ plans | dict2items | map('combine', {'start_seconds': 0}) }}"
 """
 PLAY = """
 - name: Render with tasks
