@@ -44,8 +44,8 @@ def shares(files: list[Path], number: int) -> list[list[Path]]:
 def main() -> int:
     """Run all shares at once; return the status of the command."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    # These tests spend half of their time waiting, so two processes run on each processor.
-    parts = shares(fast_files(), 2 * (os.cpu_count() or 1))
+    # These tests spend much of their time waiting, so four processes run on each processor.
+    parts = shares(fast_files(), 4 * (os.cpu_count() or 1))
     command = [
         sys.executable,
         "-m",
