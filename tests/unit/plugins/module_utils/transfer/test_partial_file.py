@@ -156,3 +156,12 @@ def test_stat_of_the_published_file_is_that_of_its_descriptor(wanted, tmp_path):
     there = (tmp_path / "a.bin").stat()
     assert file == wanted
     assert (found.st_size, found.st_mtime_ns, found.st_ino) == (there.st_size, there.st_mtime_ns, there.st_ino)
+
+
+def test_a_hard_link_is_not_written_to(tmp_path):
+    other = tmp_path / "other"
+    other.write_bytes(b"somebody's file")
+    os.link(other, tmp_path / "a.bin.partial")
+    with pytest.raises(TargetError, match=r"a\.bin\.partial"):
+        PartialFile(str(tmp_path / "a.bin.partial"))
+    assert other.read_bytes() == b"somebody's file"

@@ -22,6 +22,9 @@ class Socket(socketserver.StreamRequestHandler):
             self.wfile.write("".join(f"0x1 {name} {value}\n" for name, value in found.items()).encode())
         elif command == "del":
             del found[words[0]]
+        elif (command == "set") != (words[0] in found):
+            # As HAProxy: it adds a second entry, or changes none.
+            self.wfile.write(b"entry not found.\n" if command == "set" else b"'add map': a second entry.\n")
         else:
             found[words[0]] = words[1]
 
@@ -48,6 +51,13 @@ def test_the_map_has_those_whose_budget_is_used_up_and_nobody_else(haproxy):
     found = BudgetMap(budgets(), "/over.map", haproxy.server_address)
     found.sync(NOW)
     assert list(haproxy.map) == ["alice"] and found.fault == "" and found.synced_at > 0
+
+
+def test_what_the_map_says_of_an_owner_follows_the_budget(haproxy):
+    haproxy.map["alice"] = "1|client|alice|4|day"
+    found = BudgetMap(budgets(), "/over.map", haproxy.server_address)
+    found.sync(NOW)
+    assert found.fault == "" and haproxy.map == {"alice": budgets().over(NOW)["alice"]}
 
 
 def test_a_haproxy_that_does_not_answer_is_reported_once(tmp_path, capsys):

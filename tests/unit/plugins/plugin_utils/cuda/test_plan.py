@@ -227,6 +227,12 @@ def test_an_exact_version_is_pinned_and_asked_for():
     assert found.prepare[-1].argv[-1] == "*nvidia*580.95.05*"
 
 
+def test_a_version_is_no_beginning_of_another_one():
+    asked = replace(REQUEST, version="580.10")
+    found = plan_driver(SYSTEMS["debian12"][0], MACHINES["l40s"][0], asked, ["580.105.08-1"])
+    assert found.halt == "the repository has no driver 580.10; it has 580.105.08; correct cuda_version"
+
+
 @pytest.mark.parametrize(
     ("offered", "sentence"),
     [
