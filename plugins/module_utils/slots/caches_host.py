@@ -146,18 +146,26 @@ def write_archive(top: str, file: IO[bytes]) -> int:
     total = count = 0
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
         for path in sorted(_files(top)):
-            member = archive.gettarinfo(os.path.join(top, path), path)
-            member.uid = member.gid = 0
-            member.uname = member.gname = ""
-            total, count = total + member.size, count + 1
-            if total > MAX_BYTES or count > MAX_FILES:
-                raise CacheError(f"{top}: found more than {MAX_FILES} files or {MAX_BYTES >> 30} GiB, expected a cache")
-            with open(os.path.join(top, path), "rb") as content:
+            # Since the names were read, its owner may have put a FIFO or a link there.
+            with open(os.path.join(top, path), "rb", opener=_at_once) as content:
+                found, member = os.fstat(content.fileno()), tarfile.TarInfo(path)
+                if not stat.S_ISREG(found.st_mode):
+                    continue
+                member.size, member.mode, member.mtime = found.st_size, stat.S_IMODE(found.st_mode), found.st_mtime
+                total, count = total + member.size, count + 1
+                if total > MAX_BYTES or count > MAX_FILES:
+                    raise CacheError(
+                        f"{top}: found more than {MAX_FILES} files or {MAX_BYTES >> 30} GiB, expected a cache"
+                    )
                 archive.addfile(member, content)
     if not count:
         raise CacheError(f"{top}: found nothing that was compiled in {', '.join(PARTS)}; start the instance first")
     file.flush()
     return total
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _files(top: str) -> Iterator[str]:

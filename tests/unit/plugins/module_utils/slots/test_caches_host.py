@@ -217,3 +217,19 @@ def test_a_host_is_described_by_driver_processor_and_system(tmp_path):
     assert (found["driver"], found["system"]) == ("nvidia 580.159.04", 'ID=debian VERSION_ID="13"')
     (tmp_path / "proc/cpuinfo").write_text("model name\t: X\nflags\t: avx2\n")
     assert read_host(f"{tmp_path}/")["processor"] != found["processor"]
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody_up_and_two_names_of_a_file_are_two(tmp_path, monkeypatch):
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/a").write_text("code")
+    os.link(tmp_path / "vllm/a", tmp_path / "vllm/b")
+    os.mkfifo(tmp_path / "vllm/c")
+    monkeypatch.setattr(caches_host, "_files", lambda _top: ["vllm/a", "vllm/b", "vllm/c"])
+    file = io.BytesIO()
+    assert caches_host.write_archive(str(tmp_path), file) == 8
+    file.seek(0)
+    with tarfile.open(fileobj=file) as archive:
+        assert [(member.name, member.isreg(), member.size) for member in archive] == [
+            ("vllm/a", True, 4),
+            ("vllm/b", True, 4),
+        ]
