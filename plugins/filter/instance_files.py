@@ -16,7 +16,8 @@ from ..plugin_utils.common.host_library import MIDDLEWARE, program_files
 PROGRAMS = ("vllm-wait-ready", "vllm-drain")
 # Only where an instance spans hosts, where some share chips, and where weights stay on them.
 GROUP_PROGRAMS = ("vllm-group", "vllm-router")
-RESIDENT_PROGRAMS, PRELOAD_PROGRAMS = ("vllm-residents",), ("vllm-preload",)
+RESIDENT_PROGRAMS = ("vllm-residents",)
+PRELOAD_PROGRAMS = ("vllm-preload",)
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
