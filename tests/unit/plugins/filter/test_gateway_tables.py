@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.filter.gateway_engines import FilterModule as EngineFilters
-from ansible_collections.baremetal.inference.plugins.filter.gateway_table import FilterModule as TableFilters
+from ansible_collections.baremetal.inference.plugins.filter.gateways import FilterModule
 
-gateway_table = TableFilters().filters()["gateway_table"]
-gateway_engines = EngineFilters().filters()["gateway_engines"]
+gateway_table = FilterModule().filters()["gateway_table"]
+gateway_engines = FilterModule().filters()["gateway_engines"]
 
 
 def entry(state="ready", up=True, **more):

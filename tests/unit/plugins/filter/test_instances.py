@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.filter.busy_instances import busy_instances
-from ansible_collections.baremetal.inference.plugins.filter.instance_checks import instance_checks
-from ansible_collections.baremetal.inference.plugins.filter.instance_files import instance_entries
-from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
-from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
-from ansible_collections.baremetal.inference.plugins.filter.server_names import server_names
-from ansible_collections.baremetal.inference.plugins.filter.servers_without_slot import servers_without_slot
+from ansible_collections.baremetal.inference.plugins.filter.gateways import server_names, servers_without_slot
+from ansible_collections.baremetal.inference.plugins.filter.instances import (
+    busy_instances,
+    instance_checks,
+    instance_entries,
+    instance_restarts,
+    instance_restores,
+)
 
 PLANS = {
     "chat": {"instance": "chat", "container": None, "image": ""},

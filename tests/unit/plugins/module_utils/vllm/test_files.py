@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.filter.instance_files import FilterModule
+from ansible_collections.baremetal.inference.plugins.filter.instances import FilterModule
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     chat_templates,
     instance_files,

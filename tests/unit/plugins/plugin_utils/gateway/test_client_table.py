@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.filter.gateway_clients import FilterModule
+from ansible_collections.baremetal.inference.plugins.filter.gateways import FilterModule
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.client_table import client_table
 
 NOW = 1795600000
