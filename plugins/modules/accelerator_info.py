@@ -173,13 +173,11 @@ ansible_facts:
 
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.accelerator.cpu_host import CpuError, read_cpu
 from ..module_utils.accelerator.drivers_host import read_drivers
 from ..module_utils.accelerator.pci_host import PciError, read_functions
 from ..module_utils.accelerator.pythons_host import read_pythons
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.vllm.fabric_host import near_rdma
 
 # The action plugin of the same name has the catalogue and handles the options that are not read below.
@@ -195,8 +193,7 @@ ARGUMENTS = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    guard(module)
+    module = start_module(ARGUMENTS)
     try:
         functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
         cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())

@@ -102,14 +102,12 @@ counters:
 import json
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.acceptance.burn_in_host import Limits, run_burn_in
 from ..module_utils.acceptance.python_host import Interpreter, NoPythonError, Search, find_python, stop_container
 from ..module_utils.acceptance.readings import BurnIn
 from ..module_utils.acceptance.signals import exit_on_signals
 from ..module_utils.chip_counters.read_host import read_counters
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
@@ -134,8 +132,7 @@ CHECK_MODE = "check mode runs nothing"
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    guard(module)
+    module = start_module(ARGUMENTS)
     options = module.params
     exit_on_signals()
     before = read_counters(options["stack"])

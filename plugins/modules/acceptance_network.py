@@ -63,23 +63,19 @@ streams:
 
 from dataclasses import asdict
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.acceptance.network_host import NetworkError, receive, serve
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "connect": {"type": "str", "default": ""},
             "port": {"type": "int", "required": True},
             "seconds": {"type": "float", "default": 10},
             "patience": {"type": "float", "default": 30},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     connect, port, seconds, patience = (module.params[name] for name in ("connect", "port", "seconds", "patience"))
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode opens no connection")

@@ -73,26 +73,22 @@ made:
 import os
 from dataclasses import asdict
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.acceptance.signals import exit_on_signals
 from ..module_utils.acceptance.storage_host import StorageError, measure_reads
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 
 NO_DIRECTORY = "{path} is not a directory on this host; name another one with accept_storage_dir"
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "path": {"type": "path", "required": True},
             "optional": {"type": "bool", "default": False},
             "seconds": {"type": "float", "default": 10},
             "size": {"type": "int", "default": 4 << 30},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     options = module.params
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode reads nothing")

@@ -42,16 +42,13 @@ problems:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.accelerator.pci_host import PciError
 from ..module_utils.chip_identity.read_host import read_identities
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"sysfs_root": {"type": "path", "default": "/sys"}}, supports_check_mode=True)
-    guard(module)
+    module = start_module({"sysfs_root": {"type": "path", "default": "/sys"}})
     try:
         found = read_identities(module.params["sysfs_root"])
     except PciError as exc:

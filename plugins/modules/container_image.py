@@ -67,17 +67,15 @@ repo_digests:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.containers.engine import ContainerError
 from ..module_utils.containers.image_names import reference
 from ..module_utils.containers.store_host import Store, ensure_image
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "engine": {"type": "str", "required": True},
             "image": {"type": "str", "required": True},
             "archive": {"type": "path"},
@@ -85,10 +83,8 @@ def main() -> None:
             # The path is not a secret. Masking it would hide it in the errors about it.
             "auth_file": {"type": "path", "no_log": False},
             "check_registry": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = ensure_image(module, Store(module))

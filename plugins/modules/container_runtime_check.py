@@ -52,9 +52,7 @@ ansible_facts:
 import platform
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.container_runtime.check_host import check
 from ..module_utils.container_runtime.facts import TOOLKITS, RuntimePlanError
 from ..module_utils.container_runtime.host import read_host
@@ -62,17 +60,15 @@ from ..module_utils.containers.engine import ENGINES
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "engine": {"type": "str", "choices": list(ENGINES), "required": True},
             "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
             "stack": {"type": "str", "default": "cpu"},
             "count": {"type": "int", "default": 0},
             "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

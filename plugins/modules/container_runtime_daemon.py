@@ -40,9 +40,7 @@ RETURN = r"""# Only what every module returns."""
 
 import tempfile
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.container_runtime.daemon_file import describe_settings, merge_text, redact_output
 from ..module_utils.container_runtime.daemon_host import read_text, write_text
 from ..module_utils.container_runtime.facts import RuntimePlanError
@@ -50,15 +48,13 @@ from ..module_utils.container_runtime.names import DAEMON_JSON
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "path": {"type": "path", "default": DAEMON_JSON},
             "settings": {"type": "dict", "required": True},
             "validate": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     path, settings = module.params["path"], module.params["settings"]
     try:
         before = read_text(path)

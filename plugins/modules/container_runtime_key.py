@@ -47,12 +47,11 @@ fingerprints:
 import http.client
 import os
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.files_host import publish
 from ..module_utils.common.foreign_text import quote_foreign
-from ..module_utils.common.module import guard
 from ..module_utils.container_runtime.keys import KeyFileError, armoured, fingerprints
 
 # Far more than any vendor's key; a longer answer is some other page.
@@ -60,16 +59,14 @@ LARGEST = 1 << 20
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "url": {"type": "str", "required": True},
             "path": {"type": "path", "required": True},
             "fingerprints": {"type": "list", "elements": "str", "required": True, "no_log": False},
             "timeout": {"type": "int", "default": 20},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     path, wanted = module.params["path"], sorted(module.params["fingerprints"])
     found = read_fingerprints(path)
     if found != wanted:

@@ -32,18 +32,12 @@ host:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.container_runtime.host import read_host
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"packager": {"type": "str", "choices": ["deb", "rpm"], "required": True}},
-        supports_check_mode=True,
-    )
-    guard(module)
+    module = start_module({"packager": {"type": "str", "choices": ["deb", "rpm"], "required": True}})
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

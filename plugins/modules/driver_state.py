@@ -169,11 +169,9 @@ summary:
   returned: success
 """
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.accelerator.pci_host import PciError
 from ..module_utils.cann import host as cann
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.cuda import host as cuda
 from ..module_utils.rocm import host as rocm
 from ..module_utils.vendor_stack.faults import NO_FAULTS, FaultBook
@@ -183,11 +181,7 @@ READ = {"cuda": cuda.read_state, "rocm": rocm.read_state, "cann": cann.read_stat
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={**ARGUMENTS, "fault_path": {"type": "list", "elements": "path", "default": []}},
-        supports_check_mode=True,
-    )
-    guard(module)
+    module = start_module({**ARGUMENTS, "fault_path": {"type": "list", "elements": "path", "default": []}})
     options = module.params
     wrong = foreign_option(options)
     if wrong:

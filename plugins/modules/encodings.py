@@ -99,9 +99,7 @@ files:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.encodings.files import ENCODINGS, PUBLISHER, EncodingsError
 from ..module_utils.encodings.host import (
     EncodingOutcome,
@@ -117,18 +115,16 @@ PART = 1024 * 1024
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "path": {"type": "path", "default": "/srv/encodings"},
             "files": {"type": "list", "elements": "str", "choices": list(ENCODINGS), "default": list(ENCODINGS)},
             "sources": {"type": "list", "elements": "str", "default": [PUBLISHER]},
             "ca_file": {"type": "path"},
             "connections": {"type": "int", "default": 8},
             "check_sources": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     try:
         outcomes = run(module)
     except (EncodingsError, OSError) as exc:

@@ -89,9 +89,7 @@ accepted:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.encodings.library import RefusedError, Use
 from ..module_utils.encodings.library_host import STATE_FILE, ask_library, read_accepted, read_state, write_accepted
 
@@ -106,16 +104,14 @@ USE = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "uses": {"type": "list", "elements": "dict", "required": True, "options": USE},
             "engine": {"type": "str", "default": ""},
             "user": {"type": "str", "default": "vllm"},
             "state_file": {"type": "path", "default": STATE_FILE},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     uses = [Use.from_dict(entry) for entry in module.params["uses"]]
     for use in uses:
         if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):

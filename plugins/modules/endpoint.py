@@ -240,9 +240,7 @@ journal:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.questions import CHECKS
 from ..module_utils.endpoint.ready import Watch
 from ..module_utils.endpoint.target_host import Endpoint, OptionError
@@ -282,13 +280,9 @@ ARGUMENTS = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec=ARGUMENTS,
-        required_one_of=[("instance", "model")],
-        mutually_exclusive=[("api_key", "api_key_file")],
-        supports_check_mode=True,
+    module = start_module(
+        ARGUMENTS, required_one_of=[("instance", "model")], mutually_exclusive=[("api_key", "api_key_file")]
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         endpoint = Endpoint(module.params, module.run_command, module.no_log_values)

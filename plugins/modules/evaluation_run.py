@@ -97,9 +97,7 @@ samples:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.evaluation.lm_eval import KINDS
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
 from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
@@ -110,8 +108,8 @@ from ..module_utils.vllm.unit import UnitError
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "instance": {"type": "str", "required": True},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
             "environment": {"type": "path", "required": True},
@@ -127,8 +125,8 @@ def main() -> None:
             "timeout": {"type": "int", "default": 21600},
             "root": {"type": "path", "default": "/"},
         },
+        supports_check_mode=False,
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"instance {module.params['instance']}, task {module.params['task']}"
     try:

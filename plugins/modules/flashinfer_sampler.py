@@ -45,30 +45,23 @@ import shutil
 import tempfile
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import AnsibleModule, run_module
 from ..module_utils.common.files_host import bytes_of, publish
-from ..module_utils.common.module import guard
 from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
 UNFINISHED = ".sampler-"
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    run_module(
+        ensure,
+        {
             "path": {"type": "path", "required": True},
             "compute_capability": {"type": "str", "required": True},
             "environment": {"type": "dict", "default": {}},
         },
-        supports_check_mode=True,
+        OSError,
     )
-    guard(module)
-    try:
-        result = ensure(module)
-    except OSError as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(**result)
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:

@@ -80,9 +80,7 @@ reason:
 
 import time
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.gateway.certificate_host import (
     CertificateError,
     CertificateOutcome,
@@ -94,8 +92,8 @@ from ..module_utils.gateway.certificate_host import (
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "source": {"type": "str", "choices": ["own", "files"], "default": "own"},
             "ca_dir": {"type": "path"},
             "host": {"type": "str", "required": True},
@@ -108,9 +106,7 @@ def main() -> None:
             "renew_days": {"type": "int", "default": 30},
         },
         required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
-        supports_check_mode=True,
     )
-    guard(module)
     try:
         found = _certificate(module)
     except (CertificateError, OSError) as exc:

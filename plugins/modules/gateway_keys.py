@@ -100,9 +100,7 @@ running:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.gateway.clients import Client, maps_of, maps_without
 from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps, update_maps
 
@@ -119,8 +117,8 @@ CLIENT = {
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "clients": {"type": "list", "elements": "dict", "options": CLIENT},
             "remove": {"type": "str"},
             "directory": {"type": "path", "default": "/etc/haproxy/maps"},
@@ -128,9 +126,7 @@ def main() -> None:
             "group": {"type": "str", "default": "haproxy"},
         },
         mutually_exclusive=[("clients", "remove")],
-        supports_check_mode=True,
     )
-    guard(module)
     options = module.params
     try:
         requested = requested_maps(options)

@@ -82,9 +82,7 @@ import os
 import platform
 import re
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.gateway.admin_socket_host import unread_files
 from ..module_utils.vllm.ports_host import listeners
@@ -102,17 +100,15 @@ UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "ports": {"type": "dict", "required": True},
             "socket": {"type": "path", "required": True},
             "files": {"type": "list", "elements": "path", "required": True},
             "shares_address": {"type": "bool", "default": False},
             "certificate": {"type": "path"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)

@@ -176,9 +176,7 @@ started:
 import dataclasses
 import time
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
 from ..module_utils.gateway.server_report import diff_of, result_of
@@ -206,8 +204,7 @@ ARGUMENTS = {
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    guard(module)
+    module = start_module(ARGUMENTS)
     options = module.params
     paths = GatewayPaths(**{each.name: options[each.name] for each in dataclasses.fields(GatewayPaths)})
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

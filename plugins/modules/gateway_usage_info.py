@@ -48,9 +48,7 @@ gaps:
 
 import time
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.gateway.usage_host import UsageError, read_usage
 from ..module_utils.gateway.usage_period import PeriodError, time_of
 
@@ -60,15 +58,13 @@ OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "since": {"type": "str", "default": "30d"},
             "end": {"type": "str", "default": ""},
             "database": {"type": "path", "default": "/var/lib/gateway-usage/usage.sqlite"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:
         text = module.params[name]

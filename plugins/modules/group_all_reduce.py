@@ -78,25 +78,21 @@ networks:
 
 import json
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.vllm.all_reduce_host import Command, run_all_reduce
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "program": {"type": "str", "required": True},
             "argv": {"type": "list", "elements": "str", "required": True},
             "stop": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "user": {"type": "str", "default": ""},
             "arguments": {"type": "dict", "required": True},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     if module.check_mode:
         module.exit_json(changed=False, problem="", phase="", missing=[], gb_per_s=None, versions={}, networks=[])
     options = module.params["arguments"]

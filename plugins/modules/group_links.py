@@ -78,26 +78,22 @@ translated:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.vllm.fabric_host import interface_mtu, kernel_release, rdma_devices, redirecting_bridges, translated
 from ..module_utils.vllm.links_host import LinkError, as_dict, fork_listener, listen, reach
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "groups": {"type": "dict", "required": True},
             "port": {"type": "int", "required": True},
             "listen": {"type": "bool", "default": False},
             "seconds": {"type": "float", "default": 300},
             "chips": {"type": "list", "elements": "str", "default": []},
             "sysfs_root": {"type": "path", "default": "/sys"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     groups, port = module.params["groups"], module.params["port"]
     if not module.params["listen"]:
         module.exit_json(changed=False, groups=links(module, groups, port), **fabric(module))

@@ -87,8 +87,7 @@ results:
 import tempfile
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.file_set_host import (
     ABSENT,
     FILE,
@@ -102,7 +101,6 @@ from ..module_utils.common.file_set_host import (
     put_in_place,
 )
 from ..module_utils.common.live_keys import differs_only_in
-from ..module_utils.common.module import guard
 
 ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "path": {"type": "str", "required": True},
@@ -121,16 +119,14 @@ ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_OPTIONS},
             "secrets": {"type": "dict", "default": {}, "no_log": True},
         },
-        supports_check_mode=True,
         # The contents of files do not belong in the host's log.
         no_log=True,
     )
-    guard(module)
     diffs: list[dict[str, str]] = []
     done = False
     try:

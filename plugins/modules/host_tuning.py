@@ -99,9 +99,7 @@ mark:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.common.processes_host import boot_id
 from ..module_utils.host_tuning.host import REBOOT_MARK, HostSettings
 from ..module_utils.host_tuning.plan import decide, describe, reboot_reasons
@@ -111,8 +109,8 @@ from ..module_utils.vendor_stack.reboot import boot_mark
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "governor": {"type": "str", "default": ""},
             "persistence": {"type": "bool", "default": False},
             "numa_balancing_off": {"type": "bool", "default": False},
@@ -129,10 +127,8 @@ def main() -> None:
             "controllers_boot": {"type": "str", "default": ""},
             "sysfs_root": {"type": "path", "default": "/sys"},
             "proc_root": {"type": "path", "default": "/proc"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     host = HostSettings(module.params["sysfs_root"], module.params["proc_root"])
     try:
         saved = host.saved()

@@ -70,9 +70,7 @@ unloaded:
 
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.client import AddressError
 from ..module_utils.endpoint.instance_adapters_host import Instance, OptionError, result_of
 from ..module_utils.instance.config_file import InstanceError
@@ -83,17 +81,15 @@ from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "instance": {"type": "str", "required": True},
             "adapters": {"type": "raw", "default": []},
             "timeout": {"type": "float", "default": 300},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
             "run_dir": {"type": "path", "default": "/run/vllm"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"{platform.node()}: instance {module.params['instance']}"
     secrets: list[str] = []

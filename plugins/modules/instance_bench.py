@@ -127,15 +127,13 @@ slowed:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.bench.answers import finished_requests, other_requests
 from ..module_utils.bench.measurement import DATASETS, BenchError, Measurement, measurement_of
 from ..module_utils.bench.run_host import Chips, measure
 from ..module_utils.bench.target_host import Instance, read_instance
 from ..module_utils.chip_counters.read_host import read_counters
 from ..module_utils.chip_counters.slowed import slowed_chips
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.endpoint.client import TimedClient
 from ..module_utils.endpoint.idle import read_load, wait_until_idle
 from ..module_utils.endpoint.ready import Watch
@@ -232,8 +230,7 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    guard(module)
+    module = start_module(ARGUMENTS)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         measurement = measurement_of(module.params["measurement"])

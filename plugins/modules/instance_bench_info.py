@@ -75,13 +75,11 @@ has_power:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
 from ..module_utils.bench.answers import model_length, start_seconds
 from ..module_utils.bench.measurement import BenchError
 from ..module_utils.bench.run_host import Chips, read_power
 from ..module_utils.bench.target_host import Instance, read_instance
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.endpoint.idle import read_load
 from ..module_utils.vllm.unit import Unit, UnitError
 
@@ -119,16 +117,14 @@ def inspect(module: AnsibleModule, instance: Instance, chips: Chips) -> dict[str
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "instance": {"type": "str", "required": True},
             "stack": {"type": "str", "default": "cpu"},
             "chips": {"type": "list", "elements": "int", "default": []},
             "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         instance = read_instance(module.params["instance"], module.params["root"])

@@ -81,17 +81,15 @@ why:
 
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.slots.caches import CacheError
 from ..module_utils.slots.caches_host import Cache
 from ..module_utils.slots.state import SlotError
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "plan": {"type": "dict", "required": True},
             "state": {"type": "str", "choices": ["packed", "seeded"], "required": True},
             "manifests": {"type": "list", "elements": "str", "default": []},
@@ -101,10 +99,8 @@ def main() -> None:
             "owner": {"type": "str", "required": True},
             "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
             "work_dir": {"type": "path", "default": "/var/lib/baremetal-inference/caches"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     packed, where = module.params["state"] == "packed", f"{platform.node()}: {module.params['plan']['instance']}"
     try:
         cache = Cache(module, module.params["plan"])

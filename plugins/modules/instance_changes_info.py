@@ -79,9 +79,7 @@ import pwd
 import stat
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.slots.host import Host
 from ..module_utils.slots.restore_host import Engine
 from ..module_utils.slots.stage import stage
@@ -90,8 +88,8 @@ from ..module_utils.slots.status_host import status_of_host
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "files": {"type": "list", "elements": "dict", "required": True},
             # Not even the hash of a secret is shown.
             "digests": {"type": "dict", "default": {}, "no_log": True},
@@ -100,10 +98,8 @@ def main() -> None:
             "links": {"type": "dict", "default": {}},
             "states": {"type": "bool", "default": False},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     found: dict[str, list[str]] = {}
     for entry in module.params["files"]:
         if differs(entry, module.params["digests"][entry["path"]]):

@@ -132,9 +132,7 @@ figures:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.gates import GateError
 from ..module_utils.endpoint.instance_gates_host import Instance, asked, gates_of
 from ..module_utils.instance.config_file import InstanceError
@@ -160,8 +158,7 @@ ARGUMENTS = {
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
-    guard(module)
+    module = start_module(ARGUMENTS)
     try:
         gates = gates_of(module.params)
         instance = Instance(module.params["instance"], module.params["config_dir"], module.params["checks"])

@@ -79,9 +79,7 @@ waited_s:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
 from ..module_utils.instance.api_host import unverified_tls
@@ -97,16 +95,14 @@ ACTIVE = ("active", "activating", "deactivating", "reloading")
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "instance": {"type": "str", "required": True},
             "timeout": {"type": "float", "default": 300},
             "settle": {"type": "float", "default": 1},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)

@@ -177,16 +177,14 @@ turn:
 import os
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.slots.state import SlotError
 from ..module_utils.slots.work_host import do
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "instance": {"type": "str"},
             "state": {"type": "str", "choices": ["kept", "restored", "status"], "default": "status"},
             "to": {"type": "str", "default": "good"},
@@ -198,9 +196,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/"},
         },
         required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],
-        supports_check_mode=True,
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     # systemd must be able to enter the directories of its files, whatever root's umask is.
     os.umask(0o022)

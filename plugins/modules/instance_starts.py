@@ -29,15 +29,12 @@ instances:
 
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.instance.start_phases_host import read_starts
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    guard(module)
+    module = start_module({})
     try:
         found = read_starts()
     except OSError as exc:

@@ -109,16 +109,14 @@ problems:
 """
 
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.mirror.bundle import BundleError
 from ..module_utils.mirror.record_host import planned, present, verified
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "state": {"type": "str", "choices": ["planned", "present", "verified"], "default": "present"},
             "holds": {"type": "dict", "default": {}},
@@ -128,10 +126,8 @@ def main() -> None:
             "collection_version": {"type": "str", "default": ""},
             "keyring": {"type": "str", "default": "", "no_log": False},
             "record": {"type": "path", "default": ""},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     try:
         result = {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
     except (BundleError, OSError) as exc:

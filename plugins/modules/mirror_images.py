@@ -62,24 +62,20 @@ holds:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.containers.copy_host import run
 from ..module_utils.containers.oci_index import OciError
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "images": {"type": "list", "elements": "str", "required": True},
             "sources": {"type": "dict", "default": {}},
             "verify": {"type": "str", "choices": ["sizes", "full"], "default": "sizes"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     try:

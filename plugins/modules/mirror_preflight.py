@@ -63,10 +63,8 @@ import os
 import platform
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import start_module
 from ..module_utils.common.files_host import text_of
-from ..module_utils.common.module import guard
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.mirror import bill
 from ..module_utils.vllm.ports_host import Listener, listeners
@@ -79,17 +77,15 @@ REGISTRY_UNIT = "docker-registry.service"
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "mount_point": {"type": "str", "default": ""},
             "port": {"type": "int", "required": True},
             "registry_port": {"type": "int"},
             "registry_backend_port": {"type": "int"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
     if mount_point and not os.path.ismount(mount_point):
         module.fail_json(

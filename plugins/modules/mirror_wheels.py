@@ -54,23 +54,19 @@ holds:
 import os
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.wheels.venv import VenvError
 from ..module_utils.wheels.wheelhouse_host import Wheelhouse, fill_wheelhouse, inspect_wheelhouse
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "locks": {"type": "list", "elements": "path", "required": True},
             "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     holds, fetched = {}, []

@@ -51,26 +51,22 @@ import os
 import platform
 import socket
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import start_module
 from ..module_utils.common.kinds import show_value
-from ..module_utils.common.module import guard
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.vllm.ports_host import listeners
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "program": {"type": "path", "required": True},
             "installed_by_site": {"type": "bool", "default": False},
             "unit": {"type": "str", "required": True},
             "listen": {"type": "str", "required": True},
             "port": {"type": "int", "required": True},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     program = module.params["program"]
     installed = os.access(program, os.X_OK)
     problem = address_problem(module.params["listen"]) or clash(module.params["port"], module.params["unit"])

@@ -49,11 +49,10 @@ import http.client
 import time
 import urllib.error
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils.common.door import start_module
 from ..module_utils.common.foreign_text import quote_foreign
-from ..module_utils.common.module import guard
 from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing
 from ..module_utils.containers.push_host import find_images, push
 
@@ -63,11 +62,7 @@ START_SECONDS = 15
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"root": {"type": "path", "required": True}, "registry": {"type": "str", "required": True}},
-        supports_check_mode=True,
-    )
-    guard(module)
+    module = start_module({"root": {"type": "path", "required": True}, "registry": {"type": "str", "required": True}})
     root, registry = module.params["root"], module.params["registry"]
     try:
         images = find_images(root)

@@ -60,9 +60,7 @@ freed:
 import platform
 from typing import Any, Iterable
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.removal.inspect_host import Inspection
 from ..module_utils.removal.model import SITE_ARGUMENTS, Item, RemovalError, describe, format_bytes, site_of
 from ..module_utils.removal.remove_host import Removal
@@ -79,15 +77,13 @@ ITEM = {
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             **SITE_ARGUMENTS,
             "entries": {"type": "list", "elements": "dict", "required": True, "options": ITEM},
             "everything": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params
     items = [Item(**entry) for entry in params["entries"]]

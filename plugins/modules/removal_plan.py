@@ -104,9 +104,7 @@ bytes:
 import platform
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.removal.inspect_host import Inspection
 from ..module_utils.removal.model import (
     INSTANCE,
@@ -129,17 +127,15 @@ NAMES = {"type": "list", "elements": "str", "default": []}
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             **SITE_ARGUMENTS,
             "kind": {"type": "str", "choices": list(KINDS), "required": True},
             **dict.fromkeys(("names", "declared", "groups", "models", "revisions", "environments", "images"), NAMES),
             "also": {"type": "list", "elements": "str", "choices": list(SWITCHES), "default": []},
             "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = plan(module)

@@ -59,25 +59,21 @@ import re
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.files_host import locked, publish
-from ..module_utils.common.module import guard
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "cluster": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["taken", "free"], "default": "taken"},
             "id": {"type": "str", "required": True},
             "holder": {"type": "str", "default": ""},
             "stale": {"type": "list", "elements": "str", "default": []},
             "directory": {"type": "path", "default": "/var/lib/baremetal-rollout"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     options, directory = module.params, module.params["directory"]
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", options["cluster"]) or "no-cluster"
     path = os.path.join(directory, f"{name}.json")

@@ -52,10 +52,8 @@ import os
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.files_host import locked, publish
-from ..module_utils.common.module import guard
 
 
 def read(path: str) -> dict[str, Any]:
@@ -103,17 +101,15 @@ def work(module: AnsibleModule) -> dict[str, Any]:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "state": {"type": "str", "choices": ["status", "taken", "free"], "default": "status"},
             "id": {"type": "str", "required": True},
             "states": {"type": "dict", "default": {}},
             "take_over": {"type": "str", "default": ""},
             "path": {"type": "path", "default": "/var/lib/vllm/tune.json"},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     path = module.params["path"]
     directory = os.path.dirname(path)
     try:

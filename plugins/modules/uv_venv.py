@@ -85,9 +85,7 @@ import os
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.pinning.web import RetryingClient, TooLargeError
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.wheels.build_host import ensure
@@ -100,8 +98,8 @@ ROOT_PAGE_LIMIT = 4 << 20
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "name": {"type": "str", "required": True},
             "requirements": {"type": "str", "required": True},
@@ -110,10 +108,8 @@ def main() -> None:
             "python": {"type": "path", "default": "/usr/bin/python3"},
             "check_index": {"type": "bool", "default": True},
             "size_bytes": {"type": "int", "default": 0},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     try:
         result = ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
     except (OSError, VenvError) as exc:

@@ -139,9 +139,7 @@ container:
 import os
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.containers.engine import ENGINES, ContainerError
 from ..module_utils.preflight.instances_host import (
@@ -161,8 +159,8 @@ from ..module_utils.vllm.space_host import describe_full
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "ports": {"type": "dict", "required": True},
             "libraries": {"type": "list", "elements": "str", "default": []},
             "compilers": {"type": "dict", "default": {}},
@@ -175,10 +173,8 @@ def main() -> None:
             "shell": {"type": "path", "default": "/usr/sbin/nologin"},
             "encodings": {"type": "list", "elements": "dict", "default": []},
             "own_paths": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         container = inspect_engine(module) if module.params["containers"] else {}

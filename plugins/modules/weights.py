@@ -264,9 +264,7 @@ unsourced:
 
 import platform
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.weights.models_host import (
     SHARED,
@@ -292,8 +290,8 @@ MINIMUMS = {
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "models": {"type": "list", "elements": "raw", "required": True},
             "manifest_path": {"type": "list", "elements": "path", "default": []},
             "sources": {"type": "list", "elements": "raw", "default": []},
@@ -314,10 +312,8 @@ def main() -> None:
             "pushed": {"type": "str", "default": ""},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
             "serving": {"type": "str", "choices": list(CHOICES), "default": REFUSE},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     # Before everything else, so that the file is always removed.
     try:
         access = read_access(module.params["access_file"])

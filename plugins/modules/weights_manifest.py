@@ -149,17 +149,15 @@ left_out:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.pinning.contents import revision_of
 from ..module_utils.pinning.write_host import Request, Written, compare_manifest, pin_model, write_manifest
 from ..module_utils.weights.manifest import WeightsError
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "model": {"type": "str", "required": True},
             "source": {"type": "str", "default": "hub"},
             "revision": {"type": "str", "default": ""},
@@ -174,10 +172,8 @@ def main() -> None:
             "ca_file": {"type": "path"},
             "load_format": {"type": "str", "choices": ["auto", "mistral", "both"], "default": "auto"},
             "recipe_path": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     try:
         written = run(module)
     except (WeightsError, OSError) as exc:

@@ -51,22 +51,18 @@ bytes:
 
 import os
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.module import guard
+from ..module_utils.common.door import start_module
 from ..module_utils.wheels.index import WheelError
 from ..module_utils.wheels.make_index_host import make_index
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
+    module = start_module(
+        {
             "root": {"type": "path", "required": True},
             "trust_stamps": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
+        }
     )
-    guard(module)
     # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
     try:

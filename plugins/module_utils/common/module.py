@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What rooms use of an AnsibleModule: a door hands itself on, and no room imports Ansible."""
+"""What rooms use of an AnsibleModule: a module hands it on, and only door.py makes one."""
 
 from __future__ import annotations
 

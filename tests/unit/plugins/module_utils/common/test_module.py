@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.common.module import Module, guard
 
 from tests.fakes.wheelhouse import run_module
 
-MODULES = Path(__file__).resolve().parents[6] / "plugins/modules"
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202etxt"
 
 
@@ -51,13 +48,3 @@ def test_what_a_program_prints_is_harmless_in_the_message_of_a_module(tmp_path):
     entry = {"path": str(tmp_path / "a"), "content": "x", "mode": "0644", "validate": f"{tmp_path}/check %s"}
     found = run_module("host_files", files=[entry])
     assert found["failed"] and "title" in found["msg"] and all(map(str.isprintable, found["msg"].split("\n")))
-
-
-def test_each_module_is_guarded_at_once():
-    for path in sorted(MODULES.glob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        blocks = [node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        lines = [ast.unparse(line) for block in blocks for line in block]
-        made = [number for number, line in enumerate(lines) if line.startswith("module = AnsibleModule(")]
-        assert "AnsibleModule(" not in path.read_text() or len(made) == 1, path.name
-        assert all(lines[number + 1] == "guard(module)" for number in made), path.name

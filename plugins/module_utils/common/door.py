@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a module begins and ends: the only file that makes an AnsibleModule, so that none lacks what all need."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible.module_utils.basic import AnsibleModule
+
+from .module import guard
+
+__all__ = ["AnsibleModule", "run_module", "start_module"]
+
+
+def start_module(arguments: Mapping[str, Any], **more: Any) -> AnsibleModule:
+    """Return the module of this process, whose messages a terminal can print; ``more`` as AnsibleModule takes it."""
+    module = AnsibleModule(argument_spec=dict(arguments), **{"supports_check_mode": True, **more})
+    guard(module)
+    return module
+
+
+def run_module(
+    work: Callable[[AnsibleModule], Mapping[str, Any]],
+    arguments: Mapping[str, Any],
+    *errors: type[Exception],
+    **more: Any,
+) -> None:
+    """End with what ``work`` returns for the module of this process; the text of one of its errors is the message."""
+    module = start_module(arguments, **more)
+    try:
+        result = work(module)
+    except errors as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result)

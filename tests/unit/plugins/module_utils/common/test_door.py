@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.door import run_module, start_module
+
+from tests.fakes.module_arguments import patch_module_args
+
+MODULES = Path(__file__).resolve().parents[6] / "plugins/modules"
+OPTIONS = {"name": {"type": "str", "required": True}}
+
+
+class SiteError(Exception):
+    """An error that a module expects."""
+
+
+def printed(capsys, work, *errors, name="a", **more):
+    with patch_module_args({"name": name}), pytest.raises(SystemExit):
+        run_module(work, OPTIONS, *errors, **more)
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_result_is_printed(capsys):
+    found = printed(capsys, lambda module: {"changed": True, "name": module.params["name"]})
+    assert (found["changed"], found["name"]) == (True, "a")
+
+
+def test_an_expected_error_is_the_message_and_a_terminal_can_print_it(capsys):
+    def work(_module):
+        raise SiteError("a: found \x1b[2J")
+
+    found = printed(capsys, work, SiteError, OSError)
+    assert found["failed"] and found["msg"] == "a: found \\x1b[2J"
+
+
+def test_any_other_error_is_a_defect():
+    with patch_module_args({"name": "a"}), pytest.raises(ZeroDivisionError):
+        run_module(lambda _module: {"changed": 1 / 0}, OPTIONS, SiteError)
+
+
+@pytest.mark.parametrize(("more", "expected"), [({}, True), ({"supports_check_mode": False}, False)])
+def test_modules_have_a_check_mode_unless_they_say_otherwise(more, expected):
+    with patch_module_args({"name": "a"}):
+        assert start_module(OPTIONS, **more).supports_check_mode is expected
+
+
+def test_no_module_begins_in_another_way():
+    own = [path.name for path in MODULES.glob("*.py") if "AnsibleModule(" in path.read_text(encoding="utf-8")]
+    assert own == [], "start_module makes the messages of a module harmless for a terminal"
