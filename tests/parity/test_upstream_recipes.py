@@ -19,7 +19,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_restrictions,
+    load_table,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.restricted_recipes import describe_restricted
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import load_pins, sha256_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import OWN_ENV
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
@@ -107,6 +111,12 @@ def test_every_file_loads(recipes, upstream_recipes):
     assert len(recipes) == 188
     for name in recipes:
         assert load_recipe(name, [str(upstream_recipes)])["model"]["model_id"], name
+
+
+def test_only_nine_recipes_set_what_the_instance_has_to_allow(recipes, upstream_recipes):
+    found = describe_restricted(upstream_recipes, sorted(recipes), load_table(NEWEST), load_restrictions())
+    assert len(found) == 9, found
+    assert "Nine of vLLM's 188 recipes" in (seeds.HERE.parents[1] / "docs/operate/serve-another-model.md").read_text()
 
 
 def test_all_hardware_that_a_file_names_is_known_here(recipes, upstream_recipes):

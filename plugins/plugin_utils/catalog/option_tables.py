@@ -82,9 +82,9 @@ def load_exclusive(directory: Path = BUNDLED) -> Sequence[Mapping[str, Any]]:
 
 @functools.lru_cache(maxsize=None)
 def load_restrictions(directory: Path = BUNDLED) -> Restrictions:
-    """Return the settings that a recipe cannot make alone, each with the reason."""
-    path = directory / "permissions.yml"
-    return Restrictions.from_data(_read(path), str(path))
+    """Return the settings that a recipe cannot make alone, each with the reason, and those that it can."""
+    path, listed = directory / "permissions.yml", directory / "recipe_settings.yml"
+    return Restrictions.from_data(_read(path), str(path), Restrictions.allowing(_read(listed), str(listed)))
 
 
 def _read(path: Path) -> Any:

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the settings that load code, open the server or send data away: catalog/options/permissions.yml lists them."""
+"""Find what a recipe may not set alone: what loads code, opens the server or sends data away, and any unreviewed name.
+
+catalog/options/permissions.yml lists the former, catalog/options/recipe_settings.yml what recipes may set.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, NamedTuple, Pattern, Sequence
@@ -13,6 +17,9 @@ from .values import decoded
 # The lists of names of an entry: variables, flags, and keys of a flag's JSON.
 KINDS = ("variables", "arguments", "keys")
 _ENTRY = (*KINDS, "because", "feature", "root", "values")
+# Values of a setting that a recipe may make: they name no path, address or repository.
+_PLAIN = r"(?!.*\.\.)[^/\\~\n]*"
+_LISTED = "(catalog/options/recipe_settings.yml lists what they may)"
 
 
 class Restriction(NamedTuple):
@@ -45,41 +52,53 @@ class Restricted(NamedTuple):
 
 @dataclass(frozen=True)
 class Restrictions:
-    """All restricted settings."""
+    """All restricted settings; with ``allowed`` also every setting that is not among those."""
 
     variables: Sequence[Restriction] = ()
     arguments: Sequence[Restriction] = ()
     keys: Sequence[Restriction] = ()
+    allowed: Restrictions | None = None
 
     @classmethod
-    def from_data(cls, data: Any, where: str = "permissions") -> Restrictions:
+    def from_data(cls, data: Any, where: str = "permissions", allowed: Restrictions | None = None) -> Restrictions:
         """Return the restrictions of plain data. Raises OptionTableError, which begins with ``where``."""
-        if not isinstance(data, list):
-            raise OptionTableError(f"{where}: expected a list of entries")
-        found: dict[str, list[Restriction]] = {kind: [] for kind in KINDS}
-        for number, entry in enumerate(data):
-            if not isinstance(entry, Mapping) or not entry.get("because") or not set(entry) <= set(_ENTRY):
-                raise OptionTableError(f"{where}[{number}]: expected because, and one of {', '.join(KINDS)}")
-            try:
-                values = re.compile(str(entry.get("values", ".*")), re.DOTALL)
-                for kind in KINDS:
-                    names = [re.compile(str(name)) for name in entry.get(kind) or ()]
-                    more = (values, str(entry["because"]), str(entry.get("feature") or ""), entry.get("root") is True)
-                    found[kind] += [Restriction(name, *more) for name in names]
-            except re.error as exc:
-                raise OptionTableError(f"{where}[{number}]: not a regular expression: {exc}") from exc
-        return cls(**found)
+        return cls(*_read_entries(data, where, ".*"), allowed)
+
+    @classmethod
+    def allowing(cls, data: Any, where: str) -> Restrictions:
+        """Return what plain data allows, for ``allowed`` of others. Raises OptionTableError."""
+        return cls(*_read_entries(data, where, _PLAIN))
 
     def of_env(self, env: Mapping[str, Any]) -> Iterator[Restricted]:
         """Yield the restricted ones of variables."""
         for name, value in env.items():
-            yield from _restricted(self.variables, (name,), value)
+            yield from self._judged("variables", (name,), value)
 
     def of_args(self, args: Mapping[str, Any]) -> Iterator[Restricted]:
         """Yield the restricted ones of arguments, and of the keys of their JSON."""
         for name, value in args.items():
-            found = list(_restricted(self.arguments, (name,), value))
-            yield from found or self._of_json((name,), value)
+            yield from self._judged("arguments", (name,), value)
+
+    def _judged(self, kind: str, path: tuple[str, ...], value: Any) -> Iterator[Restricted]:
+        found = list(_restricted(getattr(self, kind), path, value))
+        if not found and self.allowed is not None and value is not None:
+            found = list(self.allowed.without(kind, path, value))
+        yield from found or (self._of_json(path, value) if kind != "variables" else ())
+
+    def without(self, kind: str, path: tuple[str, ...], value: Any) -> Iterator[Restricted]:
+        """Yield the setting at the end of a path where its name is not here, or not with such a value."""
+        name = path[-1]
+        entry = self._exact.get((kind, name)) or next(
+            (each for each in getattr(self, kind) if each.name.fullmatch(name)), None
+        )
+        if entry is None:
+            yield Restricted(path, value, f"recipes may not set {_LISTED}")
+        elif not _is_within(entry.values, decoded(value) if kind != "variables" else str(value)):
+            yield Restricted(path, value, f"recipes may not set to such a value {_LISTED}")
+
+    @functools.cached_property
+    def _exact(self) -> dict[tuple[str, str], Restriction]:
+        return {(kind, each.name.pattern): each for kind in KINDS for each in getattr(self, kind)}
 
     def _of_json(self, path: tuple[str, ...], value: Any) -> Iterator[Restricted]:
         value = decoded(value)
@@ -89,9 +108,33 @@ class Restrictions:
                 yield found._replace(path=path, value=value)
                 return
         for key, inner in value.items() if isinstance(value, Mapping) else ():
-            inside = (*path, str(key))
-            found_here = list(_restricted(self.keys, inside, inner))
-            yield from found_here or self._of_json(inside, inner)
+            yield from self._judged("keys", (*path, str(key)), inner)
+
+
+def _read_entries(data: Any, where: str, values: str) -> tuple[list[Restriction], list[Restriction], list[Restriction]]:
+    """Return the entries of each kind, in the order of KINDS; ``values`` is the expression of those that have none."""
+    if not isinstance(data, list):
+        raise OptionTableError(f"{where}: expected a list of entries")
+    found: dict[str, list[Restriction]] = {kind: [] for kind in KINDS}
+    for number, entry in enumerate(data):
+        if not isinstance(entry, Mapping) or not entry.get("because") or not set(entry) <= set(_ENTRY):
+            raise OptionTableError(f"{where}[{number}]: expected because, and one of {', '.join(KINDS)}")
+        try:
+            matching = re.compile(str(entry.get("values", values)), re.DOTALL)
+            for kind in KINDS:
+                names = [re.compile(str(name)) for name in entry.get(kind) or ()]
+                more = (matching, str(entry["because"]), str(entry.get("feature") or ""), entry.get("root") is True)
+                found[kind] += [Restriction(name, *more) for name in names]
+        except re.error as exc:
+            raise OptionTableError(f"{where}[{number}]: not a regular expression: {exc}") from exc
+    return found["variables"], found["arguments"], found["keys"]
+
+
+def _is_within(values: Pattern[str], value: Any) -> bool:
+    """Return whether all texts of a value match; the keys of a mapping are judged by themselves."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_within(values, item) for item in value)
+    return value is None or isinstance(value, (bool, Mapping)) or values.fullmatch(str(value)) is not None
 
 
 def _restricted(restrictions: Sequence[Restriction], path: tuple[str, ...], value: Any) -> Iterator[Restricted]:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a recipe cannot do alone: load code, open the server, send data away. The instance itself has to allow it.
+"""What a recipe cannot do alone: load code, open the server, send data away, set what nobody has reviewed.
 
+The instance itself has to allow it.
 The permission is the same setting among the instance's own ``args`` and ``env``; None there removes it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..options.restricted import Restricted, Restrictions
@@ -16,23 +17,32 @@ from .choices import Chosen
 from .compose import Composed, Layer, compose
 from .inputs import Manifest, PermissionNeededError, PlanError, SiteSettings
 from .instances import SECRET_ENV
+from .named_files import TEMPLATE
 
 FLAG = "trust-remote-code"
 _NAMED = 3
 _LONGEST = 200
 
 
-def check_permission(entry: Chosen, composed: Composed, layers: Sequence[Layer], restrictions: Restrictions) -> None:
+def check_permission(
+    entry: Chosen,
+    composed: Composed,
+    layers: Sequence[Layer],
+    restrictions: Restrictions,
+    files: Collection[str] = (),
+) -> None:
     """Raise PermissionNeededError where a recipe sets what only its instance may allow, and the instance does not.
 
-    ``layers`` are those that ``composed`` was made from.
+    ``layers`` are those that ``composed`` was made from, ``files`` those of the pinned weights: a template may be one.
     """
     own = compose([layer for layer in layers if not layer.by_recipe], entry.table, entry.where)
     features = entry.requested.get("features") or ()
     args = [
         each
-        for each in _arguments(entry, composed.args, restrictions)
-        if _at(own.args, each) != each.value and each.feature not in features
+        for each in restrictions.of_args(composed.args)
+        if _at(own.args, each) != each.value
+        and each.feature not in features
+        and not (each.name == TEMPLATE and each.value in files)
     ]
     env = [
         each
@@ -78,21 +88,6 @@ def check_secrets(
                 f"vllm_secrets.{entry.name}.{found.name}: cannot be a secret, because programs that root runs beside "
                 f"vLLM would obey it; set {entry.where}.env.{found.name}"
             )
-
-
-def _arguments(entry: Chosen, args: Mapping[str, Any], restrictions: Restrictions) -> Iterator[Restricted]:
-    """Yield the restricted arguments; of a name that the release does not have also as the beginning of another one.
-
-    vLLM's parser accepts an unambiguous beginning of a flag, and a lenient site passes on what its table lacks.
-    """
-    for name, value in args.items():
-        known = entry.table.canonical(name) is not None
-        names = [name] if known else [name, *(flag for flag in entry.table.flags if flag.startswith(name))]
-        for each in names:
-            found = next(restrictions.of_args({each: value}), None)
-            if found:
-                yield found._replace(path=(name, *found.path[1:]))
-                break
 
 
 def _at(args: Mapping[str, Any], wanted: Restricted) -> Any:

@@ -178,7 +178,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     check_preload(entry, composed, accelerator)
     _check_options(entry, composed, accelerator, site, library)
     check_sizes(composed.args, _config_of(entry, library), entry.where)
-    check_permission(entry, unchanged, layers, library.restrictions)
+    check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
     elif entry.group is not None:

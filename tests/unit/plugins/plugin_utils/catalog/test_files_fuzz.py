@@ -84,14 +84,18 @@ RECIPE = {
         }
     },
     "presets": {
-        "fast": {"tp": 4, "extra_args": ["--seed", "5"], "hardware_overrides": {"h200": {"extra_env": {"A": "1"}}}}
+        "fast": {
+            "tp": 4,
+            "extra_args": ["--seed", "5"],
+            "hardware_overrides": {"h200": {"extra_env": {"NCCL_DEBUG": "INFO"}}},
+        }
     },
     "compatible_strategies": ["single_node_tp", "single_node_tep"],
     "default_strategy": "single_node_tp",
     "strategy_hardware": {"single_node_tp": {"h200": "supported"}},
-    "strategy_overrides": {"single_node_tp": {"tp": 2, "vllm_args": ["--seed", "6"], "env": {"B": "1"}}},
+    "strategy_overrides": {"single_node_tp": {"tp": 2, "vllm_args": ["--seed", "6"], "env": {"HCCL_BUFFSIZE": "1"}}},
     "hardware_overrides": {"hopper": {"extra_args": ["--seed", "7"], "install_note": "x"}},
-    "release_fixes": [{"when": {"generation": ["hopper"]}, "extra_env": {"C": "1"}}],
+    "release_fixes": [{"when": {"generation": ["hopper"]}, "extra_env": {"OMP_NUM_THREADS": "1"}}],
     "guards": [{"when": {"args": {"seed": ">=9"}, "env": {"D": "absent"}}, "warn": "careful"}],
     "known_issues": [{"symptom": "x", "advice": "y", "when": {"memory_gib": "<100"}}],
 }  # fmt: skip

@@ -8,7 +8,6 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     PermissionNeededError,
     PlanError,
@@ -113,13 +112,43 @@ def test_a_key_inside_json_needs_a_permission_of_its_own():
     assert strict_plan(allowed, a_recipe=evil).args["compilation-config"]["mode"] == 1
 
 
-def test_the_beginning_of_a_flag_is_no_way_around_it():
-    # vLLM's parser takes it for the flag, and a lenient site passes on what its table does not have.
-    evil = recipe(model={"base_args": ["--trust-remote", "--tokeniz=x", "--lora-mod", "a", "--speculative-conf", "{}"]})
-    assert strict_plan(a_recipe=evil)
-    table = Restrictions.from_data([{"arguments": ["lora-modules"], "because": "loads code"}])
-    with pytest.raises(PermissionNeededError, match="--lora-mod to "):
-        plan(a_recipe=evil, restrictions=table, site=LENIENT)
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        # vLLM's parser takes the beginning of a flag for the flag, and a lenient site passes on what its table lacks.
+        (["--trust-remote", "--lora-mod", "a"], "trust-remote, lora-mod"),
+        (["--some-new-flag=1"], "some-new-flag"),
+        (["--compilation-config", '{"some_new_key": 1}'], "compilation-config.some_new_key"),
+        (["--tokenizer", "/srv/evil"], "tokenizer"),
+        (["--chat-template", "/etc/passwd"], "chat-template"),
+        (["--chat-template", "evil.jinja"], "chat-template"),
+        (["--chat-template", "examples/../../../etc/passwd"], "chat-template"),
+        (["--speculative-config", '{"model": "https://example.org/draft"}'], "speculative-config.model"),
+    ],
+)
+def test_a_recipe_alone_sets_nothing_that_nobody_has_reviewed(words, names):
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=recipe(model={"base_args": words}))
+    assert list(caught.value.settings["args"]) == names.split(", ")
+    assert "(catalog/options/recipe_settings.yml lists what they may)" in str(caught.value)
+    assert strict_plan({"args": caught.value.settings["args"]}, a_recipe=recipe(model={"base_args": words}))
+
+
+def test_an_unknown_variable_is_named_with_what_allows_it():
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=recipe(model={"base_env": {"SOME_NEW_LIBRARY": "1"}}))
+    assert str(caught.value) == (
+        'vllm_instances.chat: the recipe sets SOME_NEW_LIBRARY to "1", which recipes may not set '
+        "(catalog/options/recipe_settings.yml lists what they may); a recipe alone cannot allow that: read what it is "
+        'for, then allow it with vllm_instances.chat.env: {SOME_NEW_LIBRARY: "1"}, or remove it with the value null'
+    )
+
+
+def test_a_template_of_the_pinned_weights_is_the_model_s_own():
+    own = recipe(model={"base_args": ["--chat-template", "chat/own.jinja"]})
+    assert strict_plan(a_recipe=own, manifests=manifests("chat/own.jinja")).args["chat-template"].endswith("/own.jinja")
+    with pytest.raises(PermissionNeededError, match="--chat-template to "):
+        strict_plan(a_recipe=own, manifests=manifests("own.jinja"))
 
 
 def test_what_the_collection_itself_sets_needs_none():
