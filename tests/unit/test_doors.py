@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+import pytest
+import yaml
+
+from tests.fakes.code_words import PLUGINS, unread
+
 DOORS = ("modules", "action", "inventory", "filter", "lookup", "callback", "vars")
 # Lines of the bodies of all functions of a file, without their docstrings.
 MOST = 60
@@ -37,3 +40,32 @@ def test_bodies_are_counted_once_and_without_docstrings():
         'class A:\n    def b(self):\n        """Doc."""\n        def c():\n            return 1\n        return c\n'
     )
     assert lines_of_bodies(source) == 3
+
+
+def options_of(path):
+    """Return the options that a module documents itself, without those of a fragment."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DOCUMENTATION":
+            return set(yaml.safe_load(ast.literal_eval(node.value)).get("options") or {})
+    raise AssertionError(f"{path} documents nothing")
+
+
+MODULES = sorted((PLUGINS / "modules").glob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_something_reads_every_option(module):
+    """Nothing reads an option: the module, its action and what they import do not name it, or only declare it."""
+    assert unread(options_of(module), [module, PLUGINS / "action" / module.name]) == set()
+
+
+def test_an_option_that_is_only_declared_counts_as_unread(tmp_path):
+    (tmp_path / "rooms").mkdir()
+    (tmp_path / "rooms/used.py").write_text("def read(params):\n    return params['port'], params.host\n")
+    door = tmp_path / "door.py"
+    door.write_text(
+        "from .rooms import used\nDOCUMENTATION = 'prompt'\n"
+        "spec = {'retries': {'type': 'int'}, 'port': {'type': 'int'}}\n"
+        "more = dict(pause={'type': 'int', 'default': 3}, host=1)\n"
+    )
+    assert unread({"port", "host", "prompt", "retries", "pause"}, [door]) == {"prompt", "retries", "pause"}

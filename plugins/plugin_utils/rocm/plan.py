@@ -23,7 +23,7 @@ from ...module_utils.rocm.packages import (
     on_disk,
     own_packages,
 )
-from ...module_utils.rocm.releases import NEEDS, Release, release_of, system_of
+from ...module_utils.rocm.releases import NEEDS, Release, release_of
 from ...module_utils.rocm.settings import GRUB_FILE, NUMA, Settings, steps
 from ...module_utils.vendor_stack.chips import Chip, chips_of
 from ...module_utils.vendor_stack.model import (
@@ -223,7 +223,11 @@ def _plan_installation(
             f"release {request.release!r} names no version of ROCm, and a driver is to be installed; set rocm_version"
         )
     _check_chips(chips, release)
-    system_of(host, release)
+    needs_epel = host.manager != APT and "dkms" not in host.packages
+    repositories = (
+        *((epel(host, request.epel),) if needs_epel else ()),
+        driver_repository(host, release, request.mirror),
+    )
     minimum, who = minimum_of(chips, request)
     if minimum and release.module and not at_least(release.module, minimum):
         raise StackError(
@@ -232,11 +236,6 @@ def _plan_installation(
         )
     check_secure_boot(host)
     packages = (*kernel_extras(host), *driver_packages(host, release, offered))
-    needs_epel = host.manager != APT and "dkms" not in host.packages
-    repositories = (
-        *((epel(host, request.epel),) if needs_epel else ()),
-        driver_repository(host, release, request.mirror),
-    )
     return _Change(f"{release.driver} (ROCm {release.rocm})", packages, repositories, is_new=True)
 
 

@@ -15,6 +15,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway import
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, routing, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
 
+from tests.fakes.code_words import unread
+
 TOP = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 # Called by other roles, which have looked before.
@@ -49,6 +51,34 @@ def test_defaults_and_argument_spec_name_the_same_options(role):
 def is_template_of_another_type(value, option):
     """Return whether a default is a template where readers of the spec parse a value; its description gives it."""
     return isinstance(value, str) and "{{" in value and option["type"] in ("bool", "int", "float")
+
+
+# Read by the controller's code, from the variables of other hosts too, so that no task passes them on.
+READ_BY_CODE = {
+    ("gateway", "gateway_host_address"),
+    ("vllm", "vllm_cluster_address"),
+    ("vllm", "vllm_cluster_interface"),
+    ("vllm", "vllm_cluster_network"),
+}
+
+
+def words_of_role(role):
+    """Return the words of a role's tasks, handlers, variables and templates, without comments and names of tasks."""
+    files = [
+        path for part in ("tasks", "handlers", "vars", "templates") for path in (TOP / "roles" / role / part).rglob("*")
+    ]
+    texts = [re.sub(r"(?m)^\s*(#|- name:|name: [A-Z]).*$", "", path.read_text()) for path in files if path.is_file()]
+    return set(re.findall(r"\w+", "\n".join(texts)))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_something_reads_every_option(role):
+    entries = load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"].values()
+    options = {name for entry in entries for name in entry.get("options", {})}
+    by_code = {name for of, name in READ_BY_CODE if of == role}
+    assert options - words_of_role(role) == by_code
+    code = [path for tree in ("plugin_utils", "action") for path in sorted((TOP / "plugins" / tree).rglob("*.py"))]
+    assert unread(by_code, code) == set()
 
 
 def entry_points():

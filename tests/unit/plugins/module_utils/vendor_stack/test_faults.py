@@ -53,15 +53,75 @@ LINES = [
     ("rocm", "amdgpu 0000:c1:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=1, emitted seq=3",
      "log ring_timeout", "0000:c1:00.0", "report"),
     ("rocm", "amdgpu 0000:c1:00.0: amdgpu: GPU mode1 reset", None, "", ""),
+    # In the forms of AMD's own tests of such lines (amd/node-scraper), of the driver's messages and of reports to ROCm.
+    ("rocm", "amdgpu 0000:68:00.0: {14}poison is consumed by client 12, kick off gpu reset flow", "log ras_poison",
+     "0000:68:00.0", "restart_instance"),
+    ("rocm", "amdgpu 0000:68:00.0: amdgpu: RAS poison consumption, unmap queue flow succeeded: client id 18",
+     "log ras_poison", "0000:68:00.0", "restart_instance"),
+    ("rocm", "amdgpu 0000:68:00.0: {15}Poison is created", None, "", ""),
+    ("rocm", "amdgpu 0000:08:00.0: amdgpu: socket: 4, die: 0, 1 new deferred hardware errors detected in umc block",
+     "log ras_deferred", "0000:08:00.0", "report"),
+    ("rocm", "amdgpu 0000:c1:00.0: amdgpu: socket: 4, die: 0 1 correctable hardware errors detected in total in gfx "
+     "block, no user action is needed.", "log ras_correctable", "0000:c1:00.0", "ignore"),
+    ("rocm", "amdgpu 0000:08:00.0: amdgpu: Saved bad pages 176 reaches threshold value 128",
+     "log bad_pages_threshold", "0000:08:00.0", "isolate_host"),
+    ("rocm", "amdgpu 0000:08:00.0: amdgpu: Saved bad pages(176) reaches threshold value(128).",
+     "log bad_pages_threshold", "0000:08:00.0", "isolate_host"),
+    ("rocm", "amdgpu 0000:08:00.0: amdgpu: RAS records:129 exceed threshold:128, GPU will not be initialized. Replace "
+     "this GPU or increase the threshold", "log bad_pages_threshold", "0000:08:00.0", "isolate_host"),
+    ("rocm", "amdgpu 0000:08:00.0: amdgpu: RAS records:116 exceeds 90% of threshold:128", None, "", ""),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: device lost from bus!", "log lost_from_bus", "0000:c5:00.0",
+     "isolate_host"),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: GPU reset begin!. Source:  3", "log reset_begin", "0000:c5:00.0",
+     "restart_instance"),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: GPU reset succeeded, trying to resume", "log reset_resumes",
+     "0000:c5:00.0", "report"),
+    ("rocm", "amdgpu 0000:0b:00.0: amdgpu: GPU reset(1) failed", "log reset_failed", "0000:0b:00.0", "isolate_host"),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: GPU reset end with ret = -19", "log reset_failed", "0000:c5:00.0",
+     "isolate_host"),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: GPU Recovery Failed: -19", "log reset_failed", "0000:c5:00.0",
+     "isolate_host"),
+    ("rocm", "amdgpu 0000:0d:00.0: amdgpu: SMU: I'm not done with your previous command: SMN_C2PMSG_66:0x00000012 "
+     "SMN_C2PMSG_82:0x00000005", "log firmware_hung", "0000:0d:00.0", "reset_chip"),
+    ("rocm", "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx_0.0.0 timeout, signaled seq=613206, emitted "
+     "seq=613208", "log ring_timeout", "", "report"),
+    ("rocm", "amdgpu 0000:83:00.0: amdgpu: ring gfx_0.0.0 uses VM inv eng 0 on hub 0", None, "", ""),
+    ("rocm", "amdgpu 0000:c5:00.0: amdgpu: Ring gfx_0.0.0 reset failed", None, "", ""),
+    ("rocm", "amdgpu 0000:0e:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:173 vmid:8 pasid:32791)",
+     "log page_fault", "0000:0e:00.0", "report"),
+    ("rocm", "amdgpu 0000:03:00.0: amdgpu: [mmhub0] no-retry page fault (src_id:0 ring:40 vmid:7 pasid:32776, for "
+     "process python3 pid 4218 thread python3 pid 4218)", "log page_fault", "0000:03:00.0", "report"),
     ("cann", "[ascend] [devdrv] [event_notify 812] dev_id=3, event_id=0x80e18402, severity=4", "event 80E18402", "",
      "isolate_host"),
     ("cann", "[devdrv] Event id=0xffffffff raised", "event FFFFFFFF", "", "report"),
+    ("cann", "[ascend] [devdrv] [devdrv_manager_process_sign_release 797] <main:42394> end devdrv_get_process_sign, "
+     "count = 0, docker_id = 128", None, "", ""),
+    ("cann", "[ascend] [icm] icm_ipc_msg_send_sync Wait event timeout (chan_id=13, wait_time=30000)", None, "", ""),
     ("cuda", "nvidia 0000:5d:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
      "pcie aer_fatal", "0000:5d:00.0", "reset_chip"),
     ("cuda", "pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
      "pcie aer_corrected", "0000:00:01.0", "ignore"),
     ("cuda", "blk_update_request: I/O error, dev nvme0n1, sector 4194304 op 0x0:(READ)", "disk io_error", "",
      "report"),
+    ("cuda", "pcieport 0000:80:1b.4: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer, "
+     "(Receiver ID)", "pcie aer_nonfatal", "0000:80:1b.4", "report"),
+    ("cuda", "pcieport 0000:80:1b.4: AER: Uncorrectable (Non-Fatal) error message received from 0000:80:1b.4", None, "",
+     ""),
+    ("cuda", "critical medium error, dev nvme0n1, sector 0 op 0x0:(READ) flags 0x0 phys_seg 1 prio class 2",
+     "disk io_error", "", "report"),
+    ("cuda", "Buffer I/O error on dev nvme0n1, logical block 0, async page read", None, "", ""),
+    ("cuda", "blk_update_request: operation not supported error, dev nvme0n1, sector 0 op 0x0:(READ) flags 0x0", None,
+     "", ""),
+    ("cuda", "NVRM: Xid (PCI:0019:01:00): 149, NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x00000000)", "xid 149.fatal",
+     "0019:01:00.0", "reset_chip"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 154, "
+     "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+     "xid 154.gpu_reset", "0000:5d:00.0", "reset_chip"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x0 (None) to 0x3 (Drain P2P)",
+     "xid 154.drain_p2p", "0000:5d:00.0", "reset_chip"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
+     "xid 154.drain_and_reset", "0000:5d:00.0", "reset_chip"),
+    ("cuda", "nvidia-nvswitch0: open (major=510)", None, "", ""),
     ("cuda", "usb 1-1: new high-speed USB device number 2 using xhci_hcd", None, "", ""),
     ("cuda", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05", None, "", ""),
 ]  # fmt: skip
@@ -79,6 +139,32 @@ def test_lines_of_real_logs_are_recognised(books, stack, line, name, chip, actio
         assert event is None
     else:
         assert (event.fault.name, event.chip, event.fault.action) == (name, chip, action)
+
+
+def test_every_pattern_of_the_catalogue_finds_a_line(books):
+    patterns = {
+        f"{kind.name} {code}"
+        for book in books.values()
+        for kind in book.logged
+        for code in kind.patterns or [code for code in kind.faults if code.partition(".")[2]]
+    }
+    found = {name for _stack, _line, name, _chip, _action in LINES if name}
+    # Each of these codes of NVLink is written as 149 is.
+    alike = {f"xid {code}.fatal" for code in (144, 145, 146, 147, 148, 150)}
+    assert patterns - found == alike
+    assert {kind.name for book in books.values() for kind in book.logged} <= {name.split()[0] for name in found}
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    {
+        "xid": "NVRM: ", "sxid": "nvidia-nvswitch", "log": "amdgpu ", "event": "[ascend] ", "pcie": "pcieport ",
+        "disk": "Buffer I/O error",
+    }.items(),
+)  # fmt: skip
+def test_every_kind_passes_over_a_harmless_line_of_its_driver(books, kind, begins):
+    assert any(kind in book.kinds and book.kinds[kind].needle for book in books.values())
+    assert [line for _stack, line, name, _chip, _action in LINES if name is None and line.startswith(begins)]
 
 
 # How the kernel prints a text that somebody else chose: the name of a program (15 bytes), of a file, of a device.

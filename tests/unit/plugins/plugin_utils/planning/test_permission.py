@@ -176,3 +176,54 @@ def test_what_programs_of_root_obey_is_no_secret():
     with pytest.raises(PlanError, match=r"vllm_secrets\.chat\.LD_PRELOAD: cannot be a secret, because programs that"):
         plan(restrictions=RESTRICTIONS, site=site)
     assert plan(restrictions=RESTRICTIONS, site={**LENIENT, "secrets": {"chat": ["HTTPS_PROXY"]}}).secrets
+
+
+def test_a_variable_of_a_feature_is_allowed_with_the_feature():
+    table = Restrictions.from_data([{"variables": ["VLLM_USE_X"], "because": "opens a door", "feature": "door"}])
+    evil = recipe(model={"base_env": {"VLLM_USE_X": "1"}}, features={"door": {}}, opt_in_features=["door"])
+    with pytest.raises(PermissionNeededError, match="VLLM_USE_X to .*, which opens a door"):
+        plan(a_recipe=evil, restrictions=table)
+    assert plan({"features": ["door"]}, a_recipe=evil, restrictions=table).env["VLLM_USE_X"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("secret", "strict", "problem"),
+    [
+        ("VLLM_USE_Y", True, "vLLM 2.0.0 does not read this variable"),  # nothing of the table has this name
+        ("VLLM_USE_Y", False, None),  # a lenient site knows more than the table
+        ("VLLM_USE_X", True, None),
+        ("S3_TOKEN", True, None),  # for a library: the table lists variables of vLLM
+        ("VLLM_API_KYE", False, "nearest: 'VLLM_API_KEY'"),
+        ("HF_TOKN", True, "nearest: 'HF_TOKEN'"),
+        ("HF_TOKEN", True, None),
+    ],
+)
+def test_a_secret_that_nobody_reads_is_refused(secret, strict, problem):
+    site = {"strict": strict, "secrets": {"chat": [secret]}}
+    if problem is None:
+        assert plan(site=site).secrets
+        return
+    with pytest.raises(PlanError) as caught:
+        plan(site=site)
+    assert str(caught.value).startswith(f"vllm_secrets.chat.{secret}: ") and problem in str(caught.value)
+
+
+def test_a_beginning_of_two_restricted_flags_is_named_once():
+    table = Restrictions.from_data([{"arguments": ["master-addr", "master-port"], "because": "opens the server"}])
+    with pytest.raises(PermissionNeededError) as caught:
+        plan(a_recipe=recipe(model={"base_args": ["--master", "x"]}), restrictions=table, site=LENIENT)
+    assert str(caught.value).count("--master to ") == 1
+
+
+@pytest.mark.parametrize(("length", "shown"), [(198, '"' + "x" * 198 + '"'), (199, '"' + "x" * 199 + "...")])
+def test_a_long_value_is_shortened_in_the_message(length, shown):
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=recipe(model={"base_env": {"LD_PRELOAD": "x" * length}}))
+    assert f"LD_PRELOAD to {shown}, which" in str(caught.value)
+
+
+def test_three_files_of_code_are_named_and_the_setting_to_repeat():
+    with pytest.raises(PermissionNeededError) as caught:
+        plan(a_recipe=TRUSTING, manifests=manifests("b.py", "c.py", "a.py"))
+    assert "would run: a.py, b.py, c.py; read these files" in str(caught.value)
+    assert caught.value.settings == {"args": {"trust-remote-code": True}}

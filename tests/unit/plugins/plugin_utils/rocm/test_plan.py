@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import RELEASES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import minimum_of, plan_driver
 
 from tests.fakes.rocm_systems import (
     APT_KEY,
@@ -318,3 +319,67 @@ def test_secure_boot_needs_an_enrolled_key_before_anything_changes(enrolled, hal
 def test_a_plan_is_plain_data():
     found = plan_driver(SYSTEMS["rhel9"][0], MI300X, SHOWN, REQUEST)
     assert json.loads(json.dumps(found.as_dict()))["repositories"][1]["key"]["url"] == RADEON_KEY
+
+
+@pytest.mark.parametrize(
+    ("chips", "minimum", "expected"),
+    [
+        (MI300X, "6.14.14", ("6.14.14", "release 0.33.0")),
+        (R9700, "6.10.5", ("6.12.12", "gfx1201 (r9700)")),
+        (R9700, "6.14.14", ("6.14.14", "release 0.33.0")),
+        ((), "", ("", "")),
+    ],
+)
+def test_the_strictest_of_chips_and_release_decides(chips, minimum, expected):
+    assert minimum_of(chips, replace(REQUEST, minimum=minimum)) == expected
+    assert minimum_of(chips, replace(REQUEST, minimum=minimum, source="distro")) == ("", "")
+
+
+def test_a_driver_of_amds_is_retained_where_the_site_asks_for_the_distributions_own():
+    found = plan_driver(working(), MI300X, DRIVEN, replace(REQUEST, source="distro", policy="retain"))
+    assert (found.halt, found.packages, found.repositories, found.reboot) == (None, (), (), ())
+    assert not any("has no version" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("source", "is_completed"), [("vendor", True), ("mirror", True), ("none", False)])
+def test_an_interrupted_installation_is_completed_from_a_source_of_amds(source, is_completed):
+    host = replace(SYSTEMS["ubuntu2404"][0], modules=OWN, unfinished=("amdgpu-dkms",))
+    mirror = "https://mirror.example" if source == "mirror" else ""
+    found = plan_driver(host, MI300X, DRIVEN, replace(REQUEST, source=source, mirror=mirror, minimum=""))
+    assert ("amdgpu-dkms" in [package.name for package in found.packages]) == is_completed
+    if not is_completed:
+        assert found.halt is None and any("the kernel's own amdgpu is used" in note for note in found.notes)
+
+
+def test_a_retained_driver_of_amds_lacks_no_firmware_of_the_distributions():
+    # A chip is not bound, and a header package is missing: neither is a reason to replace the loaded driver.
+    packages = {name: version for name, version in working().packages.items() if name != "linux-headers-amd64"}
+    found = plan_driver(working(packages=packages), MI300X, replace(DRIVEN, driven=()), replace(REQUEST, minimum=""))
+    assert [package.name for package in found.packages] == ["linux-headers-amd64"]
+    assert (found.reboot, found.unload, found.replaces) == ((), (), "")
+
+
+def test_without_a_source_no_policy_installs():
+    old = working(modules={"amdgpu": Module("6.10.5", "AB12")})
+    request = asked("10.0.0", source="none", policy="install")
+    halted = plan_driver(old, MI300X, replace(DRIVEN, disk="6.10.5"), request).halt
+    assert "rocm_policy is install with rocm_source none" in halted
+
+
+@pytest.mark.parametrize("has_module", [True, False])
+def test_a_loaded_module_is_a_driver_whatever_is_on_the_disk(has_module):
+    host = replace(SYSTEMS["debian13"][0], modules=OWN)
+    shown = replace(DRIVEN, has_module=has_module)
+    assert plan_driver(host, MI300X, shown, replace(REQUEST, source="none")).halt is None
+
+
+def test_a_system_that_a_rocm_does_not_support_is_named_before_what_can_be_changed_on_it():
+    host = replace(SYSTEMS["ubuntu2604"][0], secure_boot=True, signing_key_enrolled=False)
+    assert "Secure Boot" in plan_driver(host, MI300X, SHOWN, REQUEST).halt
+    assert "ubuntu 26.04" in plan_driver(host, MI300X, SHOWN, asked("6.4.0", minimum="")).halt.lower()
+
+
+def test_chips_that_are_driven_without_a_loaded_module_still_need_a_driver():
+    # The facts contradict each other: the kernel's own driver counts only where it is loaded.
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], MI300X, replace(DRIVEN, disk=""), replace(REQUEST, minimum=""))
+    assert "amdgpu-dkms" in [package.name for package in found.packages]
