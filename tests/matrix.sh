@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 # ansible-core -> the oldest Python that it runs on
 declare -rA PYTHONS=([2.18]=3.11 [2.19]=3.11 [2.20]=3.12 [2.21]=3.12 [newest]=3.13)
 readonly ROWS=(2.18 2.19 2.20 2.21 newest)
-readonly NEEDED=(pip pytest pytest-xdist hypothesis jsonschema "redfish[aiohttp]" botocore uvicorn selenium sushy-tools)
+readonly NEEDED=(pip pytest pytest-xdist pytest-timeout hypothesis jsonschema "redfish[aiohttp]" botocore uvicorn selenium sushy-tools)
 # What loads or runs Ansible; the other tests are of pure functions.
 readonly TESTS=(
   tests/unit/plugins/{action,filter,inventory,lookup,modules,plugin_utils,vars} tests/unit/{playbooks,inventories,roles}

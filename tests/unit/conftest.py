@@ -24,8 +24,14 @@ def pytest_ignore_collect(collection_path, config):
     return True if "not slow" in config.option.markexpr and is_slow(collection_path) else None
 
 
+# Seconds, on a busy machine. The slowest unit test takes two minutes on a quiet one.
+HANGS = 900
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
+        if item.get_closest_marker("long") is None:
+            item.add_marker(pytest.mark.timeout(HANGS))
         if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
     # Slow files first, or one of them would be left to the end, and one processor idle (--no-loadscope-reorder).

@@ -82,7 +82,7 @@ class Division:
         if context == 1 or not heads:
             return ""
         # ModelConfig.verify_with_parallel_config: each chip of a context has its copy of a key-value head.
-        if context > tensor // heads or tensor <= heads:
+        if context > tensor // heads:
             return (
                 f"1 for the model's {heads} key-value heads and tensor-parallel-size {tensor}"
                 if tensor < 2 * heads

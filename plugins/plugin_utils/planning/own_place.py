@@ -33,8 +33,7 @@ def reasons_of(
 ) -> dict[str, str]:
     """Return the variables that only the plan sets, each with what to do instead, as the end of a sentence."""
     chips = f"the plan gives the instance its chips; name them in {entry.where}.chips"
-    found = dict.fromkeys((accelerator.visible_env or "", *VISIBLE.get(accelerator.stack, ())), chips)
-    found.pop("", None)
+    found = dict.fromkeys((*filter(None, [accelerator.visible_env]), *VISIBLE.get(accelerator.stack, ())), chips)
     found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")
     found |= dict.fromkeys(
         (*middleware, PROOF_VARIABLE), "this collection's middleware reads it; leave the variable out"

@@ -23,3 +23,8 @@ def test_what_is_named_slow_is_there_and_left_out(name):
     assert named
     assert not {path for path in fast_files() if path.relative_to(UNIT).as_posix().startswith(name)}
     assert is_slow(UNIT / "plugins/plugin_utils/redfish/test_survey_fuzz.py")
+
+
+def test_a_unit_test_that_hangs_fails(request):
+    assert request.config.pluginmanager.hasplugin("timeout")
+    assert request.node.get_closest_marker("timeout").args == (900,)

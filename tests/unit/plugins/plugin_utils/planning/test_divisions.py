@@ -60,10 +60,13 @@ def test_tensor_sizes_of_a_model(config, sizes):
         (GPT_OSS, Parallelism(pipeline=37), "among 37 chips"),
         (LLAMA, Parallelism(pipeline=81), "the model has 80 layers, fewer than the 81 stages of the pipeline"),
         (LLAMA, Parallelism(pipeline=7), None),
-        (LLAMA, Parallelism(data=7), None),
+        (LLAMA, Parallelism(data=3), None),
         (MLA, Parallelism(data=7, experts=True), None),
         (MLA, Parallelism(data=3), "the width of the model's experts (2048) cannot be divided among 3 chips"),
         ({**MLA, "n_routed_experts": 4}, Parallelism(8, experts=True), "has 4 experts, fewer than the 8 chips"),
+        ({**MLA, "n_routed_experts": 8}, Parallelism(8, experts=True), None),
+        # Without expert parallelism each chip has a part of every expert.
+        ({**MLA, "n_routed_experts": 4}, Parallelism(8), None),
         ({}, Parallelism(6), None),
     ],
 )
@@ -157,6 +160,16 @@ def test_possible_sizes_pass():
     check_sizes({"tensor-parallel-size": 16, "decode-context-parallel-size": 2}, GPT_OSS, "chat")
     check_sizes({"tensor-parallel-size": 8, "decode-context-parallel-size": 8}, MLA, "chat")
     check_sizes({"tensor-parallel-size": 6, "data-parallel-size": "text"}, {}, "chat")
+    # With a parallel context of prefill, that of decoding need not divide the tensor size.
+    sizes = {"tensor-parallel-size": 4, "prefill-context-parallel-size": 2, "decode-context-parallel-size": 8}
+    check_sizes(sizes, MLA, "chat")
+
+
+@pytest.mark.parametrize(
+    ("heads", "known"), [(1, True), (64, True), (0, False), (-8, False), (True, False), ("64", False)]
+)
+def test_heads_of_a_manifest_count_where_they_are_a_number(heads, known):
+    assert Division({"num_attention_heads": heads}).known is known
 
 
 def test_a_size_that_nobody_can_judge_is_a_warning():

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
@@ -13,6 +15,12 @@ from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
     [
         ({"CUDA_VISIBLE_DEVICES": "0"}, H200, "because the plan gives the instance its chips; name them in vllm_insta"),
         ({"HIP_VISIBLE_DEVICES": "0"}, MI300X, "vllm_instances.chat.env.HIP_VISIBLE_DEVICES: found '0', expected"),
+        # Of a site's own catalogue.
+        (
+            {"MY_CHIPS": "0"},
+            replace(H200, visible_env="MY_CHIPS"),
+            "vllm_instances.chat.env.MY_CHIPS: found '0', expect",
+        ),
         ({"HOME": None}, H200, "vllm_instances.chat.env.HOME: found nothing, expected '/var/cache/vllm/chat'"),
         ({"GATEWAY_SECRET": "x" * 32}, H200, "because this collection's middleware reads it"),
         ({"AVAILABILITY_DIRECTORY": "/tmp"}, H200, "because this collection's middleware reads it"),
