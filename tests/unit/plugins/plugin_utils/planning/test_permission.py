@@ -181,7 +181,7 @@ def test_what_programs_of_root_obey_is_no_secret():
 def test_a_variable_of_a_feature_is_allowed_with_the_feature():
     table = Restrictions.from_data([{"variables": ["VLLM_USE_X"], "because": "opens a door", "feature": "door"}])
     evil = recipe(model={"base_env": {"VLLM_USE_X": "1"}}, features={"door": {}}, opt_in_features=["door"])
-    with pytest.raises(PermissionNeededError, match="VLLM_USE_X to .*, which opens a door"):
+    with pytest.raises(PermissionNeededError, match=r"VLLM_USE_X to .*, which opens a door"):
         plan(a_recipe=evil, restrictions=table)
     assert plan({"features": ["door"]}, a_recipe=evil, restrictions=table).env["VLLM_USE_X"] == "1"
 
