@@ -8,6 +8,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     PermissionNeededError,
     PlanError,
@@ -206,13 +207,6 @@ def test_a_secret_that_nobody_reads_is_refused(secret, strict, problem):
     with pytest.raises(PlanError) as caught:
         plan(site=site)
     assert str(caught.value).startswith(f"vllm_secrets.chat.{secret}: ") and problem in str(caught.value)
-
-
-def test_a_beginning_of_two_restricted_flags_is_named_once():
-    table = Restrictions.from_data([{"arguments": ["master-addr", "master-port"], "because": "opens the server"}])
-    with pytest.raises(PermissionNeededError) as caught:
-        plan(a_recipe=recipe(model={"base_args": ["--master", "x"]}), restrictions=table, site=LENIENT)
-    assert str(caught.value).count("--master to ") == 1
 
 
 @pytest.mark.parametrize(("length", "shown"), [(198, '"' + "x" * 198 + '"'), (199, '"' + "x" * 199 + "...")])
