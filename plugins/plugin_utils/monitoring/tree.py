@@ -6,9 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Mapping
 
+from .dashboards import dashboards
+
 SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
-# What playbooks/files/monitoring has, by directory.
-PARTS = ("rules", "exporters", "dashboards")
+# What playbooks/files/monitoring has as files, by directory.
+PARTS = ("rules", "exporters")
 # The labels of the health service go before those of the target.
 HONOR = "    honor_labels: true\n"
 # The gateway serves the tokens of its clients beside HAProxy's own figures.
@@ -20,15 +22,17 @@ def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return directories and files below ``directory`` as host_files takes them; ``targets`` are texts by name."""
     found: list[dict[str, Any]] = [
         {"path": f"{directory}{part}", "state": "directory", "mode": "0755"}
-        for part in ("", "/targets", *(f"/{part}" for part in PARTS))
+        for part in ("", "/targets", *(f"/{part}" for part in PARTS), "/dashboards")
     ]
     found += [_file(f"{directory}/targets/{name}", content=text) for name, text in targets.items()]
     found += [
         _file(f"{directory}/{part}/{path.name}", src=str(path))
         for part in PARTS
         for path in sorted((SOURCE / part).iterdir())
-        if path.suffix in (".yml", ".json")
+        if path.suffix == ".yml"
     ]
+    boards = dashboards(SOURCE / "dashboards.yml")
+    found += [_file(f"{directory}/dashboards/{name}", content=text) for name, text in boards.items()]
     found.append(_file(f"{directory}/scrape.yml", content=scrape(directory)))
     found.append(_file(f"{directory}/prometheus.yml", content=whole(directory)))
     return found

@@ -13,21 +13,24 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.dashboards import dashboards
 
 PROMTOOL = shutil.which("promtool")
 SCHEMA = json.loads(Path(__file__).with_name("dashboard.schema.json").read_text())
-DASHBOARDS = sorted((Path(__file__).resolve().parents[3] / "playbooks/files/monitoring/dashboards").glob("*.json"))
+TABLE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring/dashboards.yml"
+BOARDS = {name: json.loads(text) for name, text in dashboards(TABLE).items()}
+each_board = pytest.mark.parametrize("name", BOARDS)
 
 
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_holds_to_the_schema(path):
-    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(path.read_text()))
+@each_board
+def test_a_dashboard_holds_to_the_schema(name):
+    jsonschema.Draft202012Validator(SCHEMA).validate(BOARDS[name])
 
 
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_a_dashboard_is_consistent(path):
-    board = json.loads(path.read_text())
-    assert board["uid"] == path.stem
+@each_board
+def test_a_dashboard_is_consistent(name):
+    board = BOARDS[name]
+    assert f"{board['uid']}.json" == name
     names = {each["name"] for each in board["templating"]["list"]}
     for panel in board["panels"]:
         for target in panel["targets"]:
@@ -39,9 +42,7 @@ def test_a_dashboard_is_consistent(path):
 
 
 def test_there_is_one_for_fleet_instance_chip_and_gateway():
-    assert [path.stem for path in DASHBOARDS] == [
-        "inference-chips", "inference-fleet", "inference-gateways", "inference-instance",
-    ]  # fmt: skip
+    assert list(BOARDS) == [f"inference-{name}.json" for name in ("chips", "fleet", "gateways", "instance")]
 
 
 def checked(expressions, directory):
@@ -55,9 +56,8 @@ def checked(expressions, directory):
 
 
 @pytest.mark.skipif(not PROMTOOL, reason="promtool is not here (Debian's package prometheus)")
-@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_prometheus_can_read_every_expression(path, tmp_path):
-    board = json.loads(path.read_text())
-    found = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+@each_board
+def test_prometheus_can_read_every_expression(name, tmp_path):
+    found = [target["expr"] for panel in BOARDS[name]["panels"] for target in panel["targets"]]
     assert len(found) >= 6 and checked(found, tmp_path) == ""
     assert "parse error" in checked([*found, "sum(rate(vllm:x[5m])"], tmp_path)

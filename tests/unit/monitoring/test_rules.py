@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.exposit
 TOP = Path(__file__).resolve().parents[3]
 FILES = TOP / "playbooks/files/monitoring"
 RULES = FILES / "rules/inference.yml"
-DASHBOARDS = sorted((FILES / "dashboards").glob("*.json"))
+BOARDS = yaml.safe_load((FILES / "dashboards.yml").read_text())
 TABLES = sorted((TOP / "catalog/metrics").glob("*.yml"))
 PROMTOOL = shutil.which("promtool")
 
@@ -196,9 +195,9 @@ RECORDED = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule
 
 def expressions():
     yield from ((rule.get("alert") or rule["record"], rule["expr"]) for rule in rules())
-    for path in DASHBOARDS:
-        for panel in json.loads(path.read_text())["panels"]:
-            yield from ((f"{path.stem}: {panel['title']}", target["expr"]) for target in panel.get("targets", ()))
+    for name, board in BOARDS.items():
+        for graph in board["graphs"]:
+            yield from ((f"{name}: {graph['title']}", query) for query in graph["queries"].values())
 
 
 def series_of(expression):
