@@ -22,10 +22,10 @@ SETTINGS = yaml.safe_load((TOP / "galaxy.yml").read_text(encoding="utf-8"))
 # What a user of the collection runs or reads.
 SHIPPED = {
     "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md",
-    "bindep.txt", "catalog", "changelogs", "docs", "inventories", "meta", "playbooks", "plugins",
+    "bin", "bindep.txt", "catalog", "changelogs", "docs", "inventories", "meta", "playbooks", "plugins",
     "requirements.txt", "roles", "site.yml", "tools",
 }  # fmt: skip
-TOOLS = {"tools/verify.py", "tools/vllm"}
+TOOLS = {"tools/command", "tools/verify.py", "tools/vllm"}
 MOST_BYTES = 6_500_000
 # Pages about a checkout, which say so; CHANGELOG.md is about the past.
 OF_A_CHECKOUT = (

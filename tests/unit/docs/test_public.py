@@ -15,7 +15,7 @@ PUBLIC = {
         "accelerator_info", "chip_identity", "container_runtime", "encodings", "endpoint", "gateway_server",
         "gateways_info", "instance_idle", "instance_slot", "weights",
     },
-    "callback": {"verify_json"},
+    "callback": {"run_json", "verify_json"},
     "filter": {"plan_table"},
     "inventory": {"accelerators"},
     "lookup": set(),

@@ -40,6 +40,7 @@ PLAYBOOKS = {
     "remove_everything": "false",
     "site_container_runtime": "true",
     "site_drivers": "true",
+    "site_health": "false",
     "site_host_tuning": "false",
     "site_monitoring": "false",
     "status_starts": "false",

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`inference` on a host that serves: what a person does in the first hour."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from serving_host import INVENTORIES, KEY, TOP
+
+
+def inference(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "bin/inference", *words, *INVENTORIES]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert KEY not in done.stdout + done.stderr
+    return done
+
+
+def test_a_chat_is_answered(serving):
+    done = inference("chat", "cpu-12", "chat", "Is the fleet ready?")
+    assert (done.returncode, done.stdout) == (0, "cpu-12 chat: The fleet is ready.\n"), done.stderr
+
+
+def test_an_instance_that_is_not_there_is_one_sentence(serving):
+    done = inference("chat", "cpu-12", "gone", "Is the fleet ready?")
+    assert done.returncode
+    assert done.stdout.startswith("cpu-12 gone: ")
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_the_journal_is_shown(serving):
+    done = inference("logs", "cpu-12", "chat", "-n", "2000")
+    assert done.returncode == 0, done.stderr
+    assert "Application startup complete" in done.stdout
+
+
+def test_every_instance_is_verified(serving):
+    done = inference("verify", "cpu-12", "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (0, True), done.stdout
+    assert {"models", "chat"} <= {check["name"] for check in document["checks"]}
+
+
+def test_check_and_status_report_the_host(serving):
+    checked = json.loads(inference("check", "cpu-12", "--json").stdout)
+    assert (checked["ok"], checked["hosts"]["cpu-12"]["changed"]) == (True, 0)
+    shown = json.loads(inference("status", "cpu-12", "--json").stdout)
+    assert "1 host" in shown["text"]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`inference` run as a process, with Ansible behind it; molecule/default runs it against a lab host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools.command import main
+from tools.command.verbs import NAMES, VERBS
+
+TOP = Path(__file__).resolve().parents[4]
+SERVERS = "gpu-a-01=192.0.2.10,gpu-a-02=192.0.2.11"
+
+
+def run(*words, cwd=TOP, **environment):
+    """Run the command as a user does, whose own settings of Ansible do not reach it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    command = [sys.executable, str(TOP / "bin/inference"), *words]
+    return subprocess.run(command, cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A site of two servers and a gateway; the accelerators are written in by hand, as its comment says."""
+    directory = tmp_path_factory.mktemp("home") / "site"
+    done = run("init", str(directory), "--hosts", SERVERS, "--gateway", "gw1=192.0.2.5", "--no-detect")
+    assert done.returncode == 0, done.stderr
+    hosts = directory / "hosts.yml"
+    text = hosts.read_text(encoding="utf-8")
+    assert text.count("did not say what it has") == 2
+    hosts.write_text(re.sub(r'(192.0.2.1\d")', r"\1, accelerator: h200, accelerator_count: 2", text), encoding="utf-8")
+    return directory
+
+
+def test_every_variable_is_one_of_its_playbooks():
+    """A variable that a playbook does not read would be an option that does nothing."""
+    for name, verb in VERBS.items():
+        text = "".join((TOP / f"playbooks/{book}.yml").read_text(encoding="utf-8") for book in verb.playbooks)
+        text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "playbooks/vars").glob("*.yml"))
+        text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "plugins/plugin_utils").rglob("*.py"))
+        for variable in filter(None, (verb.hosts, NAMES.get(name), *(option.variable for option in verb.options))):
+            assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
+
+
+def test_the_new_site_is_planned(site):
+    done = run("plan", "--json", cwd=site)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["ok"] is True
+    assert {plan["instance"] for plan in document["result"]} == {"chat", "chat-2"}
+    assert all(plan["hosts"] == ["gpu-a-01", "gpu-a-02"] for plan in document["result"])
+
+
+def test_the_new_site_keeps_its_keys_to_itself(site):
+    assert {path.stat().st_mode & 0o777 for path in (site / ".keys").iterdir()} == {0o600}
+    assert (site / ".keys").stat().st_mode & 0o777 == 0o700
+    keys = [path.read_text().strip() for path in (site / ".keys").iterdir()]
+    others = [path.read_text() for path in site.rglob("*.yml")]
+    assert len(set(keys)) == 2
+    assert not [text for text in others for key in keys if key in text]
+    assert "/.keys/" in (site / ".gitignore").read_text()
+
+
+def test_the_new_site_is_valid_yaml_with_comments(site):
+    for path in site.rglob("*.yml"):
+        assert isinstance(yaml.safe_load(path.read_text()), dict)
+        assert path.read_text().startswith("# ")
+
+
+def test_detected_accelerators_are_written(tmp_path, monkeypatch):
+    found = {"gpu-a-01": ("h200", 8)}
+    monkeypatch.setattr(main.site, "detect", lambda servers, user: found if user == "ops" else {})
+    assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS, "--login", "ops", "--gateway", "none"]) == 0
+    text = (tmp_path / "s/hosts.yml").read_text()
+    assert "accelerator: h200, accelerator_count: 8" in text
+    assert "# gpu-a-02 did not say what it has" in text
+    assert not (tmp_path / "s/group_vars/gateways.yml").exists()
+
+
+def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
+    done = run("plan", "gpu-a-09", cwd=site)
+    assert done.returncode not in (0, main.USAGE)
+    assert "no host or group of the inventory is called 'gpu-a-09'; nearest: 'gpu-a-0" in done.stderr
+
+
+def test_hosts_may_stand_behind_l_too(site):
+    done = run("plan", "--json", "-l", "gpu-a-02", cwd=site)
+    assert all(plan["hosts"] == ["gpu-a-02"] for plan in json.loads(done.stdout)["result"])
+
+
+def test_v_prints_the_line_of_ansible_which_does_the_same(site):
+    done = run("plan", "-v", "gpu-a-02", "--json", cwd=site)
+    line = next(line for line in done.stderr.splitlines() if line.startswith("+ "))
+    assert re.search(
+        r"^\+ \S*ansible-playbook -i \. \S+/playbooks/explain.yml .*'{\"explain_hosts\": \"gpu-a-02\"}'", line
+    )
+
+
+def test_a_json_document_is_one_even_when_the_playbook_fails(site):
+    done = run("fit", "--chips", "h2000", "--json", cwd=site)
+    document = json.loads(done.stdout)
+    assert (document["ok"], done.returncode == 0) == (False, False)
+    assert document["errors"][0]["message"]
+
+
+def test_a_json_document_is_one_even_when_no_host_matches(site):
+    done = run("plan", "--json", "gpu-a-09", cwd=site)
+    assert json.loads(done.stdout)["ok"] is False
+    assert done.returncode
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stauts"], "nearest: status"),
+        (["fit", "--modles", "a/b"], "nearest: --models"),
+        (["drain"], "drain takes exactly one of HOST, --instance; found none"),
+        (["undrain", "a", "--instance", "b"], "found HOST and --instance"),
+        (["bench"], "bench would concern every host: name HOST"),
+        (["remove"], "remove would concern every host"),
+        (["remove", "a"], "takes exactly one of --instance, --model, --environment, --image, --everything; found none"),
+        (["rollback"], "rollback takes exactly one of HOST, --rollout; found none"),
+        (["render"], "render takes exactly one of --directory; found none"),
+        (["key", "add"], "NAME"),
+        (["logs", "a", "../b"], "'../b' is no name of an instance"),
+        (["logs", "a", "b", "--since", "now; reboot"], "is no time"),
+        (["lab", "up", "--", "-f", "1"], "lab runs nothing of Ansible that could take -f"),
+        (["init", "{empty}", "--hosts", "a b"], "--hosts: expected names such as gpu-a-01=192.0.2.10, found 'a b'"),
+        (["init", "{empty}", "--hosts", "a,a", "--no-detect"], "--hosts: a name stands there twice"),
+        (["init", "{empty}", "--hosts", "a", "--model", "gpt"], "--model: expected ORGANISATION/NAME, found 'gpt'"),
+        (["init", "{full}", "--hosts", "a"], "exists and is not empty"),
+        (["plan"], "no site: {empty} has no hosts.yml; name one with -i DIR"),
+        (["plan", "-i", "nowhere"], "-i nowhere: there is no such file or directory"),
+    ],
+)
+def test_a_wrong_line_is_one_sentence(tmp_path, words, message):
+    empty, full = tmp_path / "empty", tmp_path / "full"
+    for directory in (empty, full):
+        directory.mkdir()
+    (full / "file").touch()
+    done = run(*(word.format(empty=empty, full=full) for word in words), cwd=empty)
+    assert done.returncode == main.USAGE
+    assert message.format(empty=empty) in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [full / "file"]
+
+
+@pytest.mark.parametrize(
+    ("words", "books"),
+    [
+        ([], ["site", "gateway"]),
+        (["gpu-a-01"], ["site"]),
+        (["-i", str(TOP / "inventories/example")], ["site"]),
+    ],
+)
+def test_apply_leaves_the_gateways_out_where_there_is_none_or_hosts_are_named(site, words, books):
+    done = run("apply", *words, "--", "--list-tasks", cwd=site)
+    assert done.returncode == 0, done.stderr
+    assert [Path(found).stem for found in re.findall(r"^playbook: (.+)$", done.stdout, re.MULTILINE)] == books
+
+
+def test_completion_knows_verbs_and_options():
+    script = run("completion", "bash").stdout
+    asked = 'COMP_WORDS=(inference "$@"); COMP_CWORD=$#; _inference; printf "%s\\n" "${COMPREPLY[@]}"'
+
+    def complete(*words):
+        return subprocess.run(
+            ["bash", "-c", f"{script}\n{asked}", "bash", *words], capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    assert complete("dr") == ["drain"]
+    assert complete("drain", "--re") == ["--reason"]
+    assert complete("key", "") == ["add", *complete("key", "")[1:]]
+    assert run("completion", "zsh").stdout.startswith("autoload")
+
+
+def test_the_answer_of_a_model_moves_no_cursor():
+    assert main.hosts.answer_of({"answer": "a\x1b[2Jb\n\x07"}) == "a\\x1b[2Jb\n\\x07"
