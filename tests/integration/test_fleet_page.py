@@ -47,7 +47,7 @@ FLEET = {
     "mirror": {},
     "<b>bold</b>": {**AMD, "vllm_instances": {"<i>x</i>": {"recipe": "a/<u>b</u>"}}},
 }
-STATES = {"conflict": 1, "unknown": 1, "stale": 2, "declared": 3, "seen": 1, "nothing": 1}
+STATES = {"conflict": 1, "unknown": 1, "stale": 2, "declared": 3, "seen": 1, "unseen": 1}
 
 
 def play(directory, hosts, *words):

@@ -36,7 +36,7 @@ CLUSTERS = {
     }),
     "hel1": ("helsinki", "mi300x", 8, 5, CODE, {
         1: ("unknown", "a chip that no file of the catalogue lists"), 2: ("stale", "no answer within 10 s"),
-        3: ("declared", ""), 4: ("nothing", "nothing is known about it"),
+        3: ("declared", ""), 4: ("unseen", "no accelerator is declared or detected"),
     }),
 }  # fmt: skip
 
@@ -49,7 +49,7 @@ def fleet() -> list[Line]:
     for cluster, (site, model, chips, hosts, serves, unwell) in CLUSTERS.items():
         for number in range(hosts):
             state, why = unwell.get(number, ("seen", ""))
-            known = () if state == "nothing" else ((model, chips),)
+            known = () if state == "unseen" else ((model, chips),)
             lines.append(
                 Line(f"{cluster}-{number + 1:02}", site, cluster, known, state, why, seen_at=seen_at, serves=(serves,))
             )

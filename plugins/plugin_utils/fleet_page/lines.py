@@ -13,15 +13,15 @@ from ...module_utils.common.spelling import nearest
 from ..common.clusters import ClusterError, cluster_of, one_spelling
 from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, SITE_PREFIX, models_of_groups
 
-CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
+CONFLICT, STALE, DECLARED, SEEN, UNSEEN = "conflict", "stale", "declared", "seen", "unseen"
 # Only gateways report these (service.py).
 SICK, DRAINED = "sick", "drained"
 # Only hosts report this (versions.py).
 DRIFTED = "drifted"
 # Worst first; the first state that applies is the host's.
-STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, DECLARED, SEEN, NOTHING)
+STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, DECLARED, SEEN, UNSEEN)
 # The states that need an action.
-ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, NOTHING)
+ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, UNSEEN)
 
 # The variables that a line is computed from.
 VARIABLES = (
@@ -142,7 +142,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
 def is_service(host: Host, line: Line) -> bool:
     """Return whether a host is a gateway or a mirror that serves no model, of whose chips nothing is known."""
     served = line.serves or SERVING_GROUP in host.groups
-    return line.state == NOTHING and not served and any(group in host.groups for group in WITHOUT_ACCELERATORS)
+    return line.state == UNSEEN and not served and any(group in host.groups for group in WITHOUT_ACCELERATORS)
 
 
 def totals(lines: Sequence[Line]) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _state(
         return SEEN, "", ""
     if declared:
         return DECLARED, "", ""
-    return NOTHING, "nothing is known of it", "set accelerator, or run discover.yml"
+    return UNSEEN, "no accelerator is declared or detected", "set accelerator, or run discover.yml"
 
 
 def _conflict(host: Host, declared: Counts, found: Counts) -> str:

@@ -6,7 +6,7 @@
   const fleet = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const MARKS = {
-    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", declared: "", seen: "", nothing: "–",
+    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", declared: "", seen: "", unseen: "–",
   };
   const MEANINGS = {
     sick: "a gateway finds an instance of it down or sick",
@@ -17,9 +17,9 @@
     drifted: "what is installed is not what was planned",
     declared: "declared in the inventory, never seen",
     seen: "was seen, and is what was declared if anything was",
-    nothing: "nothing is known of it",
+    unseen: "no accelerator is declared or detected",
   };
-  const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "drifted", "nothing"]);
+  const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "drifted", "unseen"]);
   // Up to this many hosts each one gets a card with its name.
   const CARDS = 120;
 
@@ -178,7 +178,7 @@
       const title = model ? fleet.models[model].title : "hosts of which no accelerator is known";
       legend($("models"), "model", model, model || "not known", title, count.toLocaleString("en"), (entry, swatch) => {
         paint(entry, model ? [model] : []);
-        mark(swatch, model === "unknown" ? "unknown" : model ? "seen" : "nothing");
+        mark(swatch, model === "unknown" ? "unknown" : model ? "seen" : "unseen");
       });
     }
   }

@@ -32,7 +32,7 @@ UNKNOWN_CHIPS = {"model": "unknown", "count": 2, "models": {}, "unknown": [CHIP,
 @pytest.mark.parametrize(
     ("groups", "variables", "state", "chips"),
     [
-        ([], {}, "nothing", ()),
+        ([], {}, "unseen", ()),
         ([], {"accelerator": "h200", "accelerator_count": 8}, "declared", (("h200", 8),)),
         ([], {"accelerator": "h200", "accelerator_count": "8"}, "declared", (("h200", 8),)),
         ([], {"accelerator": "h200"}, "declared", (("h200", 1),)),
@@ -178,7 +178,7 @@ def test_totals():
             "drifted": 0,
             "declared": 3,
             "seen": 0,
-            "nothing": 1,
+            "unseen": 1,
         },
         "accelerators": {
             "cpu": {"hosts": 1, "chips": 0},

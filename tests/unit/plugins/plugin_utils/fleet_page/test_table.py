@@ -48,7 +48,7 @@ def test_no_hosts():
 def test_a_large_fleet_is_summed_up_more_coarsely(clusters, models, sites, first):
     lines = [
         line(f"gpu-{number}", f"c{number % clusters}", f"model-{number % models}", site=f"s{number % clusters % sites}",
-             state=("seen", "conflict", "unknown", "stale", "nothing")[number % 5], why="w " * 200, todo="do it")
+             state=("seen", "conflict", "unknown", "stale", "unseen")[number % 5], why="w " * 200, todo="do it")
         for number in range(9000)
     ]  # fmt: skip
     assert summary(lines)[0].startswith(first)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The words that readers type lead to the page with the answer, as the search of the site (Sphinx) finds pages.
+
+It finds the pages that have each word of a query, whole or as a part of a longer word, in their text or title.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.site import build
+
+TOP = Path(__file__).resolve().parents[3]
+PAGES = build.pages_of(TOP, ["README.md"])
+# What a reader types: the page, below docs/, that has to be among the findings.
+QUERIES = {
+    "FAQ": "operate/faq.md",
+    "air gap": "start/air-gapped.md",
+    "api key": "operate/rotate-a-key.md",
+    "autoscaling": "explain/comparison.md",
+    "back up": "operate/faq.md",
+    "benchmark": "operate/bench.md",
+    "downgrade": "operate/roll-back.md",
+    "downgrade collection": "operate/faq.md",
+    "downgrade driver": "operate/drivers.md",
+    "HF_TOKEN": "operate/weights.md",
+    "hugging face token": "operate/weights.md",
+    "huggingface token": "operate/weights.md",
+    "kubernetes": "explain/comparison.md",
+    "load balancer": "operate/gateway.md",
+    "logs": "operate/when-something-is-wrong.md",
+    "maintenance": "operate/drain.md",
+    "multi gpu": "operate/several-hosts.md",
+    "multi node": "operate/several-hosts.md",
+    "offline": "start/air-gapped.md",
+    "OOM": "operate/when-something-is-wrong.md",
+    "out of memory": "operate/when-something-is-wrong.md",
+    "prerequisites": "start/gpu-server.md",
+    "proxy": "operate/weights.md",
+    "quick start": "start/try-it.md",
+    "replace GPU": "operate/drain.md",
+    "requirements": "start/gpu-server.md",
+    "restart": "operate/faq.md",
+    "rollback": "operate/roll-back.md",
+    "ssl certificate": "operate/gateway.md",
+    "tls certificate": "operate/gateway.md",
+    "troubleshooting": "operate/when-something-is-wrong.md",
+    "uninstall": "operate/remove.md",
+}
+
+
+def finds(text, query):
+    """Return whether the search finds a page with this text: it has each word, or a longer word with it."""
+    words = set(re.findall(r"\w+", text.lower()))
+    return all(term in words or any(term in word for word in words) for term in re.findall(r"\w+", query.lower()))
+
+
+@pytest.mark.parametrize(("query", "page"), QUERIES.items())
+def test_a_word_of_readers_leads_to_its_page(query, page):
+    assert f"docs/{page}" in PAGES
+    assert finds((TOP / "docs" / page).read_text(encoding="utf-8"), query)
+
+
+def test_the_search_wants_every_word_of_a_query():
+    assert finds("A multi_node_tp group", "multi node")
+    assert not finds("A multi_node_tp group", "multi gpu")
