@@ -10,10 +10,14 @@ from .kinds import show_value
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near."""
+    """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near.
+
+    Capitals do not count: H100 is nearest to h100.
+    """
     names = sorted(str(name) for name in known)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names) or 'none'}"
+    spellings = {each.lower(): each for each in reversed(names)}
+    close = difflib.get_close_matches(str(name).lower(), spellings, n=1)
+    return f"nearest: {spellings[close[0]]!r}" if close else f"known: {', '.join(names) or 'none'}"
 
 
 def not_a_number(value: Any, expected: str) -> str:

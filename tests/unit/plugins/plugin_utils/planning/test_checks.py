@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Doubt,
@@ -20,6 +22,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     judge,
     known_issues,
     option_problems,
+    other_variants,
+    placeholders,
     untried_hardware,
     variant_doubts,
 )
@@ -56,6 +60,17 @@ BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
         (recipe(BOTH, default_variant={"ascend": "bf16", "default": "default"}), H200, None, "default"),
         (recipe({"default": {"precision": "nvfp4"}}), B200, None, "default"),
         (recipe({"default": {"precision_hardware": {"brand": "NVIDIA"}}}), H200, None, "default"),
+        # What the recipe says goes before what is known of the format.
+        (
+            recipe({"default": {"precision": "nvfp4", "precision_hardware": {"generation": "hopper"}}}),
+            H200,
+            None,
+            "default",
+        ),
+        # A key without a value is as good as none.
+        ({**recipe(), "meta": None}, H200, None, "default"),
+        (recipe({"default": None}, default_variant=None, hardware=None), A2, None, "default"),
+        (recipe({"default": {"precision": None, "supported_hardware": None}}), A2, None, "default"),
         (recipe({"default": {"supported_hardware": ["hopper"]}}), H200, None, "default"),
         # Upstream's lists name what somebody tried, of its own systems: a chip outside of them counts with its kind.
         (recipe({"default": {"supported_hardware": ["h100", "b200"]}}), A100, None, "default"),
@@ -403,3 +418,55 @@ def test_hardware_that_nobody_tried_is_a_warning(hardware, words):
     l40s = Accelerator("l40s", "cuda", "ada", "nvidia", 8, 48 * 1024)
     found = untried_hardware({"model": {"model_id": "org/model"}, "meta": {"hardware": hardware}}, l40s, "chat")
     assert found == ([f"chat.recipe: {words}"] if words else [])
+
+
+def test_a_recipe_that_names_no_hardware_or_a_default_is_tried_everywhere():
+    for meta in ({}, {"hardware": None}, {"hardware": {"default": "verified"}}, {"hardware": {"nvidia": "verified"}}):
+        assert untried_hardware(recipe(**meta), H200, "here") == []
+    assert untried_hardware({**recipe(), "meta": None}, H200, "here") == []
+
+
+@pytest.mark.parametrize(
+    ("chips", "memory_mib", "names"),
+    [
+        (1, 141 * 1024, ["half"]),
+        (2, 141 * 1024, ["half", "all (weights org/all)"]),
+        (8, None, []),
+        (1, 70 * 1024, ["half"]),
+    ],
+)
+def test_other_variants_are_those_whose_memory_is_known_and_there(chips, memory_mib, names):
+    variants = {
+        "default": {"vram_minimum_gb": 1}, "half": {"vram_minimum_gb": 70}, "empty": None,
+        "free": {"vram_minimum_gb": 0},
+        "all": {"vram_minimum_gb": 282, "model_id": "org/all"},
+        "fp4": {"vram_minimum_gb": 1, "precision": "nvfp4"},
+    }  # fmt: skip
+    accelerator = replace(H200, memory_mib=memory_mib)
+    assert other_variants(recipe(variants), "default", accelerator, chips) == names
+
+
+def test_the_manifest_without_a_format_is_no_reason_to_refuse():
+    for manifest in (None, {}, {"precision": None}):
+        check_format(recipe(), "org/model", manifest, A2, "here")
+
+
+def test_a_placeholder_of_a_shell_is_found_in_variables_and_arguments():
+    assert list(placeholders({"host": "0.0.0.0", "port": 8000}, {"HOME": "/root"})) == []
+    assert list(placeholders({"master-addr": "$HEAD_IP"}, {"NAME": "${NAME}"})) == [
+        "env.NAME: found the placeholder ${NAME}, expected a value; set env.NAME of the instance",
+        "args.master-addr: found the placeholder $HEAD_IP, expected a value; set args.master-addr of the instance",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("needs", "version", "good"),
+    [("nightly", "0.9.0", True), (">=0.10.2", "0.10.1", False), ("0.10.2", "0.10.2", True), (None, "0.1.0", True)],
+)
+def test_a_word_in_the_place_of_a_version_says_nothing(needs, version, good):
+    a_recipe = {**recipe(), "model": {"model_id": "org/model", "min_vllm_version": needs}}
+    if good:
+        check_release(a_recipe, {}, version, "mine", "here")
+    else:
+        with pytest.raises(PlanError, match=r"org/model needs vLLM >=0\.10\.2 or newer, release 'mine' has 0\.10\.1"):
+            check_release(a_recipe, {}, version, "mine", "here")
