@@ -10,10 +10,7 @@ from .kinds import show_value
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near.
-
-    Capitals do not count: H100 is nearest to h100.
-    """
+    """Return ``nearest: 'x'`` for a misspelt name, whatever its capitals, or what is known where nothing is near."""
     names = sorted(str(name) for name in known)
     spellings = {each.lower(): each for each in reversed(names)}
     close = difflib.get_close_matches(str(name).lower(), spellings, n=1)
