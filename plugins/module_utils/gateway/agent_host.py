@@ -17,14 +17,14 @@ from typing import Any, Callable, Mapping
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..instance.api_host import within
+from ..instance.marks import UNHEALTHY
+from ..instance.metrics import RUNNING, WORK, sums
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
-from .verdict import UNKNOWN, UP, Watched, read_metrics, sickness
+from .verdict import UNKNOWN, UP, Watched, sickness
 
 # Bytes read of a page of metrics.
 MAX_METRICS_BYTES = 8 * 1024 * 1024
-# The header by which a host calls its instance sick.
-SICK = "unhealthy"
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 
 
@@ -35,7 +35,7 @@ def ask(address: str, method: str, path: str, body: bytes | None, timeout: float
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = connection.getresponse()
         text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
-        return answer.status, text, sickness(answer.getheader(SICK, ""))
+        return answer.status, text, sickness(answer.getheader(UNHEALTHY, ""))
 
 
 def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:
@@ -55,7 +55,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     """Query an instance once and update its state."""
     try:
         status, text, sick = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
-        metrics = read_metrics(text) if status == http.client.OK else {}
+        metrics = sums(text, (*WORK, RUNNING)) if status == http.client.OK else {}
         watched.sick, watched.sick_since = sick, min(watched.sick_since, time.monotonic()) if sick else math.inf
     except TimeoutError:
         return watched.lost(time.monotonic())

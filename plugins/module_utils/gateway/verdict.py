@@ -9,21 +9,12 @@ requests one token, until it gets one: requests of one client may fail on a heal
 from __future__ import annotations
 
 import math
-import re
 import time
 from dataclasses import dataclass, field
 from typing import Mapping
 
-# All work of the engine changes one of these; no client can change one without it.
-WORK = (
-    "vllm:generation_tokens_total",
-    "vllm:prompt_tokens_total",
-    "vllm:request_success_total",
-    "vllm:iteration_tokens_total_count",
-    "vllm:kv_cache_usage_perc",
-)
-RUNNING = "vllm:num_requests_running"
-_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.ASCII)
+from ..instance.metrics import RUNNING, WORK
+
 UNKNOWN, UP = "", "up"
 # The actions that the text of a sick instance begins with, weakest first.
 SEVERITIES = ("restart_instance", "reset_chip", "isolate_host")
@@ -141,19 +132,6 @@ class Watched:
         elif not self.verdict.startswith("down"):
             # The first reason says more, so it stays.
             self.verdict = f"down #{fault}"
-
-
-def read_metrics(text: str) -> dict[str, float]:
-    """Return the metrics in WORK and RUNNING, summed over engines and models. Raises ValueError."""
-    found: dict[str, float] = {}
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match and (match["name"] in WORK or match["name"] == RUNNING):
-            value = float(match["value"])
-            # NaN differs from itself, so a stuck engine would seem to work.
-            if math.isfinite(value):
-                found[match["name"]] = found.get(match["name"], 0.0) + value
-    return found
 
 
 def sickness(text: str) -> str:

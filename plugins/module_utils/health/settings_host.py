@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ..instance.marks import CONFIG_DIR, RUN_DIR
 from ..weights.scrub import REPORT
 
 
@@ -28,8 +29,8 @@ class Settings:
     chips: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kernel_log: str = "/dev/kmsg"
     state_dir: str = "/var/lib/vllm-health"
-    config_dir: str = "/etc/vllm"
-    run_dir: str = "/run/vllm"
+    config_dir: str = CONFIG_DIR
+    run_dir: str = RUN_DIR
     metrics: str = ""
     boot_id: str = "/proc/sys/kernel/random/boot_id"
     disks: Sequence[str] = ()

@@ -15,7 +15,7 @@ GROUP_RUN_DIR = "/run/vllm-group"
 READY, WITHDRAWN = "ready", "withdrawn"
 # systemd stops the instance: first gateways send nothing more, then new requests are refused.
 STOPPING, CLOSED = "stopping", "closed"
-# Holds why the instance is sick, for gateways.
+# Holds why the instance is sick, for gateways: answers of GET /metrics have it as a header of this name.
 UNHEALTHY = "unhealthy"
 # A watchdog asks for the number of requests without an answer.
 WATCHED = "watched"

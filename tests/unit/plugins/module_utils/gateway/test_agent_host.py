@@ -184,6 +184,18 @@ def test_an_answer_that_comes_byte_by_byte_holds_nothing_up():
     assert time.monotonic() - began < 5
 
 
+def test_a_brace_in_the_name_of_a_model_hides_no_metric():
+    page = b'vllm:num_requests_running{model_name="a}b"} 3\nvllm:generation_tokens_total{model_name="a}b"} 7\n'
+
+    def answer(connection):
+        connection.sendall(b"HTTP/1.0 200 OK\r\nunhealthy: xid 79\r\n\r\n" + page)
+
+    watched = Watched(60, 60, moved_at=time.monotonic(), proven_at=time.monotonic())
+    with serving(answer) as address:
+        agent.check_instance(address, "m", watched)
+    assert 7.0 in watched.work and watched.sick == "xid 79"
+
+
 PIECES = (
     b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 500 \xff\x00\r\n", b"HTTP/1.1 99999999999 x\r\n", b"Content-Length: 5\r\n",
     b"Content-Length: -1\r\n", b"Content-Length: " + b"9" * 5000 + b"\r\n", b"Content-Length: \xb2\r\n",

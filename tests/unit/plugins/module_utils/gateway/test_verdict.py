@@ -14,12 +14,6 @@ class TestWatched:
     def metrics(running=0.0, tokens=1.0):
         return {"vllm:num_requests_running": running, "vllm:generation_tokens_total": tokens}
 
-    def test_metrics_of_several_engines_are_one(self):
-        text = (
-            '# HELP x\nvllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\nother 5\n'
-        )
-        assert verdict.read_metrics(text) == {"vllm:num_requests_running": 3.0}
-
     def test_nothing_is_known_at_first_of_an_engine_at_work(self):
         watched = self.watched()
         assert not watched.saw(self.metrics(1), 10) and watched.verdict == ""
@@ -108,10 +102,6 @@ class TestWatched:
         assert stuck.answer.startswith("down #hangs")
         stopping.lost(420)
         assert stopping.answer.startswith("down #hangs")
-
-    def test_a_value_that_is_no_number_hides_nothing(self):
-        text = 'vllm:generation_tokens_total 5\nvllm:kv_cache_usage_perc{engine="0"} NaN\n'
-        assert verdict.read_metrics(text) == {"vllm:generation_tokens_total": 5.0}
 
 
 class TestRefusals:
