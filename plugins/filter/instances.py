@@ -4,13 +4,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, Callable, Iterable, Mapping
 
-from ansible.errors import AnsibleFilterError
-
-from ..module_utils.common.kinds import name_kind
 from ..module_utils.containers.program_command import program_run
 from ..module_utils.containers.run_command import (
     command_of,
@@ -20,23 +16,12 @@ from ..module_utils.containers.run_command import (
     quadlet_lines,
     run_words,
 )
-from ..module_utils.instance.marks import CONFIG_DIR
 from ..module_utils.slots.state import GOOD
-from ..module_utils.vllm import files as _files
 from ..module_utils.vllm.plan_document import PlanDocument
-from ..plugin_utils.common.host_library import MIDDLEWARE, program_files
-from ..plugin_utils.fleet import explain as _explain
-from ..plugin_utils.options.arguments import env_line
-from ..plugin_utils.planning.instances import secret_problem
+from ..plugin_utils.fleet.instance_files import instance_entries, instance_files
 
 Result = Mapping[str, Any]
 
-# They wait in the unit until vLLM answers, and take an instance out of service before a stop.
-PROGRAMS = ("vllm-wait-ready", "vllm-drain")
-# Only where an instance spans hosts, where some share chips, and where weights stay on them.
-GROUP_PROGRAMS = ("vllm-group", "vllm-router")
-RESIDENT_PROGRAMS = ("vllm-residents",)
-PRELOAD_PROGRAMS = ("vllm-preload",)
 # So that NCCL's log has how it gets to the other hosts.
 LOG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 
@@ -77,14 +62,6 @@ def container_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def env_lines(variables: Mapping[str, Any], literal: bool = False) -> list[str]:
-    """Return the lines of a file of variables, sorted by name: for systemd and shells, or literal for engines."""
-    try:
-        return [env_line(name, str(variables[name]), literal) for name in sorted(variables)]
-    except ValueError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
-
-
 def instance_checks(instances: Mapping[str, Mapping[str, Any]] | None, name: str) -> list[str]:
     """Return the checks that an entry of vllm_instances requests, empty where the model decides.
 
@@ -93,47 +70,6 @@ def instance_checks(instances: Mapping[str, Mapping[str, Any]] | None, name: str
     entries = instances or {}
     found = entries.get(name) or entries.get(re.sub(r"-\d+\Z", "", name)) or {}
     return list(found.get("checks") or [])
-
-
-def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the files of all instances of a host in the order in which they are written; a shared file is listed once.
-
-    ``key`` and ``value`` are an instance's name and plan, as the templates expect. ``restarts`` names the instances
-    that a change of the file concerns.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    files = {name: _files.instance_files(plan, settings) for name, plan in plans.items()}
-    longest = _files.longest_start(entry for entries in files.values() for entry in entries)
-    for name, entries in files.items():
-        for entry in entries:
-            if entry["shared"] and "start_seconds" in entry:
-                entry = {**entry, "start_seconds": longest}
-            entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plans[name], "restarts": []})
-            entry["restarts"].append(name)
-    # The shared unit comes last, when everything that it starts is in place.
-    return sorted(found.values(), key=lambda entry: entry["shared"])
-
-
-def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what M(host_files) writes: the files of all instances with their directories and links."""
-    files = instance_files(plans, settings)
-    units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
-    found = [_files.directory(path) for path in (CONFIG_DIR, _files.LIBRARY, *units)]
-    for name, plan in plans.items():
-        found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
-    grouped = any("group" in plan for plan in plans.values())
-    inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
-    found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
-    sharing = any("residents" in plan for plan in plans.values())
-    names = [*PROGRAMS, *(GROUP_PROGRAMS if grouped else []), *(RESIDENT_PROGRAMS if sharing else [])]
-    names += PRELOAD_PROGRAMS if any("preload" in plan for plan in plans.values()) else []
-    programs = {
-        entry["path"]: {**entry, "unit": False, "restarts": ()}
-        for name in (*names, *MIDDLEWARE)
-        for entry in program_files(name)
-    }
-    templates = {entry["path"]: entry for plan in plans.values() for entry in _files.chat_templates(plan)}
-    return [*found, *programs.values(), *templates.values(), *files]
 
 
 def instance_restarts(
@@ -179,29 +115,8 @@ def instance_restores(
     return {name: state for name, state in states.items() if state != GOOD or name in kept}
 
 
-def plan_table(plans: Iterable[Mapping[str, Any]], width: int = _explain.WIDTH) -> str:
-    """Return what each distinct plan sets, from which layer and why, as a table of text."""
-    try:
-        return _explain.plan_table(list(plans), width)
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise AnsibleFilterError(f"plan_table: expected a list of plans as render.yml writes them: {exc!r}") from exc
-
-
-def secret_names(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """Return the names of each instance's secrets with what is wrong with their values."""
-    for instance, entries in secrets.items():
-        if not isinstance(entries, Mapping):
-            raise AnsibleFilterError(
-                f"vllm_secrets.{instance}: found {name_kind(entries)}, expected a mapping of environment variables"
-            )
-    return {
-        instance: {name: secret_problem(value) for name, value in entries.items()}
-        for instance, entries in secrets.items()
-    }
-
-
 class FilterModule:
-    """Filters of the instances of a host: their files, containers, restarts, kept states, secrets and plans."""
+    """Filters of the instances of a host: their files, containers, restarts and kept states."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         named = (
@@ -209,13 +124,10 @@ class FilterModule:
             busy_instances,
             container_run,
             container_settings,
-            env_lines,
             instance_checks,
             instance_entries,
             instance_files,
             instance_restarts,
             instance_restores,
-            plan_table,
-            secret_names,
         )
         return {each.__name__: each for each in named}

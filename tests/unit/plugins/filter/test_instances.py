@@ -8,7 +8,6 @@ from ansible_collections.baremetal.inference.plugins.filter.gateways import serv
 from ansible_collections.baremetal.inference.plugins.filter.instances import (
     busy_instances,
     instance_checks,
-    instance_entries,
     instance_restarts,
     instance_restores,
 )
@@ -80,24 +79,6 @@ def test_servers_of_instances_that_were_never_kept():
 def test_an_instance_has_the_name_of_its_server_at_the_gateways():
     assert server_names(["chat", "chat-2"], "gpu-01.site:1") == ["gpu-01.site:1--chat", "gpu-01.site:1--chat-2"]
     assert server_names(["chat"], "gpu 1@b") == ["gpu_1_b--chat"]
-
-
-def test_every_directory_comes_before_what_lies_in_it():
-    plan = {"instance": "chat", "runtime": "venv", "container": None, "weights": "/srv/models/a@1"}
-    entries = instance_entries({"chat": plan}, {"user": "vllm"})
-    paths = [entry["path"] for entry in entries]
-    assert [entry["path"] for entry in entries if entry.get("secret")] == ["/etc/vllm/chat.secrets"]
-    directories = [entry["path"] for entry in entries if entry.get("state") == "directory"]
-    own = [path for path in directories if not path.startswith(("/usr/local/lib/vllm-", "/usr/local/lib/vllm/"))]
-    assert own == ["/etc/vllm", "/usr/local/lib/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
-    for directory in directories:
-        assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
-    # The weights concern the instance; the programs are no reason to restart one.
-    restarts = {entry["path"]: list(entry["restarts"]) for entry in entries}
-    assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
-    assert restarts["/usr/local/lib/vllm-wait-ready.py"] == restarts["/usr/local/lib/vllm-drain.py"] == []
-    assert all(restarts[path] == [] for path in paths if path.startswith("/usr/local/lib/vllm/"))
-    assert paths.index("/usr/local/lib/vllm/availability.py") < paths.index("/etc/vllm/chat.yaml")
 
 
 def test_instances_that_still_work():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.filter.instances import FilterModule
+from ansible_collections.baremetal.inference.plugins.filter.roles import FilterModule
 
 secret_names = FilterModule().filters()["secret_names"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.filter.instances import FilterModule as PlanFilters
+from ansible_collections.baremetal.inference.plugins.filter.roles import FilterModule as PlanFilters
 
 plan_table = PlanFilters().filters()["plan_table"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.filter.instances import FilterModule
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     chat_templates,
     instance_files,
@@ -47,28 +46,6 @@ def test_a_host_that_nobody_asked_has_a_current_engine():
     assert unit_kind(VENV, {"engine": "podman"}) == "template"
 
 
-def test_what_instances_share_is_written_once_and_concerns_them_all():
-    plans = {
-        "a": {**VENV, "instance": "a"},
-        "b": {**VENV, "instance": "b"},
-        "c": {**CONTAINER, "instance": "c"},
-    }
-    files = FilterModule().filters()["instance_files"](plans, {"user": "vllm"})
-    paths = [entry["path"] for entry in files]
-    assert len(paths) == len(set(paths)) and paths[-1] == "/etc/systemd/system/vllm@.service"
-    assert files[-1]["restarts"] == ["a", "b"]
-    own = next(entry for entry in files if entry["path"] == "/etc/systemd/system/vllm@c.service")
-    assert own["restarts"] == ["c"] and own["value"] is plans["c"]
-
-
-def test_the_unit_that_instances_share_lets_the_slowest_one_start():
-    slow, own = ({"env": {"VLLM_ENGINE_READY_TIMEOUT_S": seconds}} for seconds in ("3600", "7200"))
-    plans = {"a": VENV, "b": {**VENV, "instance": "b", **slow}, "c": {**CONTAINER, "instance": "c", **own}}
-    files = FilterModule().filters()["instance_files"](plans, {"user": "vllm"})
-    found = {entry["path"]: entry["start_seconds"] for entry in files if "start_seconds" in entry}
-    assert found == {"/etc/systemd/system/vllm@.service": 3900, "/etc/systemd/system/vllm@c.service": 7500}
-
-
 GROUPED = {**VENV, "group": {"role": "worker"}}
 GROUP = [
     "/etc/vllm/chat.group.json",
@@ -83,18 +60,6 @@ def test_an_instance_that_spans_hosts_has_more_files(plan, settings, rest):
     files = instance_files({**plan, "group": {"role": "head"}}, {"user": "vllm", **settings})
     assert [entry["path"] for entry in files] == [*GROUP, *COMMON, *rest]
     assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
-
-
-def test_a_build_of_another_name_gets_a_distribution_that_vllm_finds():
-    plan = {**GROUPED, "venv": {"distribution": "0.32.0+cpu"}, "weights": None}
-    entries = FilterModule().filters()["instance_entries"]({"chat": plan}, {"user": "vllm"})
-    paths = [entry["path"] for entry in entries]
-    metadata = "/var/lib/vllm/chat/metadata/vllm.dist-info"
-    # Directories come before what is in them, the program before the unit that starts it.
-    assert paths.index("/var/lib/vllm/chat/metadata") < paths.index(metadata) < paths.index(f"{metadata}/METADATA")
-    assert paths.index("/usr/local/lib/vllm-group.py") < paths.index("/etc/systemd/system/vllm-group@.service")
-    alone = FilterModule().filters()["instance_entries"]({"chat": {**VENV, "weights": None}}, {"user": "vllm"})
-    assert not [entry for entry in alone if "group" in entry["path"]]
 
 
 ABLE = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "OPERATOR_GUARD": "1"}
@@ -131,18 +96,6 @@ def test_an_instance_that_shares_its_chips_or_leaves_its_weights_there_has_two_m
     files = instance_files({**plan, kind: EXTRAS[kind]}, {"user": "vllm", **settings})
     assert [entry["path"] for entry in files] == [*extra(kind), *COMMON, *rest]
     assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
-
-
-@pytest.mark.parametrize("kind", EXTRAS)
-def test_the_program_of_chips_comes_before_its_unit(kind):
-    entries = FilterModule().filters()["instance_entries"]
-    paths = [
-        entry["path"] for entry in entries({"chat": {**VENV, kind: EXTRAS[kind], "weights": None}}, {"user": "vllm"})
-    ]
-    program = f"/usr/local/lib/vllm-{kind}.py"
-    assert paths.index(program) < paths.index(extra(kind)[1]) < paths.index(extra(kind)[0])
-    alone = [entry["path"] for entry in entries({"chat": {**VENV, "weights": None}}, {"user": "vllm"})]
-    assert program not in alone and not {*extra(kind)} & {*alone}
 
 
 def test_hosts_that_compute_for_others_know_which_caches_to_fetch():
