@@ -132,7 +132,7 @@ def main() -> None:
     try:
         evaluation = Evaluation(module)
         path = f"{module.params['work']}/result.json.gz"
-        with lock_instance(f"{module.params['config_dir']}/{evaluation.name}.yaml"):
+        with lock_instance(evaluation.name, module.params["root"]):
             remove_abandoned(module.params["work"], evaluation.name)
             items = evaluation.ask()
             write_result(path, evaluation.document(items))

@@ -81,7 +81,7 @@ def main() -> None:
         if options["state"] == "taken" and not module.check_mode:
             os.makedirs(directory, mode=0o755, exist_ok=True)
         # Concurrent runs wait until this one has decided; without a directory there is nothing to lock.
-        with locked(directory) if os.path.isdir(directory) else contextlib.nullcontext():
+        with locked(os.path.join(directory, ".lock")) if os.path.isdir(directory) else contextlib.nullcontext():
             holder = read(path)
             changed = take(module, path, holder) if options["state"] == "taken" else free(module, path, holder)
     except OSError as exc:

@@ -114,7 +114,7 @@ def main() -> None:
     directory = os.path.dirname(path)
     try:
         # Two concurrent runs decide one after the other; without a directory there is nothing to lock.
-        with locked(directory) if os.path.isdir(directory) else contextlib.nullcontext():
+        with locked(f"{path}.lock") if os.path.isdir(directory) else contextlib.nullcontext():
             found = work(module)
     except OSError as exc:
         module.fail_json(msg=f"{exc.filename or path}: {exc.strerror}; the lock of a tune is kept there")

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import secrets
+import stat
 import time
 from typing import Callable, Iterator
 
@@ -25,15 +26,21 @@ _SUFFIX = ".partial"
 # The kernel's list of 100,000 connections has 15 MiB.
 MOST_TEXT = 64 << 20
 _PAUSE_SECONDS = 0.05
+# What holds a lock does something short, or says how long it may take.
+LOCK_SECONDS = 300.0
+LOCKS = "/proc/locks"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class LockedError(Exception):
-    """Another process holds the lock; ``holder`` describes it ("process 71 of gpu-01", or "another process")."""
+class LockedError(OSError):
+    """Another process holds the lock; ``holder`` describes it ("process 71 of gpu-01 (uid 0)")."""
 
     def __init__(self, path: str, holder: str) -> None:
-        super().__init__(f"{path} is locked by {holder}")
+        super().__init__(errno.EAGAIN, f"is locked by {holder}; wait until that ends, or end it if it hangs", path)
         self.path, self.holder = path, holder
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.strerror}"
 
 
 def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None = None, durable: bool = True) -> None:
@@ -165,36 +172,30 @@ def sha256_of(path: str) -> str:
 @contextlib.contextmanager
 def locked(
     path: str,
-    wait: float | None = None,
+    wait: float = LOCK_SECONDS,
     waiting: Callable[[str], None] | None = None,
     pause: float = _PAUSE_SECONDS,
 ) -> Iterator[int]:
-    """Hold the exclusive lock on a file, or on a directory that exists; the kernel drops it when the process ends.
+    """Hold the exclusive lock on a file that is nothing else; the kernel drops it when the process ends in any way.
 
-    Only the owner can open the file, because a user who can read it can hold its lock; a link is not followed. ``wait``
-    is in seconds, None for as long as it takes; ``waiting`` is called with the holder each time the lock was still
-    taken, which is every ``pause`` seconds. Yields the descriptor. Raises LockedError when the time is over, and
-    OSError where the file system has no locks.
+    A user who can open a file can hold its lock, so only its owner can open this one, and the caller keeps it in a
+    directory that only its owner can write: never a directory itself, never a file that others read. ``wait`` is in
+    seconds; ``waiting`` is called with the holder each time the lock was still taken, which is every ``pause`` seconds.
+    Yields the descriptor. Raises LockedError when the time is over, and OSError for a file that another user could hold
+    and where the file system has no locks.
     """
-    is_directory = os.path.isdir(path)
-    flags = os.O_RDONLY | os.O_DIRECTORY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        if not is_directory:
-            # Earlier releases let everybody read the lock of a model.
-            with contextlib.suppress(PermissionError):
-                os.fchmod(descriptor, 0o600)
-        deadline = None if wait is None else time.monotonic() + wait
+        _check_owner(descriptor, path)
+        deadline = time.monotonic() + wait
         while not try_lock(descriptor):
-            holder = "another process" if is_directory else _holder(descriptor)
-            left = float("inf") if deadline is None else deadline - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
-                raise LockedError(path, holder)
+                raise LockedError(path, describe_holder(descriptor))
             if waiting:
-                waiting(holder)
+                waiting(describe_holder(descriptor))
             time.sleep(min(pause, left))
-        if not is_directory:
-            _sign(descriptor)
+        _sign(descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -212,18 +213,50 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
+def _check_owner(descriptor: int, path: str) -> None:
+    """Close a lock's file to others. Raises OSError for one that another user made, or no plain file."""
+    found = os.fstat(descriptor)
+    # A share that maps root to another user gives that one the directory too.
+    owners = (0, os.geteuid(), os.stat(os.path.dirname(path) or ".").st_uid)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid not in owners:
+        problem = f"not a lock of this user (owner uid {found.st_uid}); find out who made it and remove it"
+        raise OSError(errno.EPERM, problem, path)
+    if found.st_mode & 0o077:
+        # Earlier releases let everybody read the lock of a model.
+        with contextlib.suppress(PermissionError):
+            os.fchmod(descriptor, 0o600)
+
+
+def describe_holder(descriptor: int) -> str:
+    """Return who holds the lock on an open file, by the kernel's list of locks.
+
+    A process on another host, or of another namespace, is known by what it has noted in the file.
+    """
+    found = os.fstat(descriptor)
+    for pid in _lock_pids(f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"):
+        with contextlib.suppress(OSError):
+            uid = os.stat(f"/proc/{pid}").st_uid
+            return f"process {pid} of {platform.node()} (uid {uid})"
+    try:
+        noted = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {int(noted['pid'])} of {str(noted['host'])[:64]!a}".replace("'", "")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "another process"
+
+
+def _lock_pids(place: str) -> Iterator[int]:
+    """Yield the processes that hold a flock on a file, which the kernel names DEVICE:INODE."""
+    for line in text_of(LOCKS).splitlines():
+        # A process that waits has "->" in its second field.
+        fields = line.split()
+        if fields[1:2] == ["FLOCK"] and place in fields[5:6] and fields[4].isdecimal():
+            yield int(fields[4])
+
+
 def _sign(descriptor: int) -> None:
     """Note in a lock's file who holds it, for the message that another process prints."""
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps({"host": platform.node(), "pid": os.getpid()}).encode(), 0)
-
-
-def _holder(descriptor: int) -> str:
-    try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {int(found['pid'])} of {found['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
 
 
 def _remove_abandoned(directory: str, name: str) -> None:

@@ -13,14 +13,10 @@ import errno
 import os
 import secrets
 import stat
-import time
 from typing import Iterator
-
-from .files_host import LockedError, try_lock
 
 # Marks, tokens and reasons are short.
 MAX_BYTES = 64 * 1024
-_PAUSE_SECONDS = 0.05
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -100,17 +96,6 @@ class ForeignDirectory:
         """Remove a file, link or FIFO, which may be missing."""
         with contextlib.suppress(FileNotFoundError), self._opened() as directory:
             os.unlink(name, dir_fd=directory)
-
-    @contextlib.contextmanager
-    def locked(self, wait: float) -> Iterator[None]:
-        """Hold the exclusive lock on the directory. Raises LockedError after ``wait`` seconds."""
-        deadline = time.monotonic() + wait
-        with self._opened() as directory:
-            while not try_lock(directory):
-                if time.monotonic() >= deadline:
-                    raise LockedError(self.path, "another process")
-                time.sleep(_PAUSE_SECONDS)
-            yield
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:

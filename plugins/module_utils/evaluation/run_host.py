@@ -19,8 +19,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from ..common.files_host import try_lock
+from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
+from ..instance.marks import RUN_DIR
 from .tool import OUT, OutputError, Tool, shorten
 
 # It reads questions and answers of models, and holds the key of one instance.
@@ -49,18 +50,19 @@ class BusyError(Exception):
 
 
 @contextlib.contextmanager
-def lock_instance(path: str) -> Iterator[None]:
-    """Hold the lock on the instance's own file, so that no lock file is left behind. Raises BusyError, OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if not try_lock(descriptor):
+def lock_instance(name: str, root: str = "/") -> Iterator[None]:
+    """Hold the lock of an instance's evaluations below ``root``. Raises BusyError, OSError."""
+    directory = os.path.join(root, RUN_DIR.lstrip("/"))
+    os.makedirs(directory, 0o755, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(os.path.join(directory, f".{name}.evaluation.lock"), wait=0))
+        except LockedError as exc:
             raise BusyError(
-                "another evaluation of this instance is running, perhaps that of an interrupted playbook; wait for its "
-                f"end, or end it on the host: pkill -u {USER} -f evaluate-"
-            )
+                f"another evaluation of this instance is running: {exc.holder}; perhaps it is that of an interrupted "
+                f"playbook: wait for its end, or end it on the host: pkill -u {USER} -f evaluate-"
+            ) from exc
         yield
-    finally:
-        os.close(descriptor)
 
 
 def remove_abandoned(work: str, instance: str) -> None:

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import socket
+import time
 from typing import ContextManager, Iterable
 
 from ..common.files_host import locked
 
-ANSWER_SECONDS = 10.0
+# Of one part of an answer, and of all of it: a process that has taken the place of HAProxy could send for ever.
+ANSWER_SECONDS, TOTAL_SECONDS = 10.0, 60.0
+MOST_BYTES = 64 << 20
 
 
 def send_command(admin_socket: str, command: str) -> str:
@@ -20,7 +24,12 @@ def send_command(admin_socket: str, command: str) -> str:
         connection.settimeout(ANSWER_SECONDS)
         connection.connect(admin_socket)
         connection.sendall(f"{command}\n".encode("ascii"))
-        return b"".join(iter(lambda: connection.recv(262144), b"")).decode("utf-8", "replace")
+        answer, deadline = bytearray(), time.monotonic() + TOTAL_SECONDS
+        for part in iter(lambda: connection.recv(262144), b""):
+            answer += part
+            if len(answer) > MOST_BYTES or time.monotonic() > deadline:
+                raise OSError(errno.EMSGSIZE, f"answers without end to {command.partition(' ')[0]!r}", admin_socket)
+        return answer.decode("utf-8", "replace")
 
 
 def without_reload(admin_socket: str) -> ContextManager[object]:
@@ -28,9 +37,10 @@ def without_reload(admin_socket: str) -> ContextManager[object]:
 
     A new worker reads files before it takes over the socket, so that it would not see a change in between.
     """
-    # Without the directory HAProxy has not run since the host started.
-    has_directory = os.path.isdir(os.path.dirname(admin_socket))
-    return locked(f"{admin_socket}.lock") if has_directory else contextlib.nullcontext()
+    # Without the directory HAProxy has not run since the host started. It belongs to HAProxy's user, who could hold a
+    # lock in it, so the lock is beside it.
+    directory = os.path.dirname(admin_socket)
+    return locked(f"{directory}.lock") if os.path.isdir(directory) else contextlib.nullcontext()
 
 
 def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import secrets
 import time
 from typing import Iterator
 
-from ..common.files_host import LockedError
+from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
 from .marks import OPERATOR
 
@@ -33,9 +34,11 @@ def operator_token(directory: str, gid: int, wait: float = _WAIT_SECONDS) -> Ite
     place, token = ForeignDirectory(directory), secrets.token_hex(32)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(place.locked(wait))
+            stack.enter_context(_locked(directory, wait))
         except LockedError as exc:
-            raise OperatorError(f"{directory}: another program has been calling this instance for {wait:g} s") from exc
+            raise OperatorError(
+                f"{directory}: another program has been calling this instance for {wait:g} s: {exc.holder}"
+            ) from exc
         except OSError as exc:
             raise OperatorError(f"{directory} cannot be locked: {exc.strerror}; does the instance run?") from exc
         try:
@@ -57,13 +60,25 @@ def shared_token(directory: str) -> str:
         if found:
             return found
         try:
-            with place.locked(0):
+            with _locked(directory, 0):
                 if not _token_in(place):
                     place.remove(OPERATOR)
                     place.create(OPERATOR, f"{secrets.token_hex(32)}\n", 0o640)
         except LockedError:
             time.sleep(_PAUSE)
     raise OSError(f"{directory}: another program calls the instance, and has written no token")
+
+
+@contextlib.contextmanager
+def _locked(directory: str, wait: float) -> Iterator[None]:
+    """Hold the lock of the token, in the directory above: the user of the instance could hold one in its own.
+
+    Raises LockedError, OSError; the latter for an instance that is down, whose directory is missing.
+    """
+    above, name = os.path.split(directory)
+    os.stat(directory)
+    with locked(os.path.join(above, f".{name}.lock"), wait):
+        yield
 
 
 def write_new(place: ForeignDirectory, name: str, text: str, mode: int, gid: int = -1) -> None:

@@ -66,6 +66,7 @@ HOST = (
     Place("/var/lib/vllm/NAME/", "start script, link to the weights, kept states of an instance", "vllm", INSTANCE),
     Place("/var/lib/vllm/rollout.json", "the mark of a rollout that updates the host", "rollout", EVERYTHING),
     Place("/var/lib/vllm/tune.json", "the lock of a tune that works on the host", "tune.yml", EVERYTHING),
+    Place("/var/lib/vllm/tune.json.lock", "held while that file is read and written", "tune.yml", EVERYTHING),
     Place("/var/lib/vllm/", "the home of the user `vllm`", "vllm", EVERYTHING),
     Place("/var/cache/vllm/NAME/", "compiled kernels and graphs of an instance, records of tokens", "vllm", INSTANCE),
     Place("/var/cache/vllm/", "the directory of the caches", "vllm", EVERYTHING),

@@ -21,6 +21,8 @@ from .model import BASE, ENCODINGS, ENVIRONMENT, IMAGE, INSTANCE, MODEL, PACKAGE
 from .packages import afterwards, packages_of
 from .places import SERVICES, fixed_paths
 
+# Empty files that hold a lock while something works in a directory.
+LOCK_FILES = (".lock", "tune.json.lock")
 KEEPALIVED = "/etc/keepalived/keepalived.conf"
 # The first line of the role gateway's keepalived.conf has this; one without it is the site's own.
 KEEPALIVED_MARK = "role baremetal.inference.gateway"
@@ -204,8 +206,13 @@ class Removal:
         return True
 
     def _remove_empty(self, directory: str) -> bool:
+        path = self.at(directory)
         try:
-            os.rmdir(self.at(directory))
+            left = listed(path)
+            if set(left) <= set(LOCK_FILES):
+                for name in left:
+                    os.unlink(os.path.join(path, name))
+            os.rmdir(path)
         except OSError:
             return False
         return True

@@ -236,10 +236,13 @@ class Slots:
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         try:
-            with locked(self.directory, wait=0):
+            # _clear removes names with a dot.
+            with locked(os.path.join(self.directory, "lock"), wait=0):
                 yield
         except LockedError as exc:
-            raise SlotError(f"another run is working in {self.directory}; wait until it has ended") from exc
+            raise SlotError(
+                f"another run is working in {self.directory}: {exc.holder}; wait until it has ended"
+            ) from exc
 
     def keep(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
         """Record the installed state as the good one; the caller holds the lock. Raises SlotError, OSError."""

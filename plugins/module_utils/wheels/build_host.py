@@ -34,6 +34,8 @@ from .venv import (
 
 # The page of a project and a wheel of uv are far smaller.
 DOWNLOAD_LIMIT = 256 << 20
+# To wait for another run, which downloads and compiles an environment.
+BUILD_SECONDS = 3600.0
 # 7,700 of the 20,700 files of vLLM 0.32.0's environment and half the time: tests, and packages of which a start imports
 # nothing or one model's few files. Anything imported from them is compiled in memory.
 NOT_COMPILED = "/(tests?|testing|transformers/models/[^_][^/]*|anthropic|numba)/"
@@ -72,7 +74,7 @@ def ensure(module: Module, open_index: Callable[[], Index]) -> dict[str, Any]:
     if not module.check_mode:
         os.makedirs(root, mode=0o755, exist_ok=True)
         # A second run on the host would remove what this one has begun.
-        with locked(root):
+        with locked(os.path.join(root, ".lock"), BUILD_SECONDS):
             if os.path.isdir(path) and not damage:
                 return result
             build(module, lock, index, path)

@@ -39,11 +39,11 @@ class Records:
         """Make the directory and hold it for this process. Raises RecordError."""
         try:
             self.raw.mkdir(parents=True, exist_ok=True)
-            with locked(str(self.raw), wait=0):
+            with locked(str(self.raw / ".lock"), wait=0):
                 yield
         except LockedError as exc:
             raise RecordError(
-                f"{self._option}: {self.directory} is in use by another benchmark; wait for its end"
+                f"{self._option}: {self.directory} is in use by another benchmark: {exc.holder}; wait for its end"
             ) from exc
         except OSError as exc:
             raise RecordError(f"{self._option}: {self.directory} cannot be used: {exc.strerror or exc}") from exc

@@ -77,7 +77,7 @@ def append(path: str, event: Mapping[str, Any], now: float | None = None) -> Non
     """Add an event to a journal; it is on the disk when this returns. Raises OSError."""
     line = json.dumps({"at": round(time.time() if now is None else now, 3), **event}, ensure_ascii=False) + "\n"
     # The updates of several hosts write from separate processes.
-    with locked(os.path.dirname(path) or "."), open(path, "a+b", opener=_open_private) as file:
+    with locked(f"{path}.lock"), open(path, "a+b", opener=_open_private) as file:
         size = os.fstat(file.fileno()).st_size
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             # A controller that was killed may have left an incomplete line; it must not spoil this one.

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pathlib
+import re
 import stat
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common import 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
     bytes_of,
+    describe_holder,
     existing_above,
     listed,
     locked,
@@ -148,16 +153,78 @@ class TestLocked:
         path, asked = str(tmp_path / "lock"), []
         with locked(path):
             second = locked(path, wait=0.2, waiting=asked.append)
-            with pytest.raises(LockedError, match=rf"lock is locked by process {os.getpid()} of \S+"), second:
+            message = rf"lock is locked by process {os.getpid()} of \S+ \(uid {os.geteuid()}\); wait"
+            with pytest.raises(LockedError, match=message), second:
                 pass
         assert asked[0].startswith(f"process {os.getpid()} of ")
 
-    def test_a_directory_is_locked_itself(self, tmp_path):
-        with locked(str(tmp_path)), pytest.raises(LockedError, match="by another process"), locked(
-            str(tmp_path), wait=0
+    def test_a_holder_that_the_kernel_does_not_list_is_known_by_its_note(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(files_host, "LOCKS", "/nowhere")
+        with locked(str(tmp_path / "lock")):
+            descriptor = os.open(tmp_path / "lock", os.O_RDWR)
+            assert re.fullmatch(rf"process {os.getpid()} of [\w.-]+", describe_holder(descriptor))
+            for odd in (b"", b"[]", b"[" * 5000, b'{"pid": "x", "host": 1}'):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, odd, 0)
+                assert describe_holder(descriptor) == "another process"
+            os.pwrite(descriptor, b'{"pid": 7, "host": "\\u001b[2J"}  ', 0)
+            assert describe_holder(descriptor).isprintable()
+            os.close(descriptor)
+
+    def test_all_locks_of_the_collection_are_these_or_that_of_a_partial_file(self):
+        tree = pathlib.Path(files_host.__file__).resolve().parents[2]
+        takes = {
+            path.name
+            for path in (*tree.rglob("*.py"), *tree.parent.glob("roles/*/files/*"))
+            if re.search(r"\bflock\(|\blockf\(|\btry_lock\(|F_SETLK|F_OFD_SETLK", path.read_text())
+        }
+        assert takes == {"files_host.py", "partial_file.py"}
+
+    def test_no_wait_is_for_ever(self):
+        assert files_host.LOCK_SECONDS <= 300
+
+    def test_a_killed_process_holds_nothing(self, tmp_path):
+        take = f"import fcntl,os,time; fcntl.flock(os.open({str(tmp_path / 'lock')!r}, 66, 0o600), 2)"
+        code = f"{take}; print(1, flush=True); time.sleep(60)"
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+            assert other.stdout.readline()
+            with pytest.raises(LockedError, match=rf"process {other.pid} of .*; wait until that ends"):
+                locked(str(tmp_path / "lock"), wait=0).__enter__()
+            other.kill()
+        with locked(str(tmp_path / "lock"), wait=0):
+            pass
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+    @pytest.mark.parametrize("mode", [0o600, 0o644, 0o666])
+    def test_another_user_cannot_hold_it(self, tmp_path, mode):
+        """The user nobody, for real: it may read the directory, and the file of an earlier release."""
+        for directory in (tmp_path, *tmp_path.parents):
+            directory.chmod(directory.stat().st_mode | 0o055)
+        path = tmp_path / "lock"
+        path.touch()
+        path.chmod(mode)
+        with locked(str(path), wait=0):
+            pass
+        code = f"import fcntl,os; fcntl.flock(os.open({str(path)!r}, 0), 2 | 4); print('held')"
+        words = [sys.executable, "-I", "-c", code]
+        done = subprocess.run(words, user=65534, group=65534, check=False, capture_output=True)
+        assert b"PermissionError" in done.stderr and not done.stdout
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+    def test_a_file_of_another_user_is_refused_not_waited_for(self, tmp_path):
+        (tmp_path / "lock").touch()
+        os.chown(tmp_path / "lock", 65534, 65534)
+        with pytest.raises(OSError, match=r"not a lock of this user \(owner uid 65534\)"), locked(
+            str(tmp_path / "lock")
         ):
             pass
-        assert not list(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("odd", [os.mkfifo, os.mkdir, lambda path: os.link(path.parent / "other", path)])
+    def test_only_a_file_with_one_name_is_a_lock(self, tmp_path, odd):
+        (tmp_path / "other").touch()
+        odd(tmp_path / "lock")
+        with pytest.raises(OSError, match=r"not a lock of this user|Is a directory"), locked(str(tmp_path / "lock")):
+            pass
 
     def test_who_waits_gets_it_when_it_is_free(self, tmp_path):
         path, order = str(tmp_path / "lock"), []

@@ -231,7 +231,7 @@ def test_a_run_that_takes_too_long(evaluate):
 
 
 def test_a_second_evaluation_of_the_instance_is_refused(evaluate, fake, tmp_path):
-    with lock_instance(str(tmp_path / "root" / "etc" / "vllm" / "chat.yaml")):
+    with lock_instance("chat", str(tmp_path / "root")):
         result = evaluate()
     assert result["msg"].startswith("instance chat, task t: another evaluation of this instance is running")
     assert not chats(fake)

@@ -42,7 +42,8 @@ def test_a_missing_directory_is_named(tmp_path):
 
 def test_the_holder_of_the_lock_is_named(owners, tmp_path, monkeypatch):
     monkeypatch.setattr(records_host, "LOCK_SECONDS", 0.1)
-    holder = rf"another run has changed servers here .*is locked by process {os.getpid()} of {platform.node()}\)"
+    process = rf"process {os.getpid()} of {platform.node()} \(uid {os.geteuid()}\)"
+    holder = rf"another run has changed servers here .*is locked by {process}\)"
     with owners.lock(), pytest.raises(ServersError, match=holder), owners.lock():
         pass
     with owners.lock():

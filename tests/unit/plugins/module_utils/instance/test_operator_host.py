@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -45,9 +47,42 @@ def test_what_a_killed_program_has_left_is_replaced_and_a_link_is_not_followed(t
     assert target.read_text() == "untouched"
 
 
+def lock_of(directory):
+    return str(directory.parent / f".{directory.name}.lock")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_the_user_of_the_instance_cannot_hold_the_lock(tmp_path):
+    """It owns the directory of the instance, and locks it for ever: the program of root gets its token at once."""
+    (tmp_path / "chat").mkdir()
+    os.chown(tmp_path / "chat", 65534, 65534)
+    for directory in (tmp_path, *tmp_path.parents):
+        directory.chmod(directory.stat().st_mode | 0o055)
+    code = (
+        "import fcntl,os,sys,time; fcntl.flock(os.open(sys.argv[1], 0), 2); print('held', flush=True)\n"
+        "for path in sys.argv[2:]:\n"
+        "    try: fcntl.flock(os.open(path, 0), 2); print('held', path)\n"
+        "    except OSError as exc: print(exc.strerror, flush=True)\n"
+        "time.sleep(60)"
+    )
+    with operator_token(str(tmp_path / "chat"), os.getgid()):
+        pass
+    words = [sys.executable, "-I", "-c", code, str(tmp_path / "chat"), str(tmp_path / ".chat.lock")]
+    with subprocess.Popen(words, user=65534, group=65534, stdout=subprocess.PIPE, text=True) as stranger:
+        try:
+            assert [stranger.stdout.readline().strip() for _ in range(2)] == ["held", "Permission denied"]
+            with operator_token(str(tmp_path / "chat"), os.getgid(), wait=0):
+                pass
+            assert shared_token(str(tmp_path / "chat"))
+        finally:
+            stranger.kill()
+
+
 def test_two_programs_do_not_take_the_token_of_each_other(tmp_path):
     message = "another program has been calling this instance"
-    with locked(str(tmp_path)), pytest.raises(OperatorError, match=message), operator_token(str(tmp_path), 0, wait=0.1):
+    with locked(lock_of(tmp_path)), pytest.raises(OperatorError, match=message), operator_token(
+        str(tmp_path), 0, wait=0.1
+    ):
         pass
     assert not (tmp_path / "operator").exists()
 
@@ -78,7 +113,7 @@ def test_what_is_no_token_is_replaced(tmp_path, odd):
 
 def test_while_another_program_has_the_lock_no_shared_token_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(operator_host, "_PAUSE", 0.05)
-    with locked(str(tmp_path)):
+    with locked(lock_of(tmp_path)):
         with pytest.raises(OSError, match="has written no token"):
             shared_token(str(tmp_path))
         assert not (tmp_path / "operator").exists()

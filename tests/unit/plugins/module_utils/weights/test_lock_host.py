@@ -52,7 +52,7 @@ def test_one_who_waits_knows_for_whom_and_goes_on_when_that_one_is_killed(tmp_pa
 
     with lock_model_directory(str(tmp_path), waiting):
         assert len(waited) >= 3
-    assert waited[0] == f"process {holder.pid} of {os.uname().nodename}"
+    assert waited[0] == f"process {holder.pid} of {os.uname().nodename} (uid {os.geteuid()})"
 
 
 def test_patience_ends(tmp_path, holder):
