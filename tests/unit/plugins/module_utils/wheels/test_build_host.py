@@ -72,7 +72,7 @@ def mirror(tmp_path):
 
 
 def names(directory):
-    return sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+    return sorted(path.name for path in directory.iterdir() if path.name != ".lock") if directory.exists() else []
 
 
 def test_makes_the_environment_once(mirror):
