@@ -85,7 +85,7 @@ from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_u
 from ..module_utils.instance.api_host import unverified_tls
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.config_host import NotInstalledError, endpoint_in
-from ..module_utils.instance.listener_host import users_of
+from ..module_utils.instance.listener_host import processes_of
 from ..module_utils.vllm.unit import Unit, UnitError
 
 # A healthy engine reads its sockets within seconds.
@@ -134,7 +134,9 @@ def client_of(instance: str, config_dir: str) -> TimedClient:
     """Return a client of the instance, at the address of its files. Raises OptionError."""
     try:
         url, _models = endpoint_in(config_dir, instance)
-        return TimedClient(url, "", unverified_tls() if url.startswith("https:") else None, users=users_of(instance))
+        return TimedClient(
+            url, "", unverified_tls() if url.startswith("https:") else None, expected=processes_of(instance)
+        )
     except NotInstalledError as exc:
         raise OptionError(f"vllm@{instance}.service runs, but {exc}; run playbooks/site.yml") from exc
     except (InstanceError, AddressError) as exc:

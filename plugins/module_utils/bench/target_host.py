@@ -12,7 +12,7 @@ from ..endpoint.client import CONNECT_TIMEOUT, AddressError, TimedClient, split_
 from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, InstanceError, Value
 from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
-from ..instance.listener_host import StrangerError, check_peer, users_of
+from ..instance.listener_host import StrangerError, check_peer, processes_of
 from ..instance.marks import CONFIG_DIR
 from ..slots.host import Host
 from ..slots.state import launch_of
@@ -36,7 +36,7 @@ class Instance:
         """Return a client of its address, with its key. Raises BenchError."""
         tls = unverified_tls() if self.target.url.startswith("https:") else None
         try:
-            return TimedClient(self.target.url, self.api_key, tls, users=users_of(self.name))
+            return TimedClient(self.target.url, self.api_key, tls, expected=processes_of(self.name))
         except AddressError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
 
@@ -45,7 +45,7 @@ class Instance:
         parts = split_url(self.target.url)
         try:
             with socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT) as opened:
-                check_peer(opened, users_of(self.name))
+                check_peer(opened, processes_of(self.name))
         except StrangerError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
         except OSError:

@@ -16,8 +16,9 @@ import ssl
 import time
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any, Collection, Mapping
+from typing import Any, Mapping
 
+from ..instance.config_file import Processes
 from ..instance.listener_host import StrangerError, check_peer
 
 CONNECT_TIMEOUT = 5.0
@@ -80,16 +81,16 @@ class TimedClient:
         api_key: str = "",
         tls: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
-        users: Collection[int] | None = None,
+        expected: Processes | None = None,
     ) -> None:
         """Store the server's address, without a path such as /v1; raises AddressError.
 
-        ``headers`` go with each request. ``users``: whose processes may answer on this host besides root's, None for
+        ``headers`` go with each request. ``expected``: whose processes may answer on this host besides root's, None for
         anybody's.
         """
         self.url = url.rstrip("/")
         self._parts = split_url(url)
-        self._tls, self._users = tls, users
+        self._tls, self._expected = tls, expected
         self._headers = {**(headers or {}), "Connection": "close"}
         if api_key:
             # http.client's own error would quote the whole header with the key.
@@ -106,8 +107,8 @@ class TimedClient:
             connection.connect()
             # http.client drops its own reference to the socket, unless the answer says otherwise.
             recorder.sock = connection.sock
-            if self._users is not None:
-                check_peer(connection.sock, self._users)
+            if self._expected is not None:
+                check_peer(connection.sock, self._expected)
             recorder.limit()
             headers = {**self._headers, "Content-Type": kind}
             connection.request(method, self._parts.path.rstrip("/") + path, body, headers)

@@ -13,7 +13,7 @@ from ..common.kinds import show_value
 from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, endpoint_of
 from ..instance.config_host import read_text, secrets_in, worth_masking
-from ..instance.listener_host import users_of
+from ..instance.listener_host import processes_of
 from ..instance.marks import APPLIED, OPERATOR_HEADER
 from ..instance.operator_host import operator_token
 from ..vllm.adapters import AdapterError, Changes, adapters_in, adapters_of
@@ -59,7 +59,7 @@ class Instance:
         url, _models = endpoint_of(self._text)
         headers = {OPERATOR_HEADER: token} if token else {}
         tls = unverified_tls() if url.startswith("https:") else None
-        client = TimedClient(url, self._key, tls, headers, users_of(self.name))
+        client = TimedClient(url, self._key, tls, headers, processes_of(self.name))
         return EngineAdapters(client, self.directory, self._timeout)
 
     def apply(self) -> Changes:

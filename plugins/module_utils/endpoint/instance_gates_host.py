@@ -11,7 +11,7 @@ from typing import Any, Sequence
 from ..common.kinds import show_value
 from ..instance.config_file import API_KEY
 from ..instance.config_host import endpoint_in, secrets_in, worth_masking
-from ..instance.listener_host import users_of
+from ..instance.listener_host import processes_of
 from ..vllm.unit import mask
 from .client import AddressError, TimedClient
 from .gates import GateError, Verdict, limits_of, load_of, message, prompts_of
@@ -35,7 +35,7 @@ class Instance:
         self.secrets = worth_masking(values)
         tls = ssl.create_default_context() if self.url.startswith("https:") else None
         try:
-            self.client = TimedClient(self.url, values.get(API_KEY, ""), tls, users=users_of(name))
+            self.client = TimedClient(self.url, values.get(API_KEY, ""), tls, expected=processes_of(name))
         except AddressError as exc:
             raise GateError(f"instance {name}: {exc}") from exc
 

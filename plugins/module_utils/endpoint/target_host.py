@@ -18,7 +18,7 @@ from ..instance.config_host import (
     start_seconds_in,
     worth_masking,
 )
-from ..instance.listener_host import users_of
+from ..instance.listener_host import processes_of
 from ..vllm.unit import Unit
 from .client import AddressError, TimedClient
 from .model_host import model_files, options_in
@@ -56,9 +56,9 @@ class Endpoint:
         try:
             tls = self._tls() if self.url.startswith("https:") else None
             # A server that is no instance of this host may run as any user.
-            own = users_of(instance) if instance and not self.params["url"] else None
-            self.client = TimedClient(self.url, key, tls, users=own)
-            self.router = TimedClient(self._router(), key, None, users=own) if self._router() else None
+            own = processes_of(instance) if instance and not self.params["url"] else None
+            self.client = TimedClient(self.url, key, tls, expected=own)
+            self.router = TimedClient(self._router(), key, None, expected=own) if self._router() else None
         except AddressError as exc:
             raise OptionError(str(exc)) from exc
 

@@ -58,7 +58,7 @@ def ask(
     with contextlib.closing(_connection(listening, timeout)) as connection:
         try:
             with within(timeout, connection):
-                check_peer(connection.sock, listening.users)
+                check_peer(connection.sock, listening.expected)
                 connection.request(method, path, body, given)
                 reply = connection.getresponse()
                 found = reply.read(MAX_BYTES)

@@ -29,17 +29,25 @@ class InstanceError(Exception):
 
 
 @dataclass(frozen=True)
+class Processes:
+    """Whose processes may answer at a port of this host: those of root, and of these users in the instance's units."""
+
+    users: tuple[int, ...] = ()
+    instance: str = ""
+
+
+@dataclass(frozen=True)
 class Listening:
     """Where an instance answers: ``address`` is that by which this host reaches it.
 
-    ``only_here``: it listens on this address, not on all. ``users``: whose processes answer there, besides root's.
+    ``only_here``: it listens on this address, not on all. ``expected``: whose processes answer there, besides root's.
     """
 
     address: str
     port: int
     tls: bool = False
     only_here: bool = True
-    users: tuple[int, ...] = field(default=(), compare=False)
+    expected: Processes = field(default_factory=Processes, compare=False)
 
     @property
     def url(self) -> str:

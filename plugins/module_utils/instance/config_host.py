@@ -22,7 +22,7 @@ from .config_file import (
     start_seconds,
     url_of,
 )
-from .listener_host import users_of
+from .listener_host import processes_of
 
 Read = TypeVar("Read")
 
@@ -34,7 +34,7 @@ class NotInstalledError(InstanceError):
 def listening_in(config_dir: str, instance: str) -> Listening | None:
     """Return where an instance answers, None for a worker. Raises InstanceError."""
     found = _parsed(config_dir, instance, listening_of)
-    return replace(found, users=users_of(instance)) if found else None
+    return replace(found, expected=processes_of(instance)) if found else None
 
 
 def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:

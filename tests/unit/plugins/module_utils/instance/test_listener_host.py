@@ -18,7 +18,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance impor
     listener_host,
     wait_ready_host,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Listening
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import (
+    Listening,
+    Processes,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.listener_host import StrangerError
 from ansible_collections.baremetal.inference.plugins.module_utils.residents import member_host
 
@@ -44,7 +47,7 @@ def test_the_instance_s_user_root_and_one_that_root_bound_for_are_asked(address)
     asked = "::1" if address == "::1" else "127.0.0.1"
     for uid, users in ((UID, (UID,)), (0, ())):
         with listening(address, uid) as (port, _server):
-            assert api_host.ask(Listening(asked, port, users=users), "GET", "/", 5).status == 200
+            assert api_host.ask(Listening(asked, port, expected=Processes(users)), "GET", "/", 5).status == 200
 
 
 def test_a_stranger_at_another_address_of_the_port_disturbs_nobody():
@@ -63,7 +66,7 @@ def test_an_end_that_took_the_connection_and_gave_the_port_away_is_seen():
             opened.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert opened.recv(20)
             with pytest.raises(StrangerError):
-                listener_host.check_peer(opened, ())
+                listener_host.check_peer(opened, Processes())
         assert requests(server)
 
 
@@ -94,10 +97,10 @@ def host(tmp_path, monkeypatch):
 
 def test_the_user_of_an_instance_owns_its_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(listener_host, "CACHE_DIR", str(tmp_path))
-    assert listener_host.users_of("chat") == ()
+    assert listener_host.processes_of("chat") == Processes((), "chat")
     (tmp_path / "chat").mkdir()
     os.chown(tmp_path / "chat", UID, UID)
-    assert listener_host.users_of("chat") == (UID,)
+    assert listener_host.processes_of("chat") == Processes((UID,), "chat")
 
 
 def test_no_stranger_gets_an_operator_s_token_or_a_key(host):
@@ -126,7 +129,7 @@ def test_no_stranger_makes_an_instance_ready(host, monkeypatch):
 def test_no_stranger_gets_the_key_of_a_gate_or_of_a_benchmark(monkeypatch):
     with listening() as (port, server):
         url = f"http://127.0.0.1:{port}"
-        reply = TimedClient(url, "top-secret", users=()).request("GET", "/v1/models", None, 5)
+        reply = TimedClient(url, "top-secret", expected=Processes()).request("GET", "/v1/models", None, 5)
         assert reply.status == 0 and re.fullmatch(SENTENCE.format(port=port), reply.failure)
         instance = Instance("chat", Target(url, "m", "m", (), ()), "top-secret", ())
         with pytest.raises(BenchError, match=f"instance chat: {SENTENCE.format(port=port)}"):

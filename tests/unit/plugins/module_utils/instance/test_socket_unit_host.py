@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The unit of a listening socket: real control groups, real processes, the real kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import socket_unit_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.socket_unit_host import (
+    listening_groups,
+    own_group,
+    paths_of,
+    stranger_at,
+)
+
+# In a namespace with the control groups at a place of its own: a listener of the user nobody in each group.
+SCRIPT = """
+import json, os, shutil, socket, subprocess, sys
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import listener_host, socket_unit_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Processes
+root, groups, listener = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+top = f"{root}/vllm-test-{os.getpid()}.slice"
+socket_unit_host.ROOTS = (root,)
+found = {}
+for group in groups:
+    os.makedirs(f"{top}/{group}")
+    words = [sys.executable, "-I", "-c", listener, f"{top}/{group}"]
+    child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    port = int(child.stdout.readline())
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as opened:
+            listener_host.check_peer(opened, Processes((65534,), "chat"))
+        found[group] = ""
+    except listener_host.StrangerError as exc:
+        found[group] = str(exc).replace(str(port), "PORT").replace(top[len(root):], "/TOP")
+    child.kill()
+    child.wait()
+for path, _directories, _files in os.walk(top, topdown=False):
+    os.rmdir(path)
+print(json.dumps(found))
+"""
+LISTENER = """
+import os, socket, sys
+with open(sys.argv[1] + "/cgroup.procs", "w") as file:
+    file.write("0")
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+opened = socket.socket()
+opened.bind(("127.0.0.1", 0))
+opened.listen()
+print(opened.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+CONTAINER = "0123456789abcdef" * 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts control groups, and becomes another user")
+def test_a_process_of_the_same_user_in_another_unit_is_a_stranger(tmp_path):
+    groups = [
+        "system-vllm.slice/vllm@chat.service",
+        "system-vllm.slice/vllm@chat.service/libpod-payload-1",
+        f"docker-{CONTAINER}.scope",
+        f"machine.slice/libpod-{CONTAINER}.scope/container",
+        "system-vllm.slice/vllm@other.service",
+        "cron.service",
+        f"vllm@third.service/libpod-{CONTAINER}.scope",
+        "user-1000.slice/session-1.scope",
+    ]
+    place = str(tmp_path / "groups")
+    os.mkdir(place)
+    command = 'mount -t cgroup2 none "$1" && shift && exec "$@"'
+    script = [sys.executable, "-c", SCRIPT, place, json.dumps(groups), LISTENER]
+    words = ["unshare", "--mount", "sh", "-c", command, "sh", place, *script]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [group for group in groups if not found[group]] == groups[:4]
+    assert found["cron.service"] == (
+        "127.0.0.1 port PORT: a process of '/TOP/cron.service' listens there, expected the instance chat; nothing is "
+        "sent to it: find it with ss -ltnpe 'sport = :PORT', end it, and start the instance again"
+    )
+
+
+def test_the_kernel_tells_the_group_of_each_listener_at_the_port_alone():
+    with socket.socket() as one, socket.socket() as other:
+        for opened in (one, other):
+            opened.bind(("127.0.0.1", 0))
+            opened.listen()
+        port, inode = one.getsockname()[1], os.fstat(one.fileno()).st_ino
+        assert [found for found, _group in listening_groups(port)] == [inode]
+        # This process itself is no stranger.
+        assert stranger_at(port, {inode}, "chat") == ""
+
+
+def test_without_netlink_or_control_groups_nobody_is_a_stranger(monkeypatch, tmp_path):
+    def refused(_family, _port):
+        raise PermissionError
+
+    monkeypatch.setattr(socket_unit_host, "ROOTS", (str(tmp_path),))
+    assert list(paths_of({1, 2})) == []
+    monkeypatch.setattr(socket_unit_host, "_asked", refused)
+    assert list(listening_groups(1)) == []
+    assert stranger_at(1, {1}, "chat") == ""
+
+
+def test_a_deep_tree_is_searched_to_a_bounded_depth(monkeypatch, tmp_path):
+    (tmp_path / "cgroup.controllers").touch()
+    (tmp_path / "/".join("abcdefghij")).mkdir(parents=True)
+    deep, near = (os.stat(tmp_path / path).st_ino for path in ("a/b/c/d/e/f/g/h", "a/b"))
+    monkeypatch.setattr(socket_unit_host, "ROOTS", (str(tmp_path),))
+    began = time.monotonic()
+    assert list(paths_of({deep, near})) == ["/a/b"]
+    assert time.monotonic() - began < 5
+
+
+def test_the_own_group(monkeypatch, tmp_path):
+    (tmp_path / "self").write_text("1:name=systemd:/x\n0::/system.slice/a.service\n")
+    monkeypatch.setattr(socket_unit_host, "SELF", str(tmp_path / "self"))
+    assert own_group() == "/system.slice/a.service"
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0" * 16, struct.pack("=IHHII", 500, 20, 0, 0, 0) + b"\0" * 60])
+def test_an_odd_answer_of_the_kernel_is_none(monkeypatch, answer):
+    monkeypatch.setattr(socket_unit_host, "_asked", lambda _family, _port: answer)
+    assert list(listening_groups(1)) == []
