@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -41,6 +42,8 @@ CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
         ([Demand("a", 4), Demand("b", 1, pinned=(7, 0))], {"a": [(1, 2, 3, 4)], "b": [(7, 0)]}),
         # Two pinned instances may share a chip.
         ([Demand("a", 1, pinned=(3,)), Demand("b", 1, pinned=(3,))], {"a": [(3,)], "b": [(3,)]}),
+        # Neighbours at the end of the host go before chips that lie apart.
+        ([Demand("a", 4, pinned=(0, 3, 4, 5)), Demand("b", 2, replicas=1)], {"a": [(0, 3, 4, 5)], "b": [(6, 7)]}),
     ],
 )
 def test_who_gets_which_chips(demands, expected):
@@ -141,6 +144,12 @@ def test_the_sum_by_a_manifest(args, needs, words):
     assert required_gib(RECIPE, {"vram_minimum_gb": 72}, 60 * GIB, args) == (needs, words)
 
 
+# A name of a format states the bits of a parameter.
+FORMATS = [
+    (name, int(re.sub(r"\D", "", name))) for name in ("int8", "mxfp8", "fp8", "int4", "nvfp4", "mxfp4", "fp4", "bf16")
+]
+
+
 @pytest.mark.parametrize(
     ("count", "variant", "gib"),
     [
@@ -153,6 +162,12 @@ def test_the_sum_by_a_manifest(args, needs, words):
         ("120B", {"precision": "int2/4/8", "vram_minimum_gb": 96}, None),
         ("30B-A3B", {"precision": "bf16", "vram_minimum_gb": 96}, None),
         ("31B", {"precision": "bf16"}, None),
+        (None, {"precision": "bf16", "vram_minimum_gb": 96}, None),
+        ("500 M", {"precision": "fp16", "vram_minimum_gb": 96}, 0.9),
+        *(
+            (f"{10**9 * 8 // bits // 10**8 / 10:g}B", {"precision": name, "vram_minimum_gb": 96}, 0.9)
+            for name, bits in FORMATS
+        ),
     ],
 )
 def test_weights_by_the_number_of_parameters(count, variant, gib):
@@ -165,7 +180,8 @@ def test_the_sum_without_a_manifest():
 
 
 def test_a_recipe_that_says_nothing_of_the_cache():
-    assert required_gib({"model": {}}, {}, 60 * GIB, {}) == (60, "60.0 GiB of weights")
+    for model in ({}, {"context_length": 131072}, {"context_length": 131072, "kv_cache_bytes_per_token": None}):
+        assert required_gib({"model": model}, {}, 60 * GIB, {}) == (60, "60.0 GiB of weights")
 
 
 @pytest.mark.parametrize(
