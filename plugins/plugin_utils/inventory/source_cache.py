@@ -48,7 +48,7 @@ class SourceCache:
             entry = self._cache[key]
         except KeyError:
             return None
-        except AnsibleError as exc:
+        except (AnsibleError, TypeError, ValueError) as exc:
             self._warn(f"inventory cache {key}: not read, rebuilt: {exc}")
             return None
         try:
