@@ -26,7 +26,7 @@ from .role_options import options_of
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "bench", "bundle", "caches", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
+    "accept", "adopt", "bench", "bundle", "caches", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
     "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "pin",
     "remove", "render", "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip

@@ -1,0 +1,94 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: adopt_command
+short_description: (internal) Turn a command that starts vLLM into an entry of vllm_instances
+description:
+  - Reads a command, a compose file, a unit of systemd or a quadlet of podman, and prints the entry of
+    C(vllm_instances) that means the same. Names the words that are no part of it, with the reasons.
+  - Runs nothing of what it reads, and prints no secret of it. Runs on the controller and contacts no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes.no_diff
+options:
+  command:
+    description: The command. Either this or O(file) is required.
+    type: str
+    default: ""
+    no_log: true
+  file:
+    description: A file with the command, or a compose file, a unit or a quadlet.
+    type: path
+    default: ""
+  name:
+    description: The name of the instance.
+    type: str
+    default: chat
+  model:
+    description: The repository of the weights, where the command names a path.
+    type: str
+    default: ""
+  release:
+    description: A release of the catalogue or of O(release_path). Each stack's own when it is empty.
+    type: str
+    default: ""
+  accelerator:
+    description: The host to plan on, as C(MODEL) or C(MODEL:COUNT). A common one of the stack when it is empty.
+    type: str
+    default: ""
+  service:
+    description: The service of a compose file, where several start vLLM.
+    type: str
+    default: ""
+  recipe_path:
+    description: Directories of recipes that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  release_path:
+    description: Directories of releases that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  weights_manifest_path:
+    description: Directories of manifests that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  accelerator_catalog_path:
+    description: Directories with the site's own accelerators.
+    type: list
+    elements: path
+    default: []
+"""
+
+EXAMPLES = "\n# playbooks/adopt.yml\n"
+
+RETURN = r"""
+instances:
+  description: The value of C(vllm_instances).
+  type: dict
+  returned: success
+secrets:
+  description: The names of the variables of C(vllm_secrets).
+  type: list
+  elements: str
+  returned: success
+left_out:
+  description: Each word of the command that is no part of the entry, with the reason.
+  type: list
+  elements: dict
+  returned: success
+recipe:
+  description: The text of the recipe to write; empty where there is one for the model.
+  type: str
+  returned: success
+problem:
+  description: Why the entry cannot be planned on the host; empty where it can.
+  type: str
+  returned: success
+"""

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the words of a shell's text without a shell: nothing runs, and only variables that the text sets are replaced.
+
+What only a shell could replace is marked in the words, so that each reader can refuse it where it matters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterator, Mapping
+
+MOST_BYTES = 64 * 1024
+
+# These stand for a $ and a ` that a shell would replace; characters of no script.
+_LIVE, _TICK = "\ue000", "\ue001"
+_VARIABLE = re.compile(_LIVE + r"(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
+# A backslash at the end of a line; blanks and comments behind it come from copying.
+_CONTINUED = re.compile(r"\\[ \t]*(?:#[^\n]*)?\r?\n")
+# What a terminal shows before a command; a # alone begins a comment.
+_PROMPT = re.compile(r"^[ \t]*(?:\[?[\w.-]+@\S+?(?: \S+\])?[$#%>]|[$%>])[ \t]+(?=[A-Za-z_])", re.M)
+_TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014"
+_ENDS = ";&|\n()"
+_NUMBERED = re.compile(r"\d[<>]")
+_REDIRECTION = re.compile(r"\d?[<>]+&?\s*[^\s;&|]*")
+
+
+class CommandError(ValueError):
+    """A command cannot be read; the message is the whole sentence, and holds no secret."""
+
+
+def check_text(text: str) -> None:
+    """Raise CommandError for a text that is too long, or holds what no command holds."""
+    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        raise CommandError(f"the command has more than {MOST_BYTES:,} bytes, expected one that starts vLLM")
+    odd = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000\ue001]", text)
+    if odd:
+        raise CommandError(f"the command holds the control character {odd.group()!r}, expected text")
+
+
+def statements(text: str) -> list[list[str]]:
+    """Return the words of each statement; what a shell would replace in them is marked. Raises CommandError."""
+    check_text(text)
+    text = _PROMPT.sub("", _CONTINUED.sub(" ", text.replace("\u00a0", " ")))
+    found: list[list[str]] = [[]]
+    for word in _split(text):
+        if word is None:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return [words for words in found if words]
+
+
+def _split(text: str) -> Iterator[str | None]:
+    """Yield the words, and None where a statement ends."""
+    place = 0
+    while place < len(text):
+        char = text[place]
+        if char in _ENDS:
+            yield None
+            place += 1
+        elif char.isspace():
+            place += 1
+        elif char == "#":
+            end = text.find("\n", place)
+            place = len(text) if end < 0 else end
+        elif char in "<>" or _NUMBERED.match(text, place):
+            # A redirection, with the name of its file.
+            place = _REDIRECTION.match(text, place).end()  # type: ignore[union-attr]
+        else:
+            word, place = _read_word(text, place)
+            yield word
+
+
+def _read_word(text: str, place: int) -> tuple[str, int]:
+    """Return the word that begins at a place, and where it ends."""
+    begin, parts = place, []
+    while place < len(text) and not text[place].isspace() and text[place] not in _ENDS + "<>":
+        char = text[place]
+        if char in "'\"":
+            part, place = _quoted(text, place)
+        elif char == "\\":
+            part, place = text[place + 1 : place + 2], place + 2
+        elif text.startswith("$(", place) or char == "`":
+            end = text.find(")" if char == "$" else "`", place + 1)
+            end = len(text) if end < 0 else end + 1
+            part, place = _live(text[place:end]), end
+        elif char in _TYPOGRAPHIC:
+            raise CommandError(
+                f"found {char!r} in line {_line(text, begin)}, which some program has put in place of a quote or of "
+                "--; expected ' or \" or --"
+            )
+        else:
+            part, place = _live(char), place + 1
+        parts.append(part)
+    return "".join(parts), place
+
+
+def _quoted(text: str, place: int) -> tuple[str, int]:
+    """Return what is between quotes, and the place behind them."""
+    quote = text[place]
+    end = place + 1
+    while end < len(text) and text[end] != quote:
+        end += 2 if quote == '"' and text[end] == "\\" else 1
+    if end >= len(text):
+        raise CommandError(f"the quote {quote} in line {_line(text, place)} is never closed; close it")
+    inner = text[place + 1 : end]
+    if quote == '"':
+        inner = re.sub(r'\\(["\\$`])|[$`]', lambda found: found.group(1) or _live(found.group()), inner)
+    return inner, end + 1
+
+
+def _live(text: str) -> str:
+    """Mark what a shell would replace."""
+    return text.replace("$", _LIVE).replace("`", _TICK)
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def interpolated(text: str) -> str:
+    """Return a text of a compose file in the same form: there $$ is a $, and any other $ is replaced."""
+    return text.replace("$$", "\x00").replace("$", _LIVE).replace("\x00", "$")
+
+
+def expand(word: str, known: Mapping[str, str]) -> str:
+    """Return a word with the variables that are known, and the defaults of those that are not."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found.group(1) or found.group(2)
+        default = found.group(3)
+        return known.get(name, found.group() if default is None else default)
+
+    return _VARIABLE.sub(value, word)
+
+
+def unreadable(word: str) -> str:
+    """Return the part of a word that only a shell could replace, as it was written; empty where there is none."""
+    found = _VARIABLE.search(word)
+    if found:
+        return as_written(found.group())
+    if _TICK in word:
+        return "`...`"
+    return "$(...)" if f"{_LIVE}(" in word else "$" * (_LIVE in word)
+
+
+def only_there(word: str) -> str:
+    """Return why a word cannot be taken, as the beginning of a sentence; empty where it can."""
+    part = unreadable(word)
+    return f"found {part}, which only a shell of that machine can replace" if part else ""
+
+
+def as_written(word: str) -> str:
+    """Return a word without marks."""
+    return word.replace(_LIVE, "$").replace(_TICK, "`")

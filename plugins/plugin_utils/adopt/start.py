@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What starts a vLLM: the words behind ``vllm serve``, variables, image, ports and chips, whatever form they had."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Iterator, Mapping, Sequence
+
+from .shell import CommandError, as_written, expand, only_there, statements, unreadable
+
+# The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
+_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
+_SHELLS = ("bash", "sh", "zsh", "dash")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+# Images whose start is vLLM's server, by the end of the repository's name, with their stack.
+IMAGES = {
+    "vllm-openai": "cuda",
+    "vllm-openai-rocm": "rocm",
+    "vllm-openai-cpu": "cpu",
+    "vllm-openai-xpu": "xpu",
+    "vllm-cpu-release-repo": "cpu",
+}
+# Images that have vLLM and start a shell.
+SHELL_IMAGES = {
+    "vllm-ascend": "cann",
+    "vllm-dev": "rocm",
+    "rocm/vllm": "rocm",
+    "intel/vllm": "xpu",
+    "nvidia/vllm": "cuda",
+}
+_VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
+
+
+@dataclass
+class Start:
+    """One start of vLLM. A variable with the value None takes its value from the machine or a file there.
+
+    ``ports`` are published as HOST:CONTAINER, ``container`` and ``lost`` name options of the container: those that the
+    role vllm sets itself, and those that have no counterpart.
+    """
+
+    form: str
+    words: list[str] = field(default_factory=list)
+    env: dict[str, str | None] = field(default_factory=dict)
+    image: str = ""
+    ports: list[str] = field(default_factory=list)
+    chips: list[int] = field(default_factory=list)
+    host_network: bool = False
+    container: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    entrypoint: list[str] | None = None
+
+    @property
+    def stack(self) -> str:
+        """The stack of the image; empty for none, or an unknown one."""
+        return stack_of(self.image)
+
+    @property
+    def version(self) -> str:
+        """The version in the image's tag, empty for none."""
+        found = _VERSION.search(self.image.partition("@")[0].rpartition(":")[2])
+        return found.group(1) if found else ""
+
+
+def stack_of(image: str) -> str:
+    """Return the stack of an image of vLLM, also from a mirror; empty for any other image."""
+    for name, stack in {**IMAGES, **SHELL_IMAGES}.items():
+        if f"/{repository_of(image)}".endswith(f"/{name}"):
+            return stack
+    return ""
+
+
+def repository_of(image: str) -> str:
+    name = image.partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    return head if colon and "/" not in tag else name
+
+
+def served_words(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
+    """Return the words before the command that starts vLLM's server, and those behind it; None without one."""
+    for place, word in enumerate(words[:-1]):
+        following = words[place + 1]
+        if PurePosixPath(word).name in ("vllm", "vllm-cpu") and following == "serve":
+            return list(words[:place]), list(words[place + 2 :])
+        if word == "-m" and following in _MODULES:
+            rest = list(words[place + 2 :])
+            return list(words[:place]), rest[1:] if rest[:1] == ["serve"] else rest
+    return None
+
+
+def assignments(words: Sequence[str], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the NAME=VALUE words, with known variables replaced."""
+    for word in words:
+        found = _ASSIGNMENT.fullmatch(word)
+        if found:
+            yield found.group(1), expand(found.group(2), known)
+
+
+def inner_statements(words: Sequence[str]) -> list[list[str]]:
+    """Return the statements of ``bash -c TEXT``, else the words as one statement."""
+    for place, word in enumerate(words[:-1]):
+        if PurePosixPath(word).name in _SHELLS:
+            flags = [other for other in words[place + 1 : -1] if re.fullmatch(r"-[a-z]*c[a-z]*", other)]
+            text = as_written(words[-1])
+            return statements(text) if flags else [list(words)]
+    return [list(words)]
+
+
+def is_shell(words: Sequence[str]) -> bool:
+    """Return whether words start a shell in which somebody types."""
+    return not words or PurePosixPath(words[0]).name in _SHELLS
+
+
+def finish(start: Start, words: Sequence[str], known: Mapping[str, str]) -> bool:
+    """Take the words of vLLM's server, and the variables before it, from a container's command; False without any."""
+    command = [*(start.entrypoint or []), *words]
+    exported: dict[str, str] = {}
+    for statement in inner_statements(command):
+        before, behind = served_words(statement) or (statement, None)
+        exported.update(assignments(before, {**known, **exported}))
+        if behind is not None:
+            start.env.update(exported)
+            start.words = [expand(word, {**known, **exported}) for word in behind]
+            return True
+    if repository_of(start.image).rpartition("/")[2] not in IMAGES or start.entrypoint or is_shell(words):
+        return False
+    start.words = [expand(word, known) for word in (words[1:] if words[0] == "serve" else words)]
+    return True
+
+
+def check_image(start: Start) -> None:
+    """Raise CommandError for an image that is none of vLLM, and starts something else."""
+    if unreadable(start.image):
+        raise CommandError(f"the image: {only_there(start.image)}; write its name")
+    if start.image and not start.stack and not start.words:
+        raise CommandError(
+            f"the image: found {start.image!r}, expected one of vLLM, such as vllm/vllm-openai, or the command `vllm "
+            "serve` behind it"
+        )

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action behind adopt.yml."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleActionFail
+
+from tests.fakes.actions import run_action
+
+
+def test_the_entry_is_returned_and_printed(capsys):
+    command = "docker run -p 1:8000 vllm/vllm-openai --model openai/gpt-oss-20b --api-key s3cr3tw0rd --seed 1"
+    found = run_action("adopt_command", {"command": command, "name": "mine"}, {})
+    assert found["instances"]["mine"]["args"] == {"seed": 1, "tensor-parallel-size": 1} and not found["changed"]
+    assert found["secrets"] == ["VLLM_API_KEY"] and "s3cr3tw0rd" not in str(found)
+    printed = capsys.readouterr().out
+    assert "vllm_instances:\n  mine:\n" in printed and "s3cr3tw0rd" not in printed
+
+
+def test_an_error_holds_no_secret():
+    command = "docker run -e MY_TOKEN=s3cr3tw0rd s3cr3tw0rd/image x"
+    with pytest.raises(AnsibleActionFail) as caught:
+        run_action("adopt_command", {"command": command}, {})
+    assert "the image: found" in str(caught.value) and "s3cr3tw0rd" not in str(caught.value)

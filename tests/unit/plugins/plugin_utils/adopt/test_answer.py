@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole answer, to starts as people have them (tests/fixtures/commands.yml)."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.answer import AdoptRequest, answer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.redaction import redact, secrets_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import CommandError
+
+from tests.fakes.commands import commands
+
+COMMANDS = commands()
+READ = [pytest.param(entry, id=entry["source"]) for entry in COMMANDS if "as" in entry]
+REFUSED = [pytest.param(entry, id=entry["source"]) for entry in COMMANDS if "refused" in entry]
+PLACES = ("args", "env", "left_out", "secrets")
+
+
+@pytest.mark.parametrize("entry", READ)
+def test_a_start_of_a_public_thread_is_adopted(entry):
+    found = answer(AdoptRequest(**entry["options"]), entry["text"])
+    instance, expected = found["instances"]["chat"], entry["as"]
+    assert {key: instance.get(key) for key in expected if key not in PLACES} == {
+        key: value for key, value in expected.items() if key not in PLACES
+    }
+    for key in ("args", "env"):
+        assert (expected.get(key) or {}).items() <= (instance.get(key) or {}).items()
+    words = {word for each in found["left_out"] for word in [each["word"], *each["word"].split(", ")]}
+    assert set(expected.get("left_out") or ()) <= words
+    assert found["secrets"] == expected.get("secrets", []) and not found["problem"]
+
+
+@pytest.mark.parametrize("entry", REFUSED)
+def test_one_that_cannot_be_read_is_answered_in_one_sentence(entry):
+    options = entry["options"] if "as" not in entry else {}
+    with pytest.raises(CommandError) as caught:
+        answer(AdoptRequest(**options), entry["text"])
+    assert entry["refused"] in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["source"]) for entry in COMMANDS])
+def test_no_secret_is_printed_however_a_text_is_cut(entry):
+    text = entry["text"]
+    secrets = secrets_of(text)
+    for end in {len(text), *range(20, len(text), 97)}:
+        part = text[:end]
+        try:
+            found = str(redact(answer(AdoptRequest(**entry["options"]), part), part))
+        except ValueError as exc:
+            found = redact(str(exc), part)
+        assert not [secret for secret in secrets if secret in found]
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({}, "neither command nor adopt_file"),
+        ({"command": "a b", "file": "x"}, "both of command and adopt_file"),
+        ({"command": "docker"}, "found the word 'docker' alone, because -e ends a value at a blank"),
+        ({"file": "/nowhere/x"}, "cannot be read: No such file"),
+        ({"file": "/dev/zero"}, "is not a file"),
+    ],
+)
+def test_a_request_that_names_no_command_is_answered(options, part):
+    with pytest.raises(CommandError) as caught:
+        AdoptRequest(**options).text()
+    assert part in str(caught.value)
+
+
+def test_a_file_is_read_within_bounds(tmp_path):
+    path = tmp_path / "start.txt"
+    path.write_bytes(b"vllm serve o/m")
+    assert AdoptRequest(file=str(path)).text() == "vllm serve o/m"
+    for content, part in ((b"x" * 70_000, "more than 65,536 bytes"), (b"\xff", "is not text")):
+        path.write_bytes(content)
+        with pytest.raises(CommandError, match=part):
+            AdoptRequest(file=str(path)).text()
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("vllm serve o/m", "8 x h100"),
+        ("VLLM_ROCM_USE_AITER=1 vllm serve o/m", "8 x mi300x"),
+        ("HCCL_BUFFSIZE=1 vllm serve o/m", "8 x ascend_a2"),
+        ("docker run -it quay.io/ascend/vllm-ascend:v0.30.0-a3 bash -c 'vllm serve o/m'", "16 x ascend_a3"),
+        ("docker run vllm/vllm-openai-cpu:v0.32.0 --model o/m", "1 x cpu"),
+    ],
+)
+def test_the_hardware_follows_from_image_and_variables(text, host):
+    assert f"planned on {host}." in answer(AdoptRequest(), text)["text"]
+
+
+def test_an_unknown_accelerator_is_named():
+    with pytest.raises(CommandError, match="adopt_accelerator: unknown accelerator 'h20o'"):
+        answer(AdoptRequest(accelerator="h20o"), "vllm serve o/m")

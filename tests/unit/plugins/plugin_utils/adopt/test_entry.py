@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From words to the keys of an instance."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.entry import Release, adopt
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.forms import read_start
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import CommandError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_foreign,
+    load_replaced,
+    load_table,
+    other_tables,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instance
+
+RELEASE = Release(load_table("0.33.0"), other_tables("0.33.0"), load_foreign("cuda"), load_replaced())
+DOCKER = "docker run --gpus all {} vllm/vllm-openai --model o/m {}"
+
+
+def entry(text, model=""):
+    found = adopt(read_start(text), RELEASE, model)
+    check_instance("chat", {"recipe": found.model, **found.instance})
+    return found
+
+
+def left_out(found):
+    return dict(found.left_out)
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "place"),
+    [
+        ("-p 9000:8000", "", ("0.0.0.0", 9000)),
+        ("-p 127.0.0.1:9000:8000", "", (None, 9000)),
+        ("-p 9000:5000", "--port 5000", ("0.0.0.0", 9000)),
+        ("-p 1:2 -p 9000:8000/tcp", "", ("0.0.0.0", 9000)),
+        ("--network host", "--host 192.0.2.1 --port 7000", ("192.0.2.1", 7000)),
+        ("", "", (None, 8000)),
+    ],
+)
+def test_clients_find_the_same_address(options, flags, place):
+    found = entry(DOCKER.format(options, flags)).instance
+    assert (found.get("host"), found["port"]) == place
+
+
+def test_a_bare_command_listens_on_all_addresses_as_vllm_does():
+    assert entry("vllm serve o/m").instance["host"] == "0.0.0.0"
+    assert "host" not in entry("vllm serve o/m --host 127.0.0.1").instance
+
+
+def test_a_place_that_is_none_is_left_out():
+    found = entry("vllm serve o/m --port 80x --host a/b")
+    assert found.instance["port"] == 8000 and found.instance["host"] == "0.0.0.0"
+    assert left_out(found) == {"--port": "found '80x', expected a port", "--host": "found 'a/b', expected an address"}
+
+
+def test_a_copy_stays_one_and_keeps_its_chips():
+    assert entry("vllm serve o/m").instance["replicas"] == 1
+    assert entry("CUDA_VISIBLE_DEVICES=2,3 vllm serve o/m -tp 2").instance["chips"] == [2, 3]
+    assert entry("CUDA_VISIBLE_DEVICES=GPU-abc vllm serve o/m").instance["replicas"] == 1
+
+
+def test_the_plan_does_not_choose_another_number_of_chips():
+    assert entry("vllm serve o/m").instance["args"] == {"tensor-parallel-size": 1}
+    assert "tensor-parallel-size" not in entry("vllm serve o/m -dp 8").instance["args"]
+    found = entry('vllm serve o/m --tensor-parallel-size "$(nvidia-smi -L | wc -l)"')
+    assert "args" not in found.instance and "only a shell" in left_out(found)["--tensor-parallel-size"]
+
+
+@pytest.mark.parametrize(
+    ("named", "model"),
+    [
+        ("o/m", "o/m"),
+        ("/root/.cache/huggingface/hub/models--o--m-1/snapshots/0123", "o/m-1"),
+        ("/root/.cache/modelscope/hub/models/o/m", "o/m"),
+    ],
+)
+def test_the_repository_is_read_from_a_cache_too(named, model):
+    found = entry(f"vllm serve {named}")
+    assert found.model == model
+    # vLLM calls a model by what it was given.
+    assert found.instance.get("served_model_names", [model]) == [named]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("vllm serve --port 1", "names no model"),
+        ("vllm serve /models/m", "found '/models/m', a path that only that machine has"),
+        ("vllm serve ./m", "a path that only that machine has"),
+        ("vllm serve gpt2", "found 'gpt2', expected a repository"),
+        ("vllm serve $M", "found $M, which only a shell"),
+        ("vllm serve o/m --headless", "--headless: the command starts one of several hosts"),
+    ],
+)
+def test_what_names_no_model_is_answered_with_the_word(text, part):
+    with pytest.raises(CommandError) as caught:
+        entry(text)
+    assert part in str(caught.value)
+
+
+def test_a_model_that_is_named_beside_the_command_counts():
+    assert entry("vllm serve /models/m", "o/m").model == "o/m"
+    with pytest.raises(CommandError, match="adopt_model: found 'm'"):
+        entry("vllm serve /models/m", "m")
+
+
+def test_what_the_release_refuses_is_left_out_with_the_replacement():
+    found = entry(
+        "vllm serve o/m --swap-space 4 --guided-decoding-backend x --max-model-len long --cuda-graph-sizes 1 2 "
+        "--revision abc"
+    )
+    reasons = left_out(found)
+    assert "instead: --structured-outputs-config.backend" in reasons["--guided-decoding-backend"]
+    assert "expected an integer" in reasons["--max-model-len"] and "pin_revision=abc" in reasons["--revision"]
+    assert set(reasons) == {
+        "--swap-space",
+        "--guided-decoding-backend",
+        "--max-model-len",
+        "--cuda-graph-sizes",
+        "--revision",
+    }
+
+
+def test_a_parser_of_a_plugin_is_kept_with_its_plugin():
+    found = entry("vllm serve o/m --tool-parser-plugin /x/p.py --tool-call-parser mine --enable-auto-tool-choice")
+    assert found.instance["args"]["tool-call-parser"] == "mine"
+    assert ("--tool-parser-plugin", "names /x/p.py, a path of that machine; hosts need it there too") in found.notes
+
+
+def test_secrets_are_names_and_nothing_else():
+    found = entry("docker run -e VLLM_API_KEY=s3cret vllm/vllm-openai --model o/m --api-key 0ther --hf-token hf_x")
+    assert found.secrets == ["VLLM_API_KEY"] and not {"s3cret", "0ther", "hf_x"} & set(str(found).split("'"))

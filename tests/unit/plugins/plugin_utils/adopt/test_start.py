@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What starts vLLM, in words and images."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import CommandError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.start import (
+    Start,
+    check_image,
+    finish,
+    is_shell,
+    repository_of,
+    served_words,
+    stack_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("image", "stack", "version"),
+    [
+        ("vllm/vllm-openai:v0.11.0", "cuda", "0.11.0"),
+        ("docker.io/vllm/vllm-openai@sha256:0123", "cuda", ""),
+        ("mirror.example:5000/vllm/vllm-openai-rocm:v0.33.0", "rocm", "0.33.0"),
+        ("m.daocloud.io/quay.io/ascend/vllm-ascend:v0.18.0rc1-a3", "cann", "0.18.0"),
+        ("rocm/vllm-dev:nightly", "rocm", ""),
+        ("vllm/vllm-openai-cpu:latest-x86_64", "cpu", ""),
+        ("nginx:1.27", "", "1.27"),
+        ("someone/not-vllm-openai:1.0", "", "1.0"),
+    ],
+)
+def test_an_image_has_a_stack_and_a_version(image, stack, version):
+    start = Start("container", image=image)
+    assert (stack_of(image), start.version) == (stack, version)
+    assert ":" not in repository_of(image).rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve m",
+        "/opt/x/bin/vllm serve m",
+        "python3 -m vllm.entrypoints.openai.api_server m",
+        "uv run vllm serve m",
+        "A=1 nohup vllm serve m",
+    ],
+)
+def test_every_way_to_start_the_server_is_known(text):
+    before, behind = served_words(text.split())
+    assert behind == ["m"] and "serve" not in before
+
+
+@pytest.mark.parametrize("text", ["vllm bench serve m", "vllm chat", "echo vllm", "python -m http.server 80"])
+def test_other_commands_start_none(text):
+    assert served_words(text.split()) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "entrypoint", "command", "words"),
+    [
+        ("vllm/vllm-openai:latest", None, ["--model", "m"], ["--model", "m"]),
+        ("vllm/vllm-openai:latest", None, ["serve", "m"], ["m"]),
+        ("vllm/vllm-openai:latest", ["vllm", "serve"], ["m"], ["m"]),
+        (
+            "vllm/vllm-openai:latest",
+            ["bash"],
+            ["-c", "export A=1; cd /x && exec vllm serve m --seed 1"],
+            ["m", "--seed", "1"],
+        ),
+        ("any", None, ["sh", "-lc", "A=1 vllm serve $M"], ["\ue000M"]),
+        ("quay.io/ascend/vllm-ascend:v1", None, ["--model", "m"], []),
+        ("vllm/vllm-openai:latest", None, ["bash"], []),
+    ],
+)
+def test_the_command_of_a_container_is_found(image, entrypoint, command, words):
+    start = Start("container", image=image, entrypoint=entrypoint)
+    assert finish(start, command, {}) == bool(words)
+    assert start.words == words and start.env == ({"A": "1"} if "A=1" in str(command) else {})
+
+
+def test_a_shell_is_where_somebody_types():
+    assert is_shell([]) and is_shell(["/bin/bash"]) and not is_shell(["--model"])
+
+
+def test_an_image_of_something_else_is_named():
+    with pytest.raises(CommandError, match="found 'nginx:1', expected one of vLLM"):
+        check_image(Start("container", image="nginx:1"))
+    check_image(Start("container", image="nginx:1", words=["m"]))

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What becomes of the variables of a command."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import interpolated
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.variables import is_secret, sort_variables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_foreign,
+    load_replaced,
+    load_table,
+    other_tables,
+)
+
+
+def sort(**env):
+    return sort_variables(env, load_table("0.33.0"), load_foreign("cuda"), other_tables("0.33.0"), load_replaced())
+
+
+def test_what_vllm_or_a_library_reads_is_kept():
+    found = sort(NCCL_DEBUG="INFO", VLLM_LOGGING_LEVEL="DEBUG", OMP_NUM_THREADS="8")
+    assert found.env == {"NCCL_DEBUG": "INFO", "VLLM_LOGGING_LEVEL": "DEBUG", "OMP_NUM_THREADS": "8"}
+    assert not found.left_out and not found.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("VLLM_USE_V1", "instead: nothing, there is only one engine"),
+        ("VLLM_LOGING_LEVEL", "nearest: 'VLLM_LOGGING_LEVEL'"),
+        ("HF_TOKEN", "give the token to pin_weights.yml"),
+        ("CUDA_VISIBLE_DEVICES", "`chips` names them"),
+        ("HF_HOME", "a directory of each instance"),
+        ("HF_HUB_ENABLE_HF_TRANSFER", "hosts ask no hub"),
+        ("https_proxy", "hosts ask no hub"),
+        ("VLLM_HOST_IP", "span hosts"),
+        ("DO_NOT_TRACK", "the collection sets it"),
+        ("OPENAI_API_KEY", "neither vLLM 0.33.0 nor a library"),
+    ],
+)
+def test_what_an_instance_does_not_set_is_left_out_with_the_reason(name, part):
+    found = sort(**{name: "1"})
+    assert found.left_out[0][0] == name and part in found.left_out[0][1]
+    assert not found.env and not found.secrets
+
+
+def test_a_variable_that_nothing_is_known_to_read_is_kept_with_a_remark():
+    found = sort(SOMETHING="1")
+    assert found.env == {"SOMETHING": "1"} and found.notes[0][0] == "SOMETHING"
+
+
+def test_secrets_are_names_only():
+    found = sort(VLLM_API_KEY="s3cret", EXA_API_KEY=None)
+    assert found.secrets == ["VLLM_API_KEY", "EXA_API_KEY"] and "s3cret" not in str(found)
+
+
+def test_values_that_only_that_machine_has_are_left_out():
+    found = sort(NCCL_DEBUG=None, NCCL_IB_HCA=interpolated("$X"), OTEL_EXPORTER_OTLP_ENDPOINT="http://me:pass@host/")
+    assert [name for name, _reason in found.left_out] == ["NCCL_DEBUG", "NCCL_IB_HCA", "OTEL_EXPORTER_OTLP_ENDPOINT"]
+    assert "pass@" not in str(found)
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "API_KEY", "db_password", "AWS_SECRET_ACCESS_KEY", "TOKEN"])
+def test_a_name_tells_a_secret(name):
+    assert is_secret(name) and not is_secret(name + "IZERS") and not is_secret("VLLM_MAX_NUM_BATCHED_TOKENS")
