@@ -19,7 +19,6 @@ options:
     description: The command. Either this or O(file) is required.
     type: str
     default: ""
-    no_log: true
   file:
     description: A file with the command, or a compose file, a unit or a quadlet.
     type: path

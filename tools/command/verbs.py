@@ -73,6 +73,19 @@ VERBS: dict[str, Verb] = {
             Option("release", "fit_release", "the release of vLLM", "RELEASE"),
         ),
     ),
+    "adopt": Verb(
+        "turn a command that starts vLLM into an instance: docker run, compose file, unit, vllm serve; needs no site",
+        ("adopt",),
+        options=(
+            Option("file", "adopt_file", "a command, a compose file, a unit or a quadlet; required", "FILE"),
+            Option("name", "adopt_name", "the name of the instance; chat where it is not given", "NAME"),
+            Option("model", "adopt_model", "the repository of the weights, where the command names a path", "NAME"),
+            Option("chips", "adopt_accelerator", "the host to plan on, such as h200:8", "CHIP[:NUMBER]"),
+            Option("release", "adopt_release", "the release of vLLM", "RELEASE"),
+            Option("service", "adopt_service", "the service of a compose file that has several", "NAME"),
+        ),
+        exclusive=("file",),
+    ),
     "apply": Verb(
         "bring the hosts to what the site says, and have each instance answer a chat; then the gateways",
         ("site", "gateway"),
