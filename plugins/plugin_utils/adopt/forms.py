@@ -50,8 +50,8 @@ def read_start(text: str, service: str = "") -> Start:
     check_image(start)
     if not start.words:
         raise CommandError(
-            f"the {start.form} starts no vLLM that can be read: found {_describe(start)}, expected `vllm serve MODEL` or "
-            "`--model MODEL`"
+            f"the {start.form} starts no vLLM that can be read: found {_describe(start)}, expected `vllm serve MODEL` "
+            "or `--model MODEL`"
         )
     return start
 

@@ -26,8 +26,8 @@ from .role_options import options_of
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "adopt", "bench", "bundle", "caches", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
-    "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "pin",
+    "accept", "adopt", "bench", "bundle", "caches", "check", "discover", "drain", "drift", "evaluate", "explain",
+    "fetch", "fit", "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "pin",
     "remove", "render", "site", "status", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
