@@ -104,6 +104,7 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/gateway_streams.py
 	$(BIN)/python tests/bench/gateway_models.py
 	$(BIN)/python tests/bench/gateway_affinity.py
+	$(BIN)/python tests/bench/gateway_fair.py
 
 site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
 	@tools/site.sh $(S)

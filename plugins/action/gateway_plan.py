@@ -10,6 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils.gateway.clients import ending
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import (
     INFERENCE,
     address_of,
@@ -22,6 +23,7 @@ from ..plugin_utils.gateway.inventory import (
     with_services,
 )
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
+from ..plugin_utils.gateway.of_hosts import shares_of
 from ..plugin_utils.gateway.services import GatewayError, decide
 
 
@@ -39,6 +41,8 @@ class ActionModule(ControllerAction):
             serving = clusters_of(groups.get(INFERENCE, []), inventory)
             cluster = options["cluster"] or served_cluster(inventory[gateway])
             hosts = hosts_of(options["backends"], cluster, groups, serving)
+            shares = shares_of(hosts, groups, inventory, gateway) if options["admission"] != OFF else {}
+            options = {**options, "shares": shares}
             found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
             found["peers"] = peers_of(gateway, options, groups, hostvars)
             clients, unknown = with_services(clients, options["clients"], found.pop("models"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, Iterable
+from typing import Any, Iterable, Iterator, Mapping
 
 from ..module_utils.common.kinds import show_value
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.booleans import BooleanError, read_boolean
 from ..plugin_utils.common.preload import preload
 from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import INFERENCE, address_of, backends_of, clusters_of
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables, KeptHostVariables
 from ..plugin_utils.gateway.of_hosts import GATEWAYS
@@ -57,7 +58,7 @@ class ActionModule(ControllerAction):
                 address_of(name, hostvars),
                 str(hostvars[name].get("gateway_stats_listen") or "127.0.0.1"),
                 int(hostvars[name].get("gateway_stats_port") or 8404),
-                read_boolean(f"{name}: gateway_tokens", hostvars[name].get("gateway_tokens") or False),
+                tuple(_figures_of(name, hostvars[name])),
             )
             for name in groups.get(GATEWAYS, [])
         ]
@@ -70,6 +71,15 @@ class ActionModule(ControllerAction):
             "counts": {job: len(entries) for job, entries in found.jobs.items()},
             "warnings": found.warnings(),
         }
+
+
+def _figures_of(name: str, own: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a gateway serves beside HAProxy's own figures."""
+    if read_boolean(f"{name}: gateway_tokens", own.get("gateway_tokens") or False):
+        yield "usage"
+    # YAML reads off without quotes as false.
+    if (own.get("gateway_admission") or OFF) != OFF:
+        yield "admission"
 
 
 # Ansible has read the inventory by now. Without this, each process of a task would search all of it for garbage.

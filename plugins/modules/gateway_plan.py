@@ -36,7 +36,7 @@ options:
     type: int
     default: 443
   services:
-    description: A mapping of services to their C(port) and C(tasks).
+    description: A mapping of services to their C(port), C(tasks), C(affinity) and C(places).
     type: raw
     default: {}
   models:
@@ -48,9 +48,14 @@ options:
     type: raw
     default: {}
   teams:
-    description: A mapping of teams to C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
+    description: A mapping of teams to C(class), C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
     type: raw
     default: {}
+  admission:
+    description: Whether requests beyond the places of the servers wait at the gateway, by class and team.
+    type: str
+    choices: ["off", "shadow", "auto"]
+    default: "off"
   paths:
     description: Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
     type: raw
@@ -133,6 +138,10 @@ budgets:
 gateway:
   description: Name of the gateway.
   type: str
+  returned: success
+classes:
+  description: The teams of each class but standard, where O(admission) is not V(off).
+  type: dict
   returned: success
 services:
   description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.

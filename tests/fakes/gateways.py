@@ -74,7 +74,8 @@ def options(**more: Any) -> dict[str, Any]:
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
-        "address": "", "interface": "", "tokens": False, "has_secret": True, "tokens_port": 8406, "teams": {}, **more,
+        "address": "", "interface": "", "tokens": False, "has_secret": True, "tokens_port": 8406, "teams": {},
+        "admission": "off", "shares": {}, **more,
     }  # fmt: skip
 
 
@@ -116,7 +117,7 @@ class RunningGateway:
             **{name: str(directory / name) for name in ("chroot", "maps", "secret", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
-        for name in ("settle", "hanging", "body"):
+        for name in ("settle", "hanging", "body", "admission"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         body = str(more.get("variables", {}).get("gateway_max_body", 64))
@@ -145,6 +146,7 @@ class RunningGateway:
             "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
             "gateway_inspect_kib": requested["inspect_kib"],
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
+            "gateway_admission": requested["admission"],
             "gateway_access_log": "text", "__gateway_host": {"memory_kib": 2 * 1024 * 1024},
             "gateway_tokens": requested["tokens"], "gateway_tokens_port": requested["tokens_port"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,

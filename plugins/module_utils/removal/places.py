@@ -167,6 +167,7 @@ HOST = (
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-admission.lua", "a fourth, with `gateway_admission`", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "the states of the servers", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/routed/", "sockets of HAProxy to itself, for routers and reloads", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "who drained which server", "gateway", EVERYTHING),

@@ -8,9 +8,11 @@ from typing import Any, Mapping
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.gateway.clients import BUDGETS, NAME
+from .admission import class_problems
 
 # In front of the name of a team, which no client's name begins with.
 TEAM = "@"
+TEAM_OPTIONS = ("class", *BUDGETS)
 
 
 def budgets_of(clients: Any, teams: Any, counts: bool) -> tuple[dict[str, dict[str, int]], list[str]]:
@@ -51,9 +53,11 @@ def _team_problems(name: str, entry: Any) -> list[str]:
     if not isinstance(entry, Mapping):
         return [f"{where}: found {show_value(entry)}, expected a mapping such as {{tokens_per_day: 1000000}}"]
     unknown = [
-        f"{where}: unknown key {show_value(key)}; {nearest(str(key), BUDGETS)}" for key in entry if key not in BUDGETS
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), TEAM_OPTIONS)}"
+        for key in entry
+        if key not in TEAM_OPTIONS
     ]
-    return [*unknown, *_limit_problems(where, entry)]
+    return [*unknown, *class_problems(where, entry), *_limit_problems(where, entry)]
 
 
 def _limit_problems(where: str, entry: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,8 @@ from ansible.template import Templar
 from .services import GatewayError
 
 VARIABLES = (
-    "cluster", "gateway_cluster", "gateway_backends", "group_names", "gateway_host_address", "ansible_host",
+    "cluster", "gateway_cluster", "gateway_backends", "gateway_address", "group_names", "gateway_host_address",
+    "ansible_host",
 )  # fmt: skip
 
 

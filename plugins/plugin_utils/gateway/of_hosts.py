@@ -42,6 +42,18 @@ def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str
     return found
 
 
+def shares_of(hosts: Iterable[str], groups: Groups, variables: Any, gateway: str) -> dict[str, int]:
+    """Return for each host how many gateways divide its requests. Raises GatewayError.
+
+    Those with the same shared address count once, because one of them has it. ``variables`` has ``gateway_address``.
+    """
+    found = gateways_of(hosts, groups, variables)
+    return {
+        host: len({str(variables[name].get("gateway_address") or name) for name in {*names, gateway}})
+        for host, names in found.items()
+    }
+
+
 def hosts_behind(gateways: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the hosts behind each gateway, from the gateways of each host."""
     found: dict[str, list[str]] = {}

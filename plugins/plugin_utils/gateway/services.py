@@ -14,13 +14,14 @@ from ...module_utils.gateway.servers import server_name
 from ...module_utils.vllm.plan_document import INNER, PlanDocument
 from ..common.tables import hosts_in_words
 from ..planning.side_models import adapter_names
+from .admission import OFF, assign_places, is_ordered, teams_by_class
 from .budgets import budgets_of
 from .paths import path_problems, paths_of, task_problems, tasks_of
 from .routing import Listener, listeners_of, services_by_model
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
-SERVICE_OPTIONS = ("affinity", "port", "tasks")
+SERVICE_OPTIONS = ("affinity", "places", "port", "tasks")
 AFFINITIES = ("none", "session", "prefix", "client")
 API_KEY = "VLLM_API_KEY"
 # HAProxy has two buffers of this size for each request that it is reading or answering.
@@ -64,6 +65,8 @@ class GatewayService:
     paths: list[dict[str, str]] = field(default_factory=list)
     # The first host of the group that a server belongs to, where each host of it is a server.
     groups: dict[str, str] = field(default_factory=dict)
+    # The host and the plan of each server by its name.
+    engines: dict[str, tuple[str, PlanDocument]] = field(default_factory=dict)
 
     @property
     def limited(self) -> list[str]:
@@ -86,6 +89,7 @@ class GatewayService:
             "paths": self.paths,
             "affinity": self.affinity,
             "routed": self.routed,
+            "ordered": is_ordered(self),
         }
 
 
@@ -97,12 +101,16 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
     ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``teams``, ``paths``,
     ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``, ``has_secret``,
-    ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
+    ``max_body``, ``error_limit``, ``inspect_kib``, ``address``, ``interface`` and ``admission``, and ``shares``: how
+    many gateways share each host.
     """
     services, problems = _collect_services(gateway, backends)
     unusable = _assign_ports(services, options)
     problems += [*unusable, *_missing_servers(services, backends, options)]
     warnings = [*_set_models(services, problems), *_unproven(options)]
+    impossible, not_held = assign_places(services, options)
+    problems += [] if unusable else impossible
+    warnings += not_held
     listeners: list[Listener] = []
     if not unusable:
         listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
@@ -124,6 +132,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "models": services_by_model(services, listeners),
         "bind": bracketed(options["listen"]),
         "agent": _agent(services),
+        "classes": teams_by_class(options["teams"]) if options["admission"] != OFF else {},
         "ports": _ports(services, options),
         "warnings": warnings,
     }
@@ -169,6 +178,7 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
                 known += [] if backend.host in known else [backend.host]
                 continue
             service.servers.append(server)
+            service.engines[server["name"]] = (backend.host, plan)
             tasks = tasks_of(plan["args"], backend.tasks.get(name, ()))
             service.tasks = tuple(task for task in service.tasks if task in tasks) if service.names else tasks
             adapters = adapter_names(plan["args"])

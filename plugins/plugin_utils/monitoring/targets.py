@@ -13,18 +13,18 @@ from ..common.tables import by_name, hosts_in_words
 from ..gateway.services import EVERYWHERE, Backend, bracketed, is_loopback
 
 NODE_PORT = 9100
-JOBS = ("vllm", "node", "haproxy", "usage")
+JOBS = ("vllm", "node", "haproxy", "usage", "admission")
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """A gateway: its address as seen from Prometheus, where it serves its metrics, and whether it counts tokens."""
+    """A gateway: its address as seen from Prometheus, where it serves its metrics, and which others than HAProxy's."""
 
     host: str
     address: str
     listen: str
     port: int
-    counts_tokens: bool = False
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def decide(
             found.unreachable.setdefault(why, []).append(gateway.host)
             continue
         address = gateway.address if gateway.listen in EVERYWHERE else gateway.listen
-        for job in ("haproxy", "usage") if gateway.counts_tokens else ("haproxy",):
+        for job in ("haproxy", *gateway.more):
             found.add(job, address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
     return found
 

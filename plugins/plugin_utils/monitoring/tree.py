@@ -13,9 +13,15 @@ SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
 PARTS = ("rules", "exporters")
 # The labels of the health service go before those of the target.
 HONOR = "    honor_labels: true\n"
-# The gateway serves the tokens of its clients beside HAProxy's own figures.
-USAGE = "    metrics_path: /metrics/usage\n"
-JOBS = {"vllm": "", "haproxy": "", "usage": USAGE, "node": HONOR}
+# The gateway serves the tokens of its clients, and who waits in it, beside HAProxy's own figures.
+OF_GATEWAY = "    metrics_path: /metrics/{}\n"
+JOBS = {
+    "vllm": "",
+    "haproxy": "",
+    "usage": OF_GATEWAY.format("usage"),
+    "admission": OF_GATEWAY.format("admission"),
+    "node": HONOR,
+}
 
 
 def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ U = 'host="gpu-01",instance="chat"'
 C = 'host="gpu-01",vendor="nvidia",model="h200",chip="0000:5d:00.0",instance="chat"'
 G = 'gateway="gw1",proxy="chat"'
 B = 'gateway="gw1",kind="team",owner="ops",period="month"'
+R = 'gateway="gw1",service="chat",team="product",decision="refused"'
 
 
 def slow(name, limit, share):
@@ -136,7 +137,14 @@ CASES = {
         {f'haproxy_server_status{{{G},server="a",state="DRAIN"}}': "1x10200"},
         {f'haproxy_server_status{{{G},server="a",state="DRAIN"}}': "1x9000 0x1200"}, 10100),
     "GatewayQueue": (
-        {f"haproxy_backend_current_queue{{{G}}}": "3x30"}, {f"haproxy_backend_current_queue{{{G}}}": "0x30"}, 10),
+        {f"haproxy_backend_current_queue{{{G}}}": "3x30"},
+        # What waits there on purpose.
+        {f"haproxy_backend_current_queue{{{G}}}": "3x30", f"inference_gateway_admission_requests_total{{{R}}}": "0x30"},
+        10),
+    "GatewayRefuses": (
+        {f"inference_gateway_admission_requests_total{{{R},class=\"gold\"}}": "0+9x30"},
+        {f"inference_gateway_admission_requests_total{{{R},class=\"gold\"}}": "7x30",
+         f"inference_gateway_admission_requests_total{{{R},class=\"batch\"}}": "0+9x30"}, 20),
     "GatewayBudgetNearEnd": (
         {f"inference_usage_budget_used_tokens{{{B}}}": "95x9", f"inference_usage_budget_tokens{{{B}}}": "100x9"},
         # A minute passes.
@@ -170,8 +178,11 @@ NODE = {
     "node_timex_offset_seconds", "node_timex_sync_status", "node_memory_MemAvailable_bytes",
     "node_memory_MemTotal_bytes", "node_filesystem_readonly",
 }  # fmt: skip
-# Of the service that counts tokens (module_utils/usage), and of the role mirror.
+# Of the service that counts tokens (module_utils/usage), of gateway-admission.lua, and of the role mirror.
 OWN = {
+    "inference_gateway_admission_requests_total", "inference_gateway_admission_requests",
+    "inference_gateway_admission_first_answer_seconds_bucket",
+    "inference_usage_tokens_total",
     "inference_usage_budget_tokens", "inference_usage_budget_used_tokens", "inference_usage_store_up",
     "inference_usage_missing_records_total", "mirror_content_written_seconds",
 }  # fmt: skip

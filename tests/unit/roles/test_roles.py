@@ -12,7 +12,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, routing, services
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import budgets, paths, routing, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
 
 from tests.fakes.code_words import unread
@@ -27,7 +27,7 @@ DECLARED = {"accelerator", "accelerator_count"}
 KEYS_OF_NAMES = {
     ("vllm", "vllm_instances"): INSTANCE_KEYS,
     ("gateway", "gateway_clients"): clients.OPTIONS,
-    ("gateway", "gateway_teams"): clients.BUDGETS,
+    ("gateway", "gateway_teams"): budgets.TEAM_OPTIONS,
     ("gateway", "gateway_services"): services.SERVICE_OPTIONS,
     ("gateway", "gateway_models"): routing.MODEL_OPTIONS,
 }

@@ -33,7 +33,11 @@ def site(tmp_path):
                 "other": {},
             }
         },
-        "gateways": {"hosts": {"gw": {"ansible_host": "10.0.0.9", "gateway_stats_listen": "0.0.0.0"}}},
+        "gateways": {
+            "hosts": {
+                "gw": {"ansible_host": "10.0.0.9", "gateway_stats_listen": "0.0.0.0", "gateway_admission": "auto"}
+            }
+        },
     }
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
     return tmp_path
@@ -60,6 +64,8 @@ def test_the_files_are_written_once(site):
     assert "cluster" not in two["labels"]
     assert json.loads((target / "targets/haproxy.json").read_text())[0]["targets"] == ["10.0.0.9:8404"]
     assert json.loads((target / "targets/usage.json").read_text()) == []
+    (admission,) = json.loads((target / "targets/admission.json").read_text())
+    assert admission["targets"] == ["10.0.0.9:8404"]
     assert (target / "rules/inference.yml").read_text() == (
         TOP / "playbooks/files/monitoring/rules/inference.yml"
     ).read_text()

@@ -19,7 +19,10 @@ def plan(host="0.0.0.0", port=8000, **more):
 def test_an_instance_a_host_and_a_gateway():
     plans = {"chat": plan(), "chat-2": plan("10.0.0.9", 8001, config={"ssl-certfile": "/x"})}
     found = decide(
-        [Backend("gpu-01", "10.0.0.5", plans)], [Gateway("gw1", "fd00::1", "::", 8404, True)], {"gpu-01": "fra1"}, 9200
+        [Backend("gpu-01", "10.0.0.5", plans)],
+        [Gateway("gw1", "fd00::1", "::", 8404, ("usage", "admission"))],
+        {"gpu-01": "fra1"},
+        9200,
     )
     own = {"cluster": "fra1", "host": "gpu-01"}
     of_chat = {**own, "service": "chat", "accelerator": "h200", "release": "0.33.0"}
@@ -31,6 +34,7 @@ def test_an_instance_a_host_and_a_gateway():
         "node": [{"targets": ["10.0.0.5:9200"], "labels": {**own, "instance": "gpu-01"}}],
         "haproxy": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
         "usage": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
+        "admission": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
     }
     assert found.warnings() == []
 
@@ -40,7 +44,7 @@ def test_what_listens_on_a_loopback_address_is_named_and_left_out():
     hosts = [Backend(f"gpu-0{number}", "10.0.0.5", plans) for number in (1, 2)]
     found = decide(hosts, [Gateway("gw1", "10.0.0.1", "127.0.0.1", 8404)], {})
     assert (found.jobs["vllm"], found.jobs["haproxy"], len(found.jobs["node"])) == ([], [], 2)
-    assert found.jobs["usage"] == []
+    assert found.jobs["usage"] == found.jobs["admission"] == []
     first, second = found.warnings()
     assert (
         "gpu-01" in first

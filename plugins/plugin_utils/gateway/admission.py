@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan how a gateway holds back requests: the class of each team, and the places of each server.
+
+A place is a request that a server works on. The rest waits at the gateway, by class, then fair between teams.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Protocol
+
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.vllm.plan_document import PlanDocument
+
+# The highest first: the last one is refused first.
+CLASSES = ("gold", "standard", "batch")
+STANDARD = "standard"
+OFF, SHADOW, AUTO = MODES = ("off", "shadow", "auto")
+# The places of an engine without max-num-seqs: vLLM's own smallest number.
+UNKNOWN_PLACES = 256
+
+
+class Service(Protocol):
+    """What is needed of a service; ``engines`` has the host and the plan of each server by its name."""
+
+    name: str
+    servers: list[dict[str, Any]]
+    engines: dict[str, tuple[str, PlanDocument]]
+
+    @property
+    def routed(self) -> bool: ...
+
+
+def class_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return the problem of a team's class, if any."""
+    found = entry.get("class", STANDARD)
+    if found in CLASSES:
+        return []
+    return [
+        f"{where}.class: found {show_value(found)}, expected one of {', '.join(CLASSES)}; "
+        f"{nearest(str(found), CLASSES)}"
+    ]
+
+
+def teams_by_class(teams: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the teams of each class but STANDARD, which all others have."""
+    return {
+        name: [str(team) for team, entry in teams.items() if entry.get("class") == name]
+        for name in CLASSES
+        if name != STANDARD
+    }
+
+
+def places_of(plan: PlanDocument) -> int:
+    """Return how many requests an engine works on at the same time, by its plan."""
+    args = plan["args"]
+    return int(args.get("max-num-seqs") or UNKNOWN_PLACES) * int(args.get("data-parallel-size") or 1)
+
+
+def is_ordered(service: Service) -> bool:
+    """Return whether the engines of a service order their own queues by the priority of requests."""
+    return bool(service.engines) and all(
+        plan["args"].get("scheduling-policy") == "priority" for _host, plan in service.engines.values()
+    )
+
+
+def assign_places(services: Mapping[str, Service], options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Set ``places`` of each server, this gateway's share of them; return problems and warnings.
+
+    ``options["shares"]`` has for each host how many gateways divide the places of its engines.
+    """
+    mode, entries, shares = options["admission"], options["services"], options["shares"]
+    if not isinstance(entries, Mapping):
+        return [], []
+    problems, warnings = [], []
+    for name, service in services.items():
+        entry = entries.get(name) if isinstance(entries.get(name), Mapping) else {}
+        requested = entry.get("places") if entry else None
+        problems += _problems(service, requested, shares)
+        if mode == OFF or problems:
+            continue
+        if service.routed:
+            warnings.append(
+                f"gateway_admission: {name} has prefill hosts, and the gateway does not hold its requests back"
+            )
+            continue
+        for server in service.servers:
+            host, plan = service.engines[server["name"]]
+            server["places"] = -(-(requested or places_of(plan)) // shares.get(host, 1))
+    return problems, warnings
+
+
+def _problems(service: Service, requested: Any, shares: Mapping[str, int]) -> list[str]:
+    where = f"gateway_services.{service.name}.places"
+    if requested is None:
+        return []
+    if isinstance(requested, bool) or not isinstance(requested, int) or requested < 1:
+        return [f"{where}: {not_a_number(requested, 'a whole number from 1')}; leave it out for that of the plan"]
+    for server, (host, plan) in service.engines.items():
+        if plan["args"].get("max-num-seqs") and requested > places_of(plan):
+            return [
+                f"{where}: found {requested}, and {server} works on {places_of(plan)} requests at a time "
+                "(max-num-seqs); lower it, or raise max-num-seqs of the instances"
+            ]
+        if requested < shares.get(host, 1):
+            return [
+                f"{where}: found {requested}, and {shares[host]} gateways share the places of {server}; "
+                f"set it to at least {shares[host]}"
+            ]
+    return []

@@ -1,0 +1,188 @@
+-- SPDX-License-Identifier: GPL-3.0-or-later
+
+-- Decides which request waits for which while all places of the servers are taken, and which is refused (docs/operate/fair.md).
+-- HAProxy keeps the queue: it serves the class with the lowest number first, and within a class the request with the lowest time.
+-- "admit" sets txn.offset, the milliseconds by which that time is moved, and txn.admission: now, waits or refused.
+--
+-- Fair queueing with the queue's own clock (Golestani, SCFQ, 1994). Each service and class has a clock that counts rounds: in one
+-- round each team that waits gets one request served. A request gets the number of the round in which it is due; a team that has sent
+-- ten requests at once is due in ten rounds one after the other, and one that has sent none is due next. So nothing has to be known
+-- of the duration of requests. Within a team the same holds for its clients.
+
+-- How many times the places of a service may wait before a class is refused, and after how many seconds it may come again.
+local BOUNDS = { gold = 4, standard = 2, batch = 1 }
+local RETRY_AFTER = { gold = 1, standard = 2, batch = 10 }
+local BUCKETS = { 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 }
+-- HAProxy moves a request by up to 524 seconds.
+local FURTHEST, DRIFT = 500000, 60000
+
+local clocks, counts, waits = {}, {}, {}
+
+local function milliseconds()
+    local now = core.now()
+    return now.sec * 1000 + now.usec // 1000
+end
+
+-- The value at a path of nested tables, which are made where they are missing.
+local function at(from, ...)
+    for _, name in ipairs({ ... }) do
+        from[name] = from[name] or {}
+        from = from[name]
+    end
+    return from
+end
+
+-- round: the last one that was served; time: when HAProxy's queue serves it; pace: milliseconds of that queue for a round.
+local function clock_of(service, class)
+    local clock = at(clocks, service, class)
+    clock.round = clock.round or 0
+    clock.time = clock.time or milliseconds()
+    clock.pace = clock.pace or 100
+    clock.teams = clock.teams or {}
+    return clock
+end
+
+-- How many have a request that is due after the clock's round; the others are forgotten.
+local function waiting(due, round)
+    local number = 0
+    for name, value in pairs(due) do
+        if (type(value) == "table" and value.last or value) > round then
+            number = number + 1
+        else
+            due[name] = nil
+        end
+    end
+    return number
+end
+
+-- The round in which a request is due.
+local function round_of(clock, team, client)
+    clock.teams[team] = clock.teams[team] or { last = 0, clients = {} }
+    local clients, own = clock.teams[team].clients, clock.teams[team]
+    local others = waiting(clients, clock.round) - (clients[client] and 1 or 0)
+    clients[client] = math.max(clock.round, clients[client] or 0) + 1 + others
+    own.last = math.max(own.last, clients[client])
+    return clients[client]
+end
+
+-- A request of this round is served. The pace keeps HAProxy's times near to the real time, so that they fit into FURTHEST.
+local function served(clock, round, now)
+    if round > clock.round then
+        clock.time = clock.time + (round - clock.round) * clock.pace
+        clock.round = round
+        if math.abs(clock.time - now) > DRIFT then
+            clock.pace = clock.pace * (clock.time < now and 1.25 or 0.8)
+            clock.time = clock.time < now and now - DRIFT or now + DRIFT
+        end
+    end
+end
+
+-- Whether a class is refused: too many wait, and its team has its share of those that run and wait already. One of ``teams`` teams
+-- that wait, this one included, has the same share as the others, so a quiet one is not refused because of a noisy one. Where three
+-- times as many wait, those of higher classes do, and nothing is left for this one.
+local function is_refused(class, queue, places, working, teams)
+    local most = BOUNDS[class] * places
+    return queue >= most and (queue >= 3 * most or working > math.max(1, (places + most) // teams))
+end
+
+-- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
+local function occupancy(txn, service, places, servers, mode)
+    -- Without this request, which HAProxy counts already.
+    local taken = txn.f:be_conn(service) - 1
+    if mode == "auto" then
+        local queue, free = txn.f:queue(service), math.max(0, txn.f:be_conn_free(service))
+        return queue, free, math.max(1, taken - queue + free)
+    end
+    places = math.max(1, places * txn.f:nbsrv(service) // servers)
+    return math.max(0, taken - places), math.max(0, places - taken), places
+end
+
+local function admit(txn, service, all, servers, mode)
+    local class, team = txn:get_var("txn.class"), txn:get_var("txn.team") or "-"
+    local queue, free, places = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
+    local clock, now = clock_of(service, class), milliseconds()
+    if queue == 0 then
+        clock.time = now
+    end
+    local teams = waiting(clock.teams, clock.round) + (clock.teams[team] and 0 or 1)
+    local decision = free > 0 and queue == 0 and "now" or "waits"
+    if is_refused(class, queue, places, txn:get_var("txn.working"), teams) then
+        decision = "refused"
+        txn:set_var("txn.retry_after", RETRY_AFTER[class])
+    end
+    local count = at(counts, service, class, team)
+    count[decision] = (count[decision] or 0) + 1
+    txn:set_var("txn.admission", decision)
+    if decision == "refused" and mode == "auto" then
+        return
+    end
+    local round = round_of(clock, team, txn:get_var("txn.client") or "-")
+    local offset = math.floor(clock.time + (round - clock.round) * clock.pace - now)
+    txn:set_var("txn.offset", math.max(-FURTHEST, math.min(FURTHEST, offset)))
+    txn:set_var("txn.round", tostring(round))
+    txn:set_var("txn.came", tostring(now))
+    txn:set_var("txn.admitted", service)
+end
+
+-- The engine has begun to answer, so the request has left the queue.
+local function answered(txn)
+    local service, class = txn:get_var("txn.admitted"), txn:get_var("txn.class")
+    if not service then
+        return
+    end
+    local now = milliseconds()
+    served(clock_of(service, class), tonumber(txn:get_var("txn.round")), now)
+    local seconds, wait = (now - tonumber(txn:get_var("txn.came"))) / 1000, at(waits, service, class)
+    wait.sum, wait.count = (wait.sum or 0) + seconds, (wait.count or 0) + 1
+    for _, bucket in ipairs(BUCKETS) do
+        wait[bucket] = (wait[bucket] or 0) + (seconds <= bucket and 1 or 0)
+    end
+end
+
+-- What HAProxy's table has of each team: requests that run or wait.
+local function present(service, team)
+    local entry = core.backends["gateway:shares"].stktable:lookup(service .. ":" .. team)
+    return entry and entry.conn_cur or 0
+end
+
+local function metrics()
+    local lines, prefix = {}, "inference_gateway_admission"
+    local function add(text, ...)
+        lines[#lines + 1] = text:format(...)
+    end
+    add("# TYPE %s_requests_total counter", prefix)
+    for service, classes in pairs(counts) do
+        for class, teams in pairs(classes) do
+            for team, count in pairs(teams) do
+                local labels = ('service="%s",class="%s",team="%s"'):format(service, class, team)
+                for _, decision in ipairs({ "now", "waits", "refused" }) do
+                    add('%s_requests_total{%s,decision="%s"} %d', prefix, labels, decision, count[decision] or 0)
+                end
+                add("%s_requests{%s} %d", prefix, labels, present(service, team))
+            end
+        end
+    end
+    for service, classes in pairs(waits) do
+        for class, wait in pairs(classes) do
+            local name, labels = prefix .. "_first_answer_seconds", ('service="%s",class="%s"'):format(service, class)
+            for _, bucket in ipairs(BUCKETS) do
+                add('%s_bucket{%s,le="%s"} %d', name, labels, bucket, wait[bucket])
+            end
+            add('%s_bucket{%s,le="+Inf"} %d', name, labels, wait.count)
+            add("%s_sum{%s} %.3f", name, labels, wait.sum)
+            add("%s_count{%s} %d", name, labels, wait.count)
+        end
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+core.register_action("admit", { "http-req" }, admit, 4)
+core.register_action("answered", { "http-res" }, answered)
+core.register_service("admission", "http", function(applet)
+    local text = metrics()
+    applet:set_status(200)
+    applet:add_header("content-type", "text/plain; version=0.0.4")
+    applet:add_header("content-length", #text)
+    applet:start_response()
+    applet:send(text)
+end)

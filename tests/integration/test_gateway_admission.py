@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A real HAProxy lets requests wait by class and team, and refuses the lowest class first."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from tests.fakes.gateways import HAPROXY, client, gateway, plan, until
+from tests.hostile.http2 import Http2
+from tests.integration.gateway_engines import engine
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+CHAT = "/v1/chat/completions"
+TEAMS = {"product": {"class": "gold"}, "research": {}, "noisy": {}, "nightly": {"class": "batch"}}
+# Clients by name, with their teams; lone has none.
+CLIENTS = {"prod": "product", "res": "research", "loud": "noisy", "louder": "noisy", "night": "nightly", "lone": ""}
+
+
+def key_of(name):
+    return f"key-of-{name}-".ljust(40, "x")
+
+
+class Waiting:
+    """Requests that have been sent, with their answers in the order of their arrival."""
+
+    def __init__(self, found, server):
+        self.found, self.server, self.answers, self.threads = found, server, [], []
+
+    def send(self, name, number=1, **headers):
+        """Send requests, each after HAProxy has the one before."""
+        for _n in range(number):
+            before = self.known()
+            self.threads.append(threading.Thread(target=self._ask, args=(name, headers)))
+            self.threads[-1].start()
+            until(lambda: self.known() > before)  # noqa: B023
+
+    def _ask(self, name, headers):
+        body = json.dumps({"messages": [], "wait": 1}).encode()
+        self.answers.append((name, *self.found.ask("POST", CHAT, key_of(name), body, **headers)))
+
+    def known(self):
+        """Return how many requests HAProxy has admitted or refused."""
+        return sum(value for line, value in metrics(self.found).items() if "_requests_total" in line)
+
+    def free(self):
+        """Let the engine answer all, and return the clients in the order of their answers."""
+        self.server.freed.set()
+        for thread in self.threads:
+            thread.join()
+        return [name for name, *_more in self.answers]
+
+    def statuses(self):
+        return [(name, status) for name, status, *_more in self.answers]
+
+
+def metrics(found):
+    """Return the gateway's figures of admission by metric and labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{found.stats_port}/metrics/admission", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+@contextlib.contextmanager
+def held_back(directory, mode="auto", places=2, **more):
+    """Yield requests to come, in front of an engine with so many places that answers when it is freed."""
+    clients = [client(name, key_of(name), team=team) for name, team in CLIENTS.items()]
+    clients += [client("counted", key_of("counted"), team="product", rate=2)]
+    with engine() as server:
+        args = {"max-num-seqs": places, **more.pop("args", {})}
+        plans = {"chat-1": plan(server.server_port, args=args)}
+        options = {"admission": mode, "teams": TEAMS, **more.pop("options", {})}
+        with gateway(directory, [], clients, plans=plans, options=options, **more) as found:
+            until(lambda: found.state("gw--chat-1") == "UP")
+            yield Waiting(found, server)
+
+
+def test_the_class_of_the_team_decides_who_is_served_next(tmp_path):
+    with held_back(tmp_path, places=1) as waiting:
+        waiting.send("lone")
+        for name in ("night", "res", "prod"):
+            waiting.send(name)
+        assert waiting.free() == ["lone", "prod", "res", "night"]
+
+
+def test_a_quiet_team_is_served_before_the_rest_of_a_noisy_one(tmp_path):
+    with held_back(tmp_path, places=2) as waiting:
+        waiting.send("loud", 6)
+        waiting.send("res")
+        names = waiting.free()
+        # Two ran already, and two of the first round may come at the same time.
+        assert names.index("res") <= 3, names
+
+
+def test_a_quiet_client_is_served_before_the_rest_of_a_noisy_one_of_its_team(tmp_path):
+    with held_back(tmp_path, places=2) as waiting:
+        waiting.send("loud", 6)
+        waiting.send("louder")
+        names = waiting.free()
+        assert names.index("louder") <= 4, names
+
+
+def test_the_lowest_class_is_refused_first_and_says_when_to_come_again(tmp_path):
+    with held_back(tmp_path, places=2) as waiting:
+        waiting.send("night", 5)
+        waiting.send("loud", 7)
+        waiting.send("prod", 11)
+        until(lambda: len(waiting.answers) == 3)
+        assert waiting.statuses() == [("night", 429), ("loud", 429), ("prod", 429)]
+        after = [answer[2].get("retry-after") for answer in waiting.answers]
+        assert after == ["10", "2", "1"]
+        error = json.loads(waiting.answers[0][3])["error"]
+        assert error["code"] == "overloaded" and "class batch" in error["message"]
+        waiting.free()
+        assert [status for _name, status in waiting.statuses()].count(429) == 3
+
+
+def test_a_quiet_team_is_not_refused_because_of_a_noisy_one_and_batch_is_where_nothing_is_left(tmp_path):
+    with held_back(tmp_path, places=2) as waiting:
+        waiting.send("loud", 7)
+        waiting.send("res")
+        waiting.send("night")
+        waiting.send("prod", 2)
+        assert waiting.statuses() == [("loud", 429)]
+        # Seven wait, three times the bound of the class.
+        waiting.send("night")
+        assert waiting.statuses() == [("loud", 429), ("night", 429)]
+        waiting.free()
+        assert [status for _name, status in waiting.statuses()].count(200) == 10
+
+
+def test_requests_of_one_connection_count_as_any_others(tmp_path):
+    with held_back(tmp_path, places=2) as waiting, Http2(waiting.found.port) as connection:
+        body = json.dumps({"messages": [], "wait": 1}).encode()
+        headers = [("authorization", f"Bearer {key_of('night')}")]
+        streams = [connection.request("POST", CHAT, headers, body) for _n in range(20)]
+        connection.read(lambda: len(connection.statuses) == 16)
+        # Two run, two wait.
+        assert list(connection.statuses.values()) == [429] * 16
+        assert connection.resets == {}
+        waiting.server.freed.set()
+        assert sorted(connection.status(stream) for stream in streams) == [200] * 4 + [429] * 16
+
+
+def test_a_client_that_goes_away_leaves_the_queue(tmp_path):
+    with held_back(tmp_path, places=1) as waiting:
+        waiting.send("lone")
+        with Http2(waiting.found.port) as connection:
+            headers = [("authorization", f"Bearer {key_of('night')}")]
+            connection.request("POST", CHAT, headers, b'{"messages": []}')
+            until(lambda: waiting.found.stat("BACKEND", "qcur") == "1")
+        until(lambda: waiting.found.stat("BACKEND", "qcur") == "0")
+        label = 'inference_gateway_admission_requests{service="chat",class="batch",team="nightly"}'
+        until(lambda: metrics(waiting.found)[label] == 0)
+        waiting.free()
+        assert len(waiting.server.asked) == 1
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("priority", ["-10", "0", "10"]), ("fcfs", ["0"] * 3)])
+def test_an_engine_gets_the_class_where_it_orders_its_queue_and_no_client_chooses_it(tmp_path, policy, expected):
+    with held_back(tmp_path, args={"scheduling-policy": policy}) as waiting:
+        waiting.server.freed.set()
+        for name in ("prod", "res", "night"):
+            waiting.send(name, **{"X-Vllm-Priority": "-1000", "X-Class": "gold"})
+            waiting.threads[-1].join()
+        got = [{k.lower(): v for k, v in headers.items()} for _m, _p, headers, _n in waiting.server.asked]
+        assert [headers["x-vllm-priority"] for headers in got] == expected
+        assert all("x-class" not in headers for headers in got)
+
+
+def test_shadow_refuses_nobody_and_reports_whom_it_would_have(tmp_path):
+    with held_back(tmp_path, "shadow") as waiting:
+        waiting.send("night", 8)
+        until(lambda: len(waiting.server.asked) == 8)
+        found = metrics(waiting.found)
+        labels = 'service="chat",class="batch",team="nightly",decision='
+        decided = [found[f'inference_gateway_admission_requests_total{{{labels}"{word}"}}'] for word in
+                   ("now", "waits", "refused")]  # fmt: skip
+        assert decided == [2, 2, 4]
+        waiting.free()
+        assert waiting.statuses() == [("night", 200)] * 8
+        assert waiting.found.log.read_text().count('class="batch" admission="refused"') == 4
+
+
+def test_the_limit_of_a_minute_is_kept(tmp_path):
+    with held_back(tmp_path) as waiting:
+        waiting.server.freed.set()
+        while time.time() % 60 > 50:
+            time.sleep(1)
+        asked = [waiting.found.ask("POST", CHAT, key_of("counted")) for _n in range(4)]
+        assert [status for status, *_more in asked] == [200, 200, 429, 429]
+        assert json.loads(asked[2][2])["error"]["code"] == "rate_limit_exceeded"
+        assert waiting.found.ask("POST", CHAT, key_of("prod"))[0] == 200
+
+
+def test_those_that_wait_are_served_over_a_reload(tmp_path):
+    with held_back(tmp_path, places=1) as waiting:
+        waiting.send("lone")
+        waiting.send("night", 1)
+        waiting.send("prod", 2)
+        waiting.found.reload()
+        waiting.server.freed.set()
+        waiting.free()
+        assert sorted(waiting.statuses()) == [("lone", 200), ("night", 200), ("prod", 200), ("prod", 200)]
+
+
+def test_a_server_that_ends_leaves_its_queue_to_the_others(tmp_path):
+    with engine() as other, held_back(tmp_path, places=1) as waiting:
+        plans = {"chat-1": plan(waiting.server.server_port, args={"max-num-seqs": 1}),
+                 "chat-2": plan(other.server_port, args={"max-num-seqs": 1})}  # fmt: skip
+        waiting.found.more["plans"] = plans
+        waiting.found.write()
+        waiting.found.reload()
+        until(lambda: waiting.found.state("gw--chat-2") == "UP")
+        waiting.send("res", 5)
+        waiting.found.tell("set server chat/gw--chat-1 state maint")
+        other.freed.set()
+        until(lambda: len(waiting.answers) == 4)
+        waiting.free()
+        assert waiting.statuses() == [("res", 200)] * 5
