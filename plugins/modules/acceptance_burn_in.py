@@ -16,10 +16,6 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
-  program:
-    description: Text of the program. It gets its options as JSON in its first argument.
-    type: str
-    required: true
   stack:
     description: Stack of the host's accelerators, V(cuda), V(rocm), V(cann) or V(cpu).
     type: str
@@ -99,9 +95,11 @@ counters:
   returned: success
 """
 
+import inspect
 import json
 from typing import Any
 
+from ..module_utils.acceptance import burn_in_program_host
 from ..module_utils.acceptance.burn_in_host import Limits, run_burn_in
 from ..module_utils.acceptance.python_host import Interpreter, NoPythonError, Search, find_python, stop_container
 from ..module_utils.acceptance.readings import BurnIn
@@ -111,7 +109,6 @@ from ..module_utils.common.door import AnsibleModule, start_module
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
-    "program": {"type": "str", "required": True},
     "stack": {"type": "str", "required": True},
     "seconds": {"type": "float", "required": True},
     "deadline": {"type": "float", "required": True},
@@ -186,7 +183,7 @@ def _measure(interpreter: Interpreter, options: dict[str, Any], command: Any, sa
     try:
         return run_burn_in(
             [*interpreter.argv, argument],
-            options["program"],
+            inspect.getsource(burn_in_program_host),
             limits,
             sample,
             lambda: stop_container(interpreter, command),

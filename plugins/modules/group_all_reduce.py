@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: group_all_reduce
 short_description: (internal) Add numbers up over all chips of a group, with the Python of its instance
 description:
-  - Runs a program of the role on this host while the other hosts of the group do the same, before the instance starts.
+  - Runs a program on this host while the other hosts of the group do the same, before the instance starts.
     It uses the same libraries as vLLM (gloo, NCCL, RCCL or HCCL), in the same environment, at the same addresses, and
     ends by itself where a host is missing or hangs.
   - That it fails is not an error of the module. M(baremetal.inference.group_report) judges the results of all hosts.
@@ -17,10 +17,6 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
 options:
-  program:
-    description: The text of the program.
-    type: str
-    required: true
   argv:
     description: The words that run Python and make it read the program from its standard input.
     type: list
@@ -76,16 +72,17 @@ networks:
   returned: success
 """
 
+import inspect
 import json
 
 from ..module_utils.common.door import start_module
+from ..module_utils.vllm import all_reduce_program_host
 from ..module_utils.vllm.all_reduce_host import Command, run_all_reduce
 
 
 def main() -> None:
     module = start_module(
         {
-            "program": {"type": "str", "required": True},
             "argv": {"type": "list", "elements": "str", "required": True},
             "stop": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
@@ -95,11 +92,11 @@ def main() -> None:
     )
     if module.check_mode:
         module.exit_json(changed=False, problem="", phase="", missing=[], gb_per_s=None, versions={}, networks=[])
-    options = module.params["arguments"]
+    program, options = inspect.getsource(all_reduce_program_host), module.params["arguments"]
     variables = {name: str(value) for name, value in module.params["environment"].items()}
     command = Command(module.params["argv"], variables, module.params["user"], module.params["stop"])
     try:
-        found = run_all_reduce(command, module.params["program"], json.dumps(options), float(options["seconds"]))
+        found = run_all_reduce(command, program, json.dumps(options), float(options["seconds"]))
     except (OSError, KeyError) as exc:
         found = {"problem": f"it cannot be started: {exc}", "phase": "load", "missing": [], "gb_per_s": None}
     module.exit_json(changed=False, **found)

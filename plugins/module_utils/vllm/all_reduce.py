@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What roles/vllm/files/all_reduce.py prints on one host of a group."""
+"""What all_reduce_program_host.py prints on one host of a group."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add numbers up over all chips of all hosts of a group, and measure how fast that is.
 
-The role vllm runs it on all hosts at once, with the Python of the instance, before the instance starts. By hand:
+The module group_all_reduce runs its text on all hosts at once, with the Python of the instance, before that starts.
+By hand:
 
-    python all_reduce.py '{"stack": "cpu", "hosts": ["a", "b"], "rank": 0, "head": "10.0.0.1", "port": 29501}'
+    python all_reduce_program_host.py '{"hosts": ["a", "b"], "rank": 0, "head": "10.0.0.1", "port": 29501}'
 
 Prints one JSON object per line: {"event": "phase", "phase": ...} as it proceeds, {"event": "versions", ...},
 {"event": "result", "gb_per_s": ...} or {"event": "failed", "what": ..., "missing": [hosts]}. Ends by itself

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put load on all chips of a host and measure them: bf16 matrix products, copies in memory and between chips.
 
-playbooks/accept.yml runs it with a Python that has torch. It can also be run by hand:
+The module acceptance_burn_in runs its text with a Python that has torch. It can also be run by hand:
 
-    python burn_in.py '{"stack": "cuda", "seconds": 120}'
+    python burn_in_program_host.py '{"stack": "cuda", "seconds": 120}'
 
 Prints one JSON object per line: {"event": "begins", "phase": ...}, {"event": "result", "phase": ..., "value": ...}, or
 {"event": "failed", "what": ...}. Ends with 0, or 3 without torch, 4 without a chip, 5 past its deadline, 6 without

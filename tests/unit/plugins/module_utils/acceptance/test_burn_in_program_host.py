@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -11,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance import readings
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance import burn_in_program_host, readings
 
-PROGRAM = Path(__file__).resolve().parents[3] / "playbooks/files/burn_in.py"
+PROGRAM = inspect.getsource(burn_in_program_host)
 SHORT = {"seconds": 2, "size": 128, "copy_bytes": 4 << 20}
 REAL = os.environ.get("BURN_IN_PYTHON", "")
 
@@ -22,7 +23,7 @@ def run(options, python=sys.executable, **environment):
     """Run the program as the module does: from its standard input."""
     return subprocess.run(
         [python, "-", json.dumps(options)],
-        input=PROGRAM.read_text(),
+        input=PROGRAM,
         capture_output=True,
         text=True,
         check=False,
@@ -47,9 +48,8 @@ def torch(tmp_path):
 
 
 def test_statuses_are_those_that_the_module_knows():
-    names = ("OK", "NO_TORCH", "NO_CHIP", "HUNG", "OUT_OF_MEMORY")
-    line = next(line for line in PROGRAM.read_text().splitlines() if line.startswith("OK, "))
-    assert line == f"{', '.join(names)} = {', '.join(str(getattr(readings, name)) for name in names)}"
+    for name in ("OK", "NO_TORCH", "NO_CHIP", "HUNG", "OUT_OF_MEMORY"):
+        assert getattr(burn_in_program_host, name) == getattr(readings, name)
 
 
 def test_without_torch(torch):
@@ -103,7 +103,7 @@ time.sleep(1000)
 
 def test_a_program_whose_module_was_killed_ends_too(torch):
     module = subprocess.Popen(
-        [sys.executable, "-c", STARTS, str(PROGRAM)],
+        [sys.executable, "-c", STARTS, burn_in_program_host.__file__],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, **torch(HANGS)},
