@@ -4,32 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import socket
-import time
 from typing import ContextManager, Iterable
 
 from ..common.files_host import locked
-
-# Of one part of an answer, and of all of it: a process that has taken the place of HAProxy could send for ever.
-ANSWER_SECONDS, TOTAL_SECONDS = 10.0, 60.0
-MOST_BYTES = 64 << 20
-
-
-def send_command(admin_socket: str, command: str) -> str:
-    """Return the answer of the worker that serves ``admin_socket`` now. Raises OSError."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
-        connection.connect(admin_socket)
-        connection.sendall(f"{command}\n".encode("ascii"))
-        answer, deadline = bytearray(), time.monotonic() + TOTAL_SECONDS
-        for part in iter(lambda: connection.recv(262144), b""):
-            answer += part
-            if len(answer) > MOST_BYTES or time.monotonic() > deadline:
-                raise OSError(errno.EMSGSIZE, f"answers without end to {command.partition(' ')[0]!r}", admin_socket)
-        return answer.decode("utf-8", "replace")
+from ..common.unix_socket_host import ask_root
 
 
 def without_reload(admin_socket: str) -> ContextManager[object]:
@@ -50,7 +30,7 @@ def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:
     where HAProxy does not run; a missing file is not newer.
     """
     try:
-        found = re.search(r"(?m)^Start_time_sec: ([0-9]{1,18})$", send_command(admin_socket, "show info"))
+        found = re.search(r"(?m)^Start_time_sec: ([0-9]{1,18})$", ask_root(admin_socket, "show info"))
     except OSError:
         return []
     # The worker reports whole seconds.

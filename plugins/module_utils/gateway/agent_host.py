@@ -8,7 +8,6 @@ import functools
 import http.client
 import json
 import math
-import socket
 import socketserver
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, Callable, Mapping
 
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
+from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
 from ..instance.metrics import RUNNING, WORK, sums
@@ -77,17 +77,7 @@ def report(name: str, address: str, before: str, after: str) -> None:
 
 def read_counters(path: str) -> str:
     """Return HAProxy's counters. Raises OSError and ValueError."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
-        connection.connect(path)
-        connection.sendall(b"show stat -1 4 -1\n")
-        ends = time.monotonic() + 10
-        parts = []
-        while part := connection.recv(65536):
-            parts.append(part)
-            if time.monotonic() > ends or len(parts) > 10_000:
-                raise TimeoutError("no complete answer")
-        return b"".join(parts).decode("ascii")
+    return ask_root(path, "show stat -1 4 -1")
 
 
 class HaproxyWatch:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from ..common.foreign_text import quote_foreign
-from .admin_socket_host import ANSWER_SECONDS
+from ..common.unix_socket_host import PART_SECONDS
 from .haproxy_host import GatewayPaths, HaproxyHost, NoAnswerError
 from .records_host import OwnersFile
 from .servers import (
@@ -108,7 +108,7 @@ class GatewayServers:
             done = outcome.idle() if draining else outcome.up()
             if not unanswered and now >= settled and (done or outcome.waited >= seconds):
                 return
-            if unanswered and outcome.waited >= max(seconds, ANSWER_SECONDS):
+            if unanswered and outcome.waited >= max(seconds, PART_SECONDS):
                 raise ServersError(unanswered)
             time.sleep(min(pause, settled - now) if done and now < settled else pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)

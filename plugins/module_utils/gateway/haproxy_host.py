@@ -13,7 +13,7 @@ from typing import Sequence
 
 from ..common.foreign_numbers import read_count
 from ..common.foreign_text import quote_foreign
-from .admin_socket_host import ANSWER_SECONDS, send_command
+from ..common.unix_socket_host import PART_SECONDS, ask_root
 from .servers import ServersError
 from .state import READY, VIEW_COMMANDS, HaproxyView, StateError, read_kept_states, read_view
 from .workers_host import replaced_sessions
@@ -50,7 +50,7 @@ class HaproxyHost:
         """Return HAProxy's answer to a command. Raises NoAnswerError, and ServersError without permission."""
         path = self.paths.socket
         try:
-            return send_command(path, command)
+            return ask_root(path, command)
         except PermissionError as exc:
             raise ServersError(f"{self.name}: {path}: only root may use it; run the task with become: true") from exc
         except OSError as exc:
@@ -78,7 +78,7 @@ class HaproxyHost:
 
     def wait_for_view(self) -> HaproxyView:
         """Return the view of a HAProxy that has just answered and may be reloading. Raises ServersError."""
-        deadline = time.monotonic() + ANSWER_SECONDS
+        deadline = time.monotonic() + PART_SECONDS
         while True:
             try:
                 return self.view()

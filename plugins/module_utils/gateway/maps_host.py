@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from ..common.files_host import publish
-from .admin_socket_host import send_command, without_reload
+from ..common.unix_socket_host import ask_root
+from .admin_socket_host import without_reload
 from .clients import ANY, commands, describe_maps, differences, map_text, maps_of, parse_map
 
 Maps = Mapping[str, Mapping[str, str]]
@@ -80,7 +81,7 @@ def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> di
     One that was set up by an earlier release knows fewer maps, and its keys must change anyway.
     """
     try:
-        paths = send_command(admin_socket, "show map")
+        paths = ask_root(admin_socket, "show map")
     except OSError:
         return None
     used = [name for name in names if f"({directory}/{name})" in paths]
@@ -88,7 +89,7 @@ def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> di
         return None
     found = {}
     for name in used:
-        answer = send_command(admin_socket, f"show map {directory}/{name}")
+        answer = ask_root(admin_socket, f"show map {directory}/{name}")
         # Each line begins with the memory address of the entry.
         found[name] = parse_map("\n".join(line.split(None, 1)[1] for line in answer.splitlines() if " " in line))
     return found
@@ -97,7 +98,7 @@ def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> di
 def _send(admin_socket: str, pending: Mapping[str, Sequence[str]]) -> None:
     for name, lines in pending.items():
         for line in lines:
-            answer = send_command(admin_socket, line).strip()
+            answer = ask_root(admin_socket, line).strip()
             if answer:
                 # The command contains a hash, so the message has only its first words.
                 raise MapsError(

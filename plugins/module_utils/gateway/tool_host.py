@@ -12,7 +12,8 @@ import time
 
 from ..common.files_host import publish
 from ..common.lines_host import write_error
-from .admin_socket_host import send_command, without_reload
+from ..common.unix_socket_host import ask_root
+from .admin_socket_host import without_reload
 from .server_state import fitted
 
 # Seconds until a new worker answers: it loads the configuration, and tries to bind for two seconds.
@@ -22,23 +23,24 @@ START = 30
 def save(admin: str, path: str, config: str) -> None:
     """Write the state of all servers to ``path``; keep the file when HAProxy does not run."""
     try:
-        state = send_command(admin, "show servers state")
+        state = ask_root(admin, "show servers state")
     except OSError as exc:
         write_error(f"{admin}: {exc.strerror or exc}; the last saved server states are kept")
         return
     # A truncated answer would return the missing servers to service.
     if not state.endswith("\n\n"):
         raise SystemExit(f"{admin}: the answer with the server states is incomplete; {path} is unchanged")
-    publish(path, fitted(state, _read(config)))
-    _keep_used_budgets(admin)
+    text = _read(config)
+    publish(path, fitted(state, text))
+    _keep_used_budgets(admin, text)
 
 
-def _keep_used_budgets(admin: str) -> None:
-    """Write HAProxy's map of used budgets to its file, so that the next worker begins with it."""
-    found = re.search(r"\((/\S+/over\.map)\)", send_command(admin, "show map"))
-    if found:
+def _keep_used_budgets(admin: str, config: str) -> None:
+    """Write HAProxy's map of used budgets to the file that its configuration names: the next worker begins with it."""
+    found = re.search(r"map_str\((/[^\s,()]+/over\.map)\)", config)
+    if found and f"({found[1]})" in ask_root(admin, "show map"):
         # Each line begins with the memory address of the entry.
-        lines = [line.partition(" ")[2] for line in send_command(admin, f"show map {found[1]}").splitlines()]
+        lines = [line.partition(" ")[2] for line in ask_root(admin, f"show map {found[1]}").splitlines()]
         publish(found[1], "".join(f"{line}\n" for line in lines if line))
 
 
@@ -92,7 +94,7 @@ def arrived(path: str) -> None:
 def _worker(admin: str) -> str:
     """Return the PID of the process behind the admin socket, an empty string without one."""
     with contextlib.suppress(OSError):
-        found = re.search(r"(?m)^Pid: (\d+)$", send_command(admin, "show info"))
+        found = re.search(r"(?m)^Pid: (\d+)$", ask_root(admin, "show info"))
         return found.group(1) if found else ""
     return ""
 

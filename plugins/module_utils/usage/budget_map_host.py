@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 from ..common.lines_host import write_line
+from ..common.unix_socket_host import ask_root
 from .budgets import Budgets
 
 # Seconds between two looks at HAProxy's map.
@@ -50,8 +50,4 @@ class BudgetMap:
             self.synced_at = time.time()
 
     def _tell(self, command: str) -> str:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
-            connection.connect(self.stats)
-            connection.sendall(f"{command}\n".encode())
-            return b"".join(iter(lambda: connection.recv(65536), b"")).decode("utf-8", "replace")
+        return ask_root(self.stats, command)

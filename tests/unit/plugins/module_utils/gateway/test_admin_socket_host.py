@@ -3,56 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway import admin_socket_host
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import (
-    send_command,
-    without_reload,
-)
-
-
-@contextlib.contextmanager
-def answering(path, parts):
-    """Serve one connection at a socket with the parts of an answer."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(path)
-        server.listen(1)
-
-        def serve():
-            with contextlib.suppress(OSError):
-                connection, _address = server.accept()
-                with connection:
-                    connection.recv(1024)
-                    for part in parts:
-                        connection.sendall(part)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield
-
-
-def endless():
-    while True:
-        yield b"x" * 65536
-
-
-def test_an_answer_is_read_to_its_end(tmp_path):
-    with answering(str(tmp_path / "s"), [b"one\n", b"two\n"]):
-        assert send_command(str(tmp_path / "s"), "show info") == "one\ntwo\n"
-
-
-@pytest.mark.parametrize("limit", ["MOST_BYTES", "TOTAL_SECONDS"])
-def test_an_answer_without_end_is_an_error(tmp_path, monkeypatch, limit):
-    monkeypatch.setattr(admin_socket_host, limit, 0)
-    with answering(str(tmp_path / "s"), endless()), pytest.raises(OSError, match="answers without end to 'show'"):
-        send_command(str(tmp_path / "s"), "show info")
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import without_reload
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

@@ -30,11 +30,11 @@ def test_a_truncated_answer_of_haproxy_is_not_saved(tmp_path, monkeypatch):
     path, config = tmp_path / "state", tmp_path / "haproxy.cfg"
     config.write_text(CONFIG)
     path.write_text("before")
-    monkeypatch.setattr(tool, "send_command", lambda _admin, _command: STATE.rstrip("\n"))
+    monkeypatch.setattr(tool, "ask_root", lambda _admin, _command: STATE.rstrip("\n"))
     with pytest.raises(SystemExit, match="incomplete"):
         tool.save("admin.sock", str(path), str(config))
     assert path.read_text() == "before"
-    monkeypatch.setattr(tool, "send_command", lambda _admin, _command: STATE)
+    monkeypatch.setattr(tool, "ask_root", lambda _admin, _command: STATE)
     tool.save("admin.sock", str(path), str(config))
     assert path.read_text() == FITTED
 
@@ -57,7 +57,7 @@ def test_an_arrival_of_the_shared_address_is_counted(tmp_path, before, after):
 
 def test_a_configuration_that_cannot_be_read_loses_no_state(tmp_path, monkeypatch):
     (tmp_path / "state").write_text("before")
-    monkeypatch.setattr(tool, "send_command", lambda _admin, _command: STATE)
+    monkeypatch.setattr(tool, "ask_root", lambda _admin, _command: STATE)
     with pytest.raises(FileNotFoundError):
         tool.save("admin.sock", str(tmp_path / "state"), str(tmp_path / "none.cfg"))
     assert (tmp_path / "state").read_text() == "before"

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a program of root at a Unix socket whose directory another user may write: the one client of HAProxy's sockets.
+
+On Debian /run/haproxy belongs to haproxy, who could put a socket of its own in the place of HAProxy's. The kernel says
+who listens.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import time
+
+# Seconds between two parts of an answer, and of all of it.
+PART_SECONDS, TOTAL_SECONDS = 10.0, 60.0
+MOST_BYTES = 64 << 20
+
+
+def ask_root(path: str, command: str) -> str:
+    """Return the answer to a command, of a process that listens as root or as this user.
+
+    Another one is told nothing. Raises OSError, for an answer without end too.
+    """
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PART_SECONDS)
+        connection.connect(path)
+        _pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in (0, os.geteuid()):
+            problem = f"a process of the user with uid {uid} listens there, expected one of root; find it and end it"
+            raise PermissionError(errno.EPERM, problem, path)
+        connection.sendall(f"{command}\n".encode("ascii"))
+        answer, deadline = bytearray(), time.monotonic() + TOTAL_SECONDS
+        for part in iter(lambda: connection.recv(262144), b""):
+            answer += part
+            if len(answer) > MOST_BYTES or time.monotonic() > deadline:
+                raise OSError(errno.EMSGSIZE, f"answers without end to {command.partition(' ')[0]!r}", path)
+        return answer.decode("utf-8", "replace")
