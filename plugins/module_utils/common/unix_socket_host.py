@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask a program of root at a Unix socket whose directory another user may write: the one client of HAProxy's sockets.
 
-On Debian /run/haproxy belongs to haproxy, who could put a socket of its own in the place of HAProxy's. The kernel says
+On Debian /run/haproxy belongs to haproxy, who could put a socket in the place of HAProxy's. The kernel says
 who listens.
 """
 
@@ -21,7 +21,7 @@ MOST_BYTES = 64 << 20
 def ask_root(path: str, command: str) -> str:
     """Return the answer to a command, of a process that listens as root or as this user.
 
-    Another one is told nothing. Raises OSError, for an answer without end too.
+    Another one gets no command. Raises OSError, for an answer without end too.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PART_SECONDS)
