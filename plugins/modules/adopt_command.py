@@ -14,6 +14,7 @@ description:
   - Runs nothing of what it reads, and prints no secret of it. Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
+  - baremetal.inference.catalogue_paths
 options:
   command:
     description: The command. Either this or O(file) is required.
@@ -43,26 +44,6 @@ options:
     description: The service of a compose file, where several start vLLM.
     type: str
     default: ""
-  recipe_path:
-    description: Directories of recipes that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  release_path:
-    description: Directories of releases that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  weights_manifest_path:
-    description: Directories of manifests that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  accelerator_catalog_path:
-    description: Directories with the site's own accelerators.
-    type: list
-    elements: path
-    default: []
 """
 
 EXAMPLES = "\n# playbooks/adopt.yml\n"

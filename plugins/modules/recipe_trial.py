@@ -15,6 +15,7 @@ description:
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes.full
+  - baremetal.inference.catalogue_paths
 options:
   recipes:
     description: Names of recipes. V(all) alone stands for every recipe of O(recipe_path) and of the collection.
@@ -44,26 +45,6 @@ options:
     description: Whether to show the first plan in full as well.
     type: bool
     default: false
-  recipe_path:
-    description: Directories of recipes that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  release_path:
-    description: Directories of releases that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  weights_manifest_path:
-    description: Directories of manifests that are searched before the collection's own.
-    type: list
-    elements: path
-    default: []
-  accelerator_catalog_path:
-    description: Directories with the site's own accelerators.
-    type: list
-    elements: path
-    default: []
 """
 
 EXAMPLES = "\n# playbooks/fit.yml\n"

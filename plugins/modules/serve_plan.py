@@ -15,6 +15,7 @@ description:
   - Runs on the controller and contacts no host. An instance that cannot be served is an error, and nothing changes.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
+  - baremetal.inference.catalogue_paths
 options:
   instances:
     description:
@@ -71,11 +72,6 @@ options:
     description: RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
     type: dict
     default: {}
-  accelerator_catalog_path:
-    description: Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
-    type: list
-    elements: path
-    default: []
   site:
     description: Paths on the host and times that apply to all instances.
     type: dict
@@ -101,21 +97,6 @@ options:
         description: Seconds that running requests get to finish when an instance stops.
         type: int
         required: true
-  recipe_path:
-    description: Directories of the site's own recipes, searched before the bundled catalogue.
-    type: list
-    elements: path
-    default: []
-  release_path:
-    description: Directories of the site's own releases, searched before the bundled ones.
-    type: list
-    elements: path
-    default: []
-  weights_manifest_path:
-    description: Directories of the site's own weight manifests, searched before the bundled ones.
-    type: list
-    elements: path
-    default: []
 """
 
 EXAMPLES = "\n# roles/vllm/tasks/plan.yml\n"

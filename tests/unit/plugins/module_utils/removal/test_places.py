@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of places: each path of the code is in it, and the reference page has the same table."""
+"""The table of places: each path of the code is in it, and the reference page describes each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import (
-    CONTROLLER,
     EVERYTHING,
     HOST,
-    NOTHING,
     SERVICES,
     Place,
     covers,
@@ -35,7 +33,7 @@ READ = {
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.
-    "/run/containers/storage", "/run/haproxy/admin.sock", "/run/haproxy/stats.sock", "/var/run/cdi",
+    "/run/containers/storage", "/run/haproxy", "/run/haproxy/admin.sock", "/run/haproxy/stats.sock", "/var/run/cdi",
     "/var/run/cdi/nvidia.yaml",
     # Huawei's installers write these logs.
     "/var/log/ascend-docker-runtime/installer.log", "/var/log/ascend_seclog/ascend_install.log",
@@ -94,12 +92,11 @@ def unknown():
     return found
 
 
-def rows(places):
-    return [f"| `{place.path}` | {place.what} | {place.writer} | {word(place.removed_by)} |" for place in places]
-
-
-def word(removed_by):
-    return removed_by if removed_by == NOTHING else f"`{removed_by}`"
+def rows(part):
+    """Return path, description, writer and remover of each row in a part of the page."""
+    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return [(path.strip("`"), what, writer, remover.strip("`")) for path, what, writer, remover in lines]
 
 
 def test_every_path_that_the_code_names_is_in_the_table():
@@ -123,23 +120,25 @@ def test_the_items_of_a_loop_are_read():
     assert paths_of(json.dumps(expanded(task))) == {"/usr/local/lib/a.py", "/usr/local/lib/b.py"}
 
 
-def test_the_page_has_the_same_tables():
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert lines == rows(HOST) + rows(CONTROLLER)
+def test_the_page_has_the_same_places_and_says_what_they_are():
+    found = rows("On a host")
+    assert [(path, *more) for path, _what, *more in found] == [(it.path, it.writer, it.removed_by) for it in HOST]
+    assert all(what for _path, what, *_more in [*found, *rows("On the controller")])
 
 
 def test_every_writer_is_a_role_or_a_playbook():
     roles = {path.name for path in (TOP / "roles").iterdir()}
     playbooks = {path.name for path in (TOP / "playbooks").glob("*.yml")}
-    writers = {writer for place in (*HOST, *CONTROLLER) for writer in place.writer.split(", ")}
+    listed = [*(place.writer for place in HOST), *(writer for *_more, writer, _remover in rows("On the controller"))]
+    writers = {writer for words in listed for writer in words.split(", ")}
     assert writers - roles - playbooks == {"you", "accelerators"}
 
 
 def test_capitals_stand_for_one_name():
-    unit = Place("/etc/vllm/NAME.env", "", "", EVERYTHING)
+    unit = Place("/etc/vllm/NAME.env", "", EVERYTHING)
     assert covers(unit, "/etc/vllm/chat.env")
     assert not covers(unit, "/etc/vllm/a/b.env")
-    below = Place("/srv/models/ORG/MODEL/", "", "", EVERYTHING)
+    below = Place("/srv/models/ORG/MODEL/", "", EVERYTHING)
     assert covers(below, "/srv/models/a/b/c/d") and covers(below, "/srv/models/a/b")
     assert not covers(below, "/srv/models/a")
 
