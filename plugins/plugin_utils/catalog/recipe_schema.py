@@ -22,6 +22,8 @@ from ..planning.inputs import PlanError
 # A part of the schema: gets a value and its place, yields the problems.
 Check = Callable[[Any, str], Iterator[str]]
 
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+
 
 def check_recipe(recipe: Any, file: str) -> None:
     """Raise PlanError for the first key or value that the schema does not know; ``file`` names it."""
@@ -59,6 +61,12 @@ def _wrong(value: Any, where: str, expected: str) -> str:
 def _scalar(value: Any, where: str) -> Iterator[str]:
     if isinstance(value, (dict, list)):
         yield _wrong(value, where, "one value")
+
+
+def _repository(value: Any, where: str) -> Iterator[str]:
+    """Accept the name of a repository: no path of a host, no address, and no flag of vLLM's command."""
+    if not isinstance(value, str) or value and not _REPOSITORY.fullmatch(value):
+        yield _wrong(value, where, "<organisation>/<name>, as the model's page shows it")
 
 
 def _least_version(value: Any, where: str) -> Iterator[str]:
@@ -208,7 +216,7 @@ VARIANT_OVERRIDE = _object(
 VARIANT = _object(
     {
         **EXTRA,
-        "model_id": TEXT,
+        "model_id": _repository,
         "label": TEXT,
         "precision": TEXT,
         "precision_hardware": _object({"brand": TEXT, "generation": _anything}),
@@ -300,7 +308,7 @@ RECIPE = _object(
         "meta": _meta,
         "model": _object(
             {
-                "model_id": TEXT,
+                "model_id": _repository,
                 "min_vllm_version": _least_version,
                 "docker_image": IMAGE,
                 "docker_source": _map(_anything),

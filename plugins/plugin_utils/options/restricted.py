@@ -17,8 +17,8 @@ from .values import decoded
 # The lists of names of an entry: variables, flags, and keys of a flag's JSON.
 KINDS = ("variables", "arguments", "keys")
 _ENTRY = (*KINDS, "because", "feature", "root", "values")
-# Values of a setting that a recipe may make: they name no path, address or repository.
-_PLAIN = r"(?!.*\.\.)[^/\\~\n]*"
+# Values of a setting that a recipe may make: they name no path, address or repository, and are no flag.
+_PLAIN = r"(?!-\D)(?!.*\.\.)[^/\\~\n]*"
 _LISTED = "(catalog/options/recipe_settings.yml lists what they may)"
 
 

@@ -10,6 +10,7 @@ from ...module_utils.common.spelling import nearest
 from ..common.versions import satisfies
 from ..options.arguments import to_mapping
 from ..options.table import Doubt, Foreign, OptionTable, Unknown
+from ..options.values import NUMBER
 from .conditions import applies
 from .hardware import Accelerator
 from .inputs import PlanError
@@ -290,6 +291,14 @@ def _look_up(have: Mapping[str, Any], name: str) -> tuple[bool, Any]:
             return False, None
         value = value[key]
     return (bool(keys) and value is not None), value
+
+
+def flags_as_values(args: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each value that vLLM's parser would take for a flag, whatever stands before it."""
+    for name, value in args.items():
+        for text in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(text, str) and text.startswith("-") and not NUMBER.match(text):
+                yield f"--{name}: found {text[:100]!a}, which vLLM would take for a flag; take it away with null"
 
 
 def option_problems(

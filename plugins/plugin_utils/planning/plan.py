@@ -19,6 +19,7 @@ from .checks import (
     doubts_of,
     errors_of,
     exclusions,
+    flags_as_values,
     judge,
     known_issues,
     option_problems,
@@ -235,7 +236,8 @@ def _check_options(
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
-    problems = [*placeholders(composed.args, composed.env), *_relations(entry, composed, accelerator, library)]
+    problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
+    problems += [*_relations(entry, composed, accelerator, library)]
     for problem in errors_of(problems, True):
         raise PlanError(f"{entry.where}: {problem}")
 

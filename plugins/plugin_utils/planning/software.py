@@ -19,6 +19,12 @@ from .inputs import PlanError, SiteSettings
 # own.
 _OFFICIAL = re.compile(r"(docker\.io/)?vllm/vllm-openai(-rocm|-cpu|-xpu)?\Z|quay\.io/ascend/vllm-ascend\Z")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
+# A name of an image that no container engine could take for an option.
+_IMAGE = re.compile(
+    r"[A-Za-z0-9][\w.-]*(:\d{1,5}(?=/))?(/[A-Za-z0-9][\w.-]*)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{1,64})?"
+)
+# What an image runs before the arguments of the plan; another command would be code of the recipe's author.
+COMMAND = ("vllm", "serve")
 # Notes are written for people who install by hand; some are a page long.
 _NOTE_LENGTH = 240
 
@@ -86,6 +92,11 @@ def choose_software(
         _refuse(problems, site.strict, where)
         return Software(warnings=tuple(f"{where}.recipe: {problem}" for problem in problems))
     named = _named_image(asked)
+    if named and not _IMAGE.fullmatch(named):
+        raise PlanError(
+            f"{where}.recipe: docker_image of recipe {asked.model}: found {named[:100]!a}, expected the name of an "
+            "image such as vllm/vllm-openai:v0.33.0; correct the recipe, or set vllm_image"
+        )
     own = named if named and _is_own_build(named) else None
     if own and runtime != "container":
         raise PlanError(
@@ -97,6 +108,12 @@ def choose_software(
     warnings = [*problems, *_of_build(asked, own), *_of_nightly(asked, named, own), *_assumed(asked), *_notes(asked)]
     commands = [block["docker_serve_command"] for _name, block in _exact(asked) if block.get("docker_serve_command")]
     command = tuple(str(commands[-1]).split()) if own and commands else ()
+    if command and command != COMMAND:
+        raise PlanError(
+            f"{where}.recipe: docker_serve_command of recipe {asked.model}: found {' '.join(command)[:100]!a}, "
+            "expected 'vllm serve', because a recipe alone runs no other command; build it into an image, and set "
+            "vllm_image"
+        )
     return Software(own, tuple(f"{where}.recipe: {text}" for text in warnings), command)
 
 

@@ -37,7 +37,7 @@ TEXTS = {
 }  # fmt: skip
 HOSTILE = [
     "/etc/passwd", "../x", "examples/../../etc/passwd", "..", "~/x", "https://example.org/x", "s3://bucket/key", "file:///x",
-    "\\\\host\\share", "a/b/c", "./x", "a\n/b", "org/..",
+    "\\\\host\\share", "a/b/c", "./x", "a\n/b", "--middleware=evil.Code", "-h", "-O3", "org/..",
 ]  # fmt: skip
 
 

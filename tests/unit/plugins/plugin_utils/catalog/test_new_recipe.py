@@ -27,7 +27,10 @@ def test_a_recipe_is_placed_by_its_model_as_it_is(file, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model:\n  model_id: ../../etc/x\n", "model.model_id: found '../../etc/x', expected <organisation>/<name>"),
+        (
+            "model:\n  model_id: ../../etc/x\n",
+            "model.model_id: found the text '../../etc/x', expected <organisation>/<name>",
+        ),
         ("model:\n  model_id: org/model\n  base_arg: []\n", "unknown key 'model.base_arg'; nearest: 'base_args'"),
         ("[]\n", "expected a mapping"),
         ("model: [\n", "any name.yaml"),

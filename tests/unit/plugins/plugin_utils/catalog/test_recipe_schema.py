@@ -229,3 +229,15 @@ def test_a_wrong_entry_of_the_families_is_named(families, message):
 
 def test_right_entries_of_the_families_pass():
     check_families({"guards": [{**FAMILY, "when": {"args": {"a.b": ["absent", ">4"]}}, "warn": "w"}]}, "f")
+
+
+@pytest.mark.parametrize(
+    "name", ["--middleware=evil.Code", "-h", "../../etc", "/etc/x", "https://a/b", "a/../b", "a/b/c", "a/b\nc"]
+)
+@pytest.mark.parametrize("place", ["model", "variant"])
+def test_a_model_is_a_repository_and_no_path_address_or_flag(name, place):
+    recipe = {"model": {"model_id": "org/model"}, "variants": {"default": {"model_id": "org/model-fp8"}}}
+    check_recipe(recipe, "r.yaml")
+    (recipe["model"] if place == "model" else recipe["variants"]["default"])["model_id"] = name
+    with pytest.raises(PlanError, match=r"model_id: found .*, expected <organisation>/<name>"):
+        check_recipe(recipe, "r.yaml")

@@ -135,6 +135,20 @@ def test_a_recipe_alone_sets_nothing_that_nobody_has_reviewed(words, names):
     assert strict_plan({"args": caught.value.settings["args"]}, a_recipe=recipe(model={"base_args": words}))
 
 
+@pytest.mark.parametrize("flag", ["tool-call-parser", "optimization-level", "cpu-offload-params", "unknown-flag"])
+def test_a_flag_in_the_place_of_a_value_is_refused_for_everybody(flag):
+    hidden = "--middleware=evil.Code"
+    of_recipe = {"a_recipe": recipe(model={"base_args": [f"--{flag}={hidden}"]})}
+    for more in (of_recipe, {"requested": {"args": {flag: hidden}}}):
+        with pytest.raises(PlanError) as caught:
+            plan(**more, site=LENIENT)
+        assert str(caught.value) == (
+            f"vllm_instances.chat: --{flag}: found '--middleware=evil.Code', which vLLM would take for a flag; take it "
+            "away with null"
+        )
+    assert plan({"args": {"seed": "-1"}}, site=LENIENT).args["seed"] == "-1"
+
+
 def test_an_unknown_variable_is_named_with_what_allows_it():
     with pytest.raises(PermissionNeededError) as caught:
         strict_plan(a_recipe=recipe(model={"base_env": {"SOME_NEW_LIBRARY": "1"}}))

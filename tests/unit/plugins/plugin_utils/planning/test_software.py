@@ -75,6 +75,35 @@ def test_the_command_of_an_image_belongs_to_it():
     assert software(variant=release).command == ()
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        "--privileged",
+        "--volume=./../../../:/h:rw",
+        "a/b:1 --privileged",
+        "a/b:1\n-v=/:/h",
+        "a/../b",
+        "a/b:--init",
+        "a b/c:@",
+    ],
+)
+def test_no_image_is_an_option_of_the_container_engine(image):
+    assert "docker_image of recipe org/model: found " in refusal({"docker_image": image})
+
+
+@pytest.mark.parametrize("image", ["a/b:c", "host:5000/a/b@sha256:" + "0" * 64, "quay.io/a/vllm-ascend:v0.23.0-a5"])
+def test_images_of_registries_are_names(image):
+    assert software({"docker_image": image}).image == image
+
+
+def test_a_recipe_alone_chooses_no_other_command():
+    block = {"docker_image": "vllm/vllm-openai:gemma", "docker_serve_command": "sh -c id"}
+    with pytest.raises(
+        PlanError, match="found 'sh -c id', expected 'vllm serve', because a recipe alone runs no other"
+    ):
+        software(variant={"hardware_overrides": {"h200": block}})
+
+
 def test_a_newer_release_than_the_site_s_is_refused():
     assert refusal({"docker_image": "vllm/vllm-openai:v0.34.0"}) == (
         "vllm_instances.chat.recipe: org/model needs vLLM 0.34.0 or newer (the recipe's docker_image is "
