@@ -123,15 +123,15 @@ def test_200_bmcs_of_which_20_are_wrong(tmp_path, capsys):
     right, wrong = 0, Counter()
     for address, answer in zip(machines, answers):
         if isinstance(expected[address], str):
-            assert answer.chips is None
+            assert answer.found is None
             assert (answer.reason or "").startswith(
                 expected[address] or ("no Redfish", "an answer", "redirects", "/redfish")
             )
             wrong[expected[address]] += 1
         else:
             assert answer.reason is None
-            assert answer.chips is not None
-            assert told_by(answer.chips) == expected[address]
+            assert answer.found is not None
+            assert told_by(answer.found) == expected[address]
             right += 1
     assert (right, wrong) == (180, {"no answer within 4 s": 10, "refused user 'admin' (401)": 5, "": 5})
     assert took < 60

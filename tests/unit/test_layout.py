@@ -102,6 +102,7 @@ def test_host_code_imports_the_standard_library_only():
 IN_ENVIRONMENTS = {
     "plugins/module_utils/acceptance/burn_in_program_host.py": ("torch", "torch_npu"),
     "plugins/module_utils/vllm/all_reduce_program_host.py": ("torch", "torch_npu"),
+    "roles/provisioner/files/baremetal_guard.py": ("ironic_python_agent",),
     "playbooks/files/gpt_oss_evals.py": ("gpt_oss", "openai", "pandas"),
     "roles/vllm/files/vllm-router.py": ("vllm_router",),
 }
@@ -213,6 +214,7 @@ OPENS = {
     "modules/": "root's own directories, or files that the user of the module names",
     "playbooks/files/gpt_oss_evals.py": "the user of the tool, in its own directory",
     "roles/gateway/files/": "root's own configuration",
+    "module_utils/provisioning/": "a ramdisk without other users; the mark on a disk is opened without following links",
     "roles/vllm/files/vllm-router.py": "root's own configuration",
 }
 WAYS_TO_OPEN = {

@@ -150,6 +150,14 @@ HOST = (
     Place("/etc/docker/registry/config.yml", "mirror", EVERYTHING),
     Place("/etc/systemd/system/docker-registry.service.d/50-mirror.conf", "mirror", EVERYTHING),
     Place("/srv/mirror/", "mirror, you", NOTHING),
+    Place("/etc/systemd/system/baremetal-provisioner.service", "provisioner", EVERYTHING),
+    Place("/etc/nginx/conf.d/provisioner.conf", "provisioner", EVERYTHING),
+    Place("/etc/baremetal-provisioner/", "provisioner", EVERYTHING),
+    Place("/usr/local/lib/baremetal-provisioner/", "provisioner", EVERYTHING),
+    Place("/opt/provisioner/", "provisioner", EVERYTHING),
+    Place("/var/lib/baremetal-provisioner/", "provisioner", EVERYTHING),
+    Place("/srv/provisioner/", "provisioner", EVERYTHING),
+    Place("/etc/baremetal-inference/", "provision.yml", NOTHING),
     Place("/var/lib/docker-registry/", "mirror", NOTHING),
     Place("/var/tmp/evaluate-X.NAME/", "evaluate.yml", NOTHING),  # noqa: S108 (a name for people; the playbook makes it with mkdtemp)
     Place("/var/lib/baremetal-STACK/", "cuda, rocm, cann", DRIVER),
@@ -189,6 +197,12 @@ SERVICES = (
         "gateway",
         "/etc/haproxy/gateway-agent.json",
         ("keepalived.service", "haproxy.service", "gateway-agent.service", "gateway-usage.service"),
+    ),
+    Service(
+        "provisioner",
+        "/etc/systemd/system/baremetal-provisioner.service",
+        ("baremetal-provisioner.service",),
+        ("nginx.service",),
     ),
     Service(
         "mirror", "/etc/systemd/system/nginx.service.d/50-mirror.conf", ("docker-registry.service",), ("nginx.service",)

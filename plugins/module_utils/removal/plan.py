@@ -32,7 +32,7 @@ from .model import (
 
 # Repositories of the images that serve vLLM: any release's, on any registry.
 SERVING = re.compile(r"(^|/)(vllm/vllm-openai(-\w+)?|ascend/vllm-ascend|rocm/vllm-dev)[:@]")
-_GROUPS = {"gateway": "gateways", "mirror": "mirrors"}
+_GROUPS = {"gateway": "gateways", "mirror": "mirrors", "provisioner": "provisioner"}
 
 
 def decide(request: Request, contents: Contents) -> Plan:

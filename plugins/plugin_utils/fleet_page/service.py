@@ -9,14 +9,10 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
-from ..common.tables import table
 from .lines import DRAINED, SICK, STATES, Line
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]
-WIDTH = 120
-# Requests and errors count since the gateway's HAProxy started.
-SERVICE_HEADERS = ("service", "state", "servers", "gateway", "running", "waiting", "requests", "errors")
 TODO = {
     SICK: "run vllm-health status and systemctl status vllm@NAME on the host",
     DRAINED: "return it with undrain.yml when its work is done",
@@ -40,41 +36,19 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
     return [_with_problems(line, problems.get(line.host, [])) for line in lines]
 
 
-def services_table(results: Results, width: int = WIDTH) -> list[str]:
-    """Return a table of what serves: a row for each service of each gateway, the worst first."""
-    rows = [
-        (service, gateway, found, [each for each in result["servers"].values() if each.get("backend") == service])
+def describe_services(results: Results) -> list[str]:
+    """Return a line for each service of each gateway, and for each gateway that was not read."""
+    services = [
+        f"{service} has {found['ready']:,} of {found['servers']:,} servers in service at {gateway}"
         for gateway, result in results.items()
         for service, found in result.get("backends", {}).items()
     ]
-    if not rows:
-        return []
-    rows.sort(key=lambda row: (row[2]["ready"] > 0, row[2]["ready"] >= row[2]["servers"], row[0], row[1]))
-    return table(SERVICE_HEADERS, [_service_row(*row) for row in rows], width).splitlines()
-
-
-def _service_row(
-    service: str, gateway: str, found: Mapping[str, int], servers: Sequence[Mapping[str, Any]]
-) -> tuple[str, ...]:
-    """Return a row: how many servers are in service, and the sums of what the gateway counts at them."""
-    state = "serves" if found["ready"] >= found["servers"] else "partly" if found["ready"] else "DOWN"
-    counted = (sum(each.get(key) or 0 for each in servers) for key in ("sessions", "queued", "requests", "errors"))
-    return (
-        service,
-        state,
-        f"{found['ready']:,} of {found['servers']:,}",
-        gateway,
-        *(f"{number:,}" for number in counted),
-    )
-
-
-def describe_silent_gateways(results: Results) -> list[str]:
-    """Return a line for each gateway that was not read."""
-    return sorted(
+    silent = [
         f"{gateway} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
         for gateway, result in results.items()
         if "servers" not in result
-    )
+    ]
+    return [*sorted(services), *sorted(silent)]
 
 
 def _problems(results: Results, hosts: Mapping[str, str]) -> dict[str, list[Problem]]:

@@ -156,4 +156,4 @@ def bmc_of(candidate: Candidate, login: Mapping[str, Any]) -> Bmc:
                 )
             )
         found[name] = str(value)
-    return Bmc(host=candidate.name, address=str(candidate.variables["accelerator_bmc"]), **found)
+    return Bmc(candidate.name, str(candidate.variables["accelerator_bmc"]), found["username"], found["password"])

@@ -182,8 +182,8 @@ class Source:
         # Only answers are cached, so a corrected password, or a BMC that is back, has an effect immediately.
         wanted = [bmc for bmc in bmcs if bmc.host not in known]
         for answer in ask_bmcs(wanted, limits) if wanted else []:
-            if answer.chips:
-                known[answer.host] = answer.chips
+            if answer.found:
+                known[answer.host] = answer.found
             else:
                 silent.setdefault(answer.reason or "", []).append(answer.host)
         if wanted:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many BMCs at once for the chips of their hosts, within time limits that no BMC can exceed.
+"""Ask many BMCs at once, for the chips of their hosts or by another survey, within time limits that no BMC can exceed.
 
 One event loop runs in its own thread. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
 no blocked request keeps the process from ending.
@@ -12,21 +12,22 @@ import math
 import ssl
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
-from .chips import Chips, RedfishError
+from .chips import RedfishError
 from .service import LOGOUT, Service, base_url, library, tls_context
-from .survey import Wanted, survey
+from .survey import Steps, Wanted, survey
 
 
 @dataclass(frozen=True)
 class Bmc:
-    """The BMC of a host. ``address`` is ``host``, ``host:port`` or ``https://host:port``."""
+    """The BMC of a host. ``address`` is ``host``, ``host:port`` or ``https://host:port``; ``steps`` is its survey."""
 
     host: str
     address: str
     username: str = ""
     password: str = field(default="", repr=False)
+    steps: Callable[[], Steps[Any]] = survey
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a BMC: ``chips``, or a ``reason`` for the failure, one sentence without secrets."""
+    """The answer of a BMC: what its survey found, or a ``reason`` for the failure, one sentence without secrets."""
 
     host: str
-    chips: Chips | None
+    found: Any
     reason: str | None
 
 
@@ -85,28 +86,27 @@ async def _ask_all(bmcs: Sequence[Bmc], limits: Limits, context: ssl.SSLContext,
 async def _ask(bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Answer:
     try:
         url = base_url(bmc.address, bool(bmc.username or bmc.password))
-        chips = await asyncio.wait_for(_read(url, bmc, limits, context), limits.deadline)
+        found = await asyncio.wait_for(_read(url, bmc, limits, context), limits.deadline)
     except asyncio.TimeoutError:
         return Answer(bmc.host, None, f"did not answer all requests within {limits.deadline:g} s")
     except RedfishError as exc:
         return Answer(bmc.host, None, str(exc))
     except Exception as exc:  # one BMC must not end the run of the others; its text may hold data that it sent
         return Answer(bmc.host, None, f"no Redfish: its answer cannot be read ({type(exc).__name__})")
-    return Answer(bmc.host, chips, None)
+    return Answer(bmc.host, found, None)
 
 
-async def _read(url: str, bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Chips:
-    """Return the chips that one BMC lists. Raises RedfishError."""
+async def _read(url: str, bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Any:
+    """Return what the survey of one BMC finds. Raises RedfishError."""
     async with Service(url, bmc.username, bmc.password, limits.timeout, context) as service:
-        steps = survey()
+        steps = bmc.steps()
         wanted = next(steps)
         while True:
             documents = await _together(service, wanted)
             try:
                 wanted = steps.send({item.path: document for item, document in zip(wanted, documents)})
             except StopIteration as done:
-                chips: Chips = done.value
-                return chips
+                return done.value
 
 
 async def _together(service: Service, wanted: Sequence[Wanted]) -> list[Any]:

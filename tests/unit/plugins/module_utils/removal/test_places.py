@@ -38,6 +38,10 @@ READ = {
     # Huawei's installers write these logs.
     "/var/log/ascend-docker-runtime/installer.log", "/var/log/ascend_seclog/ascend_install.log",
     "/var/log/ascend_seclog/ascend_toolkit_install.log",
+    # Inside of the ramdisk and the image that the role provisioner makes.
+    "/etc/ironic-python-agent.d", "/etc/ssh/ssh_host_*", "/opt/agent", "/opt/agent/bin/ironic-python-agent",
+    "/run/systemd/network", "/usr/local/sbin/agent-network", "/usr/share/doc/*", "/usr/share/locale/*",
+    "/usr/share/man/*", "/var/cache/apt/archives/*.deb", "/var/lib/apt/lists/*",
     # Examples.
     "/srv/monitoring",
     "/etc/ansible/hub-token", "/etc/ansible/s3-credentials", "/etc/gateway.key", "/etc/keys/reports.key",

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import (
-    describe_silent_gateways,
-    services_table,
+    describe_services,
     with_service,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.table import fleet_table
@@ -71,34 +70,14 @@ def test_hosts_whose_names_begin_alike_are_told_apart():
     ]  # fmt: skip
 
 
-def test_each_service_of_each_gateway_is_a_row_and_the_worst_comes_first():
-    def server(service, sessions, queued):
-        return {**WELL, "backend": service, "sessions": sessions, "queued": queued, "requests": 1000, "errors": 1}
-
-    backends = {
-        "chat": {"ready": 1, "servers": 2},
-        "big": {"ready": 2, "servers": 2},
-        "code": {"ready": 0, "servers": 1},
-    }
-    servers = {"a--chat": server("chat", 3, 4), "b--chat": server("chat", 2, 0), "a--big": server("big", 0, 0)}
-    results = {"gw1": {"backends": backends, "servers": servers}, "gw2": {"msg": "no"}}
-    assert [row.split() for row in services_table(results)] == [
-        ["service", "state", "servers", "gateway", "running", "waiting", "requests", "errors"],
-        ["-------", "------", "-------", "-------", "-------", "-------", "--------", "------"],
-        ["code", "DOWN", "0", "of", "1", "gw1", "0", "0", "0", "0"],
-        ["chat", "partly", "1", "of", "2", "gw1", "5", "4", "2,000", "2"],
-        ["big", "serves", "2", "of", "2", "gw1", "0", "0", "1,000", "1"],
-    ]
-    assert services_table({"gw2": {}}) == []
-
-
-def test_silent_gateways_are_listed():
+def test_services_and_silent_gateways_are_listed():
     results = {
         "gw2": {"backends": {"chat": {"ready": 1999, "servers": 2000}}, "servers": {}},
         "gw1": {"msg": "gw1: no\nsocket"},
         "gw3": {},
     }
-    assert describe_silent_gateways(results) == [
+    assert describe_services(results) == [
+        "chat has 1,999 of 2,000 servers in service at gw2",
         "gw1 was not read: gw1: no socket",
         "gw3 was not read: no answer",
     ]

@@ -90,12 +90,12 @@ class TestFaults:
         answers = ask(server, ca_file, timeout=10, deadline=40)
         assert time.monotonic() - began < 90
         assert [answer.host for answer in answers] == list(machines)
-        assert answers[-1].chips is not None
-        assert answers[-1].chips.ids == {"10de:2335": 8}
+        assert answers[-1].found is not None
+        assert answers[-1].found.ids == {"10de:2335": 8}
         wrong = {
             fault: answer.reason
             for fault, answer in zip(FAULTS, answers)
-            if answer.chips or not (answer.reason or "").startswith(REASONS[fault])
+            if answer.found or not (answer.reason or "").startswith(REASONS[fault])
         }
         assert not wrong
 
@@ -111,7 +111,7 @@ class TestFaults:
     def test_deeper_down(self, serve, path, fault, said):
         server, ca_file = serve({"127.11.2.1": Machine(hgx(), faults={f"{ROOT}{path}": fault})})
         (answer,) = ask(server, ca_file)
-        assert (answer.chips, answer.reason) == (None, said)
+        assert (answer.found, answer.reason) == (None, said)
 
     def test_a_service_that_cannot_expand_after_all(self, serve):
         documents = ilo()
@@ -173,7 +173,7 @@ class TestAccounts:
         server, ca_file = serve({"127.12.4.1": Machine(hgx(), auth="none"), "127.12.4.2": Machine(hgx())})
         bmcs = [Bmc(address, server.address(address)) for address in server.machines]
         free, closed = ask_bmcs(bmcs, Limits(ca_file=ca_file))
-        assert free.chips is not None
+        assert free.found is not None
         assert closed.reason == "refused a question without an account (401)"
 
     @pytest.mark.slow
@@ -199,17 +199,17 @@ class TestCertificates:
     def test_a_certificate_of_another_host_is_refused(self, serve):
         server, ca_file = serve({"127.14.1.1": Machine(hgx())})
         (answer,) = ask_bmcs([Bmc("a", f"localhost:{server.port}", USERNAME, PASSWORD)], Limits(ca_file=ca_file))
-        assert answer.chips is None
+        assert answer.found is None
         server.machines["127.14.1.1"].log.clear()
         (answer,) = ask_bmcs(
             [Bmc("a", f"https://127.14.1.1.:{server.port}", USERNAME, PASSWORD)], Limits(ca_file=ca_file)
         )
-        assert answer.chips is None
+        assert answer.found is None
 
     def test_unless_told_not_to_look(self, serve):
         server, _ca_file = serve({"127.14.2.1": Machine(hgx())})
         (answer,) = ask(server, None, verify=False)
-        assert answer.chips is not None
+        assert answer.found is not None
 
     @pytest.mark.parametrize(("content", "why"), [(None, "No such file or directory"), ("x", "no PEM certificate")])
     def test_a_bad_file_of_authorities_is_named(self, tmp_path, content, why):
@@ -290,8 +290,8 @@ def test_a_folder_in_dmtf_format_is_served(serve, tmp_path):
     write_mockup(tmp_path, hgx())
     server, ca_file = serve({"127.16.0.1": Machine(read_mockup(tmp_path))})
     (answer,) = ask(server, ca_file)
-    assert answer.chips is not None
-    assert answer.chips.ids["10de:2335"] == 8
+    assert answer.found is not None
+    assert answer.found.ids["10de:2335"] == 8
 
 
 def test_a_missing_library_is_named(monkeypatch):

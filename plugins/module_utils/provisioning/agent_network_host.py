@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The static network of the ramdisk, from the network data that Ironic put on the boot medium. There is no DHCP."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+# Ironic's label with network data, and the one without.
+LABELS = ("config-2", "VMEDIA_BOOT_ISO")
+DATA = "openstack/latest/network_data.json"
+NETWORKS = "/run/systemd/network"
+MOST_BYTES = 1 << 20
+
+
+def files_of(data: dict[str, Any]) -> dict[str, str]:
+    """Return the files for systemd-networkd by name. Raises ValueError and KeyError for what is not network data."""
+    servers = [str(ipaddress.ip_address(each["address"])) for each in data.get("services", []) if each["type"] == "dns"]
+    found = {}
+    for link in data["links"]:
+        mac, name = link["ethernet_mac_address"].lower(), link["id"]
+        if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", mac) or not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", name):
+            raise ValueError(f"link {name!r} has no valid address")
+        lines = ["[Match]", f"MACAddress={mac}", "[Link]", f"MTUBytes={int(link.get('mtu') or 1500)}"]
+        lines += ["[Network]", "LinkLocalAddressing=ipv6", *(f"DNS={server}" for server in servers)]
+        for network in data["networks"]:
+            if network["link"] == name:
+                lines += _address(network)
+        found[f"50-{name}.network"] = "\n".join(lines) + "\n"
+    return found
+
+
+def _address(network: dict[str, Any]) -> list[str]:
+    address = ipaddress.ip_interface(f"{network['ip_address']}/{network['netmask']}")
+    lines = ["[Address]", f"Address={address}"]
+    for route in network.get("routes", []):
+        target = ipaddress.ip_network(f"{route['network']}/{route['netmask']}")
+        lines += ["[Route]", f"Gateway={ipaddress.ip_address(route['gateway'])}"]
+        lines += [f"Destination={target}"] if target.prefixlen else []
+    return lines
+
+
+def read_medium(seconds: int = 120) -> dict[str, Any]:
+    """Return the network data of the boot medium, which a slow BMC shows late."""
+    for _second in range(seconds):
+        for label in LABELS:
+            device = f"/dev/disk/by-label/{label}"
+            if os.path.exists(device):
+                return _read(device)
+        time.sleep(1)
+    raise SystemExit(f"no medium with the label {' or '.join(LABELS)} within {seconds} s")
+
+
+def _read(device: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run(["mount", "-o", "ro,nosuid,nodev,noexec", device, place], check=True)
+        try:
+            with open(os.path.join(place, DATA), "rb") as file:
+                found: dict[str, Any] = json.loads(file.read(MOST_BYTES))
+            return found
+        finally:
+            subprocess.run(["umount", place], check=True)
+
+
+def main() -> None:
+    """Write the files, before systemd-networkd starts."""
+    os.makedirs(NETWORKS, exist_ok=True)
+    for name, text in files_of(read_medium()).items():
+        with open(os.path.join(NETWORKS, name), "w", encoding="ascii") as file:
+            file.write(text)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a disk holds a host: the marks on its file systems, read in the ramdisk before the disk is written."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+
+MARKER = "etc/baremetal-inference/host"
+# How a file system is mounted so that nothing is written to the disk, not even a journal.
+READABLE = {"ext4": "ro,noload", "xfs": "ro,norecovery", "btrfs": "ro,rescue=nologreplay", "ext3": "ro,noload"}
+# What may hold a host that cannot be seen from here.
+CLOSED = ("LVM2_member", "linux_raid_member", "crypto_LUKS", "zfs_member", "bcache")
+
+
+def contents(device: str) -> list[tuple[str, str]]:
+    """Return the names of a disk's block devices with their file systems."""
+    command = ["lsblk", "-nrpo", "NAME,FSTYPE", device]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    pairs = [line.split() for line in listed.splitlines()]
+    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+
+
+def marker_in(directory: str) -> str:
+    """Return the marker of a mounted system, empty where it has none."""
+    try:
+        descriptor = os.open(os.path.join(directory, MARKER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return "unreadable"
+        return file.read(200).decode("utf-8", "replace").strip() or "unreadable"
+
+
+def marker_on(name: str, kind: str) -> str:
+    """Return the marker on a file system, empty where there is none or it cannot be mounted."""
+    with tempfile.TemporaryDirectory() as place:
+        mount = ["mount", "-t", kind, "-o", READABLE[kind] + ",nosuid,nodev,noexec", name, place]
+        if subprocess.run(mount, capture_output=True, check=False, timeout=120).returncode:
+            return ""  # a write that was cut off leaves such a file system
+        try:
+            return marker_in(place)
+        finally:
+            subprocess.run(["umount", place], check=True, timeout=120)
+
+
+def refusal(device: str, released: str) -> str:
+    """Return why a disk must not be written, empty where nothing forbids it."""
+    for name, kind in contents(device):
+        if kind in CLOSED and not released:
+            return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
+        found = marker_on(name, kind) if kind in READABLE else ""
+        if found and found != released:
+            return f"{name} holds the host {found!r}, which nobody has released; nothing was written"
+    return ""

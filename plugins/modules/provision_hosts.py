@@ -1,0 +1,124 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: provision_hosts
+short_description: (internal) Write an operating system to servers that are switched off
+version_added: 0.8.0
+description:
+  - Gives Ironic the servers that the variable C(provision) of the hosts describes, and waits until the new system of
+    each host answers SSH with the host key that it was given. One process on the controller polls all hosts, so use
+    C(run_once).
+  - A host that answers SSH is not written unless it is in O(release). A run that was stopped is taken up by the next
+    one, in every state. A host whose system is there is not changed.
+  - Check mode asks the BMCs and names the disk and the server that would be written.
+  - The failure of a host is in RV(hosts) and does not stop the others.
+extends_documentation_fragment:
+  - baremetal.inference.attributes.no_diff
+options:
+  hosts:
+    description: The hosts of the play. Those without the variable C(provision) are left out.
+    type: list
+    elements: str
+    required: true
+  provisioner:
+    description: Text of C(site.json), which the role provisioner writes on its host; it names Ironic and the images.
+    type: str
+    required: true
+  username:
+    description: User of Ironic.
+    type: str
+    required: true
+  password:
+    description: Password of that user.
+    type: str
+    required: true
+  bmc_username:
+    description: User of the BMCs; C(accelerator_bmc_username) of a host takes precedence.
+    type: str
+    default: ""
+  bmc_password:
+    description: Password of the BMCs; C(accelerator_bmc_password) of a host takes precedence.
+    type: str
+    default: ""
+  bmc_verify:
+    description: Whether the controller checks the certificates of the BMCs.
+    type: bool
+    default: true
+  bmc_ca_file:
+    description: File on the controller with the authority of these certificates; the system's own when empty.
+    type: path
+    default: ""
+  release:
+    description: Hosts that may be written although they answer SSH, are switched on or have a system.
+    type: list
+    elements: str
+    default: []
+  ssh_keys:
+    description: Public keys of those who may log in to the new hosts.
+    type: list
+    elements: str
+    required: true
+  user:
+    description: The user who gets these keys; another one than root may use sudo without a password.
+    type: str
+    default: root
+  private_key:
+    description: File of the private key with which the controller logs in; ssh chooses when empty.
+    type: path
+    default: ""
+  record:
+    description: File of the inventory that notes what was written where.
+    type: path
+    required: true
+  known_hosts:
+    description: File of known hosts that gets the keys of the new hosts.
+    type: path
+    default: ~/.ssh/known_hosts
+  deadlines:
+    description:
+      - Seconds that a phase may take, by phase. Phases are C(enroll), C(prepare), C(order), C(ramdisk), C(write),
+        C(boot), C(erase).
+    type: dict
+    default: {}
+  keep_node:
+    description: Whether Ironic keeps the node of a host after handing it over, with the BMC's password.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = "\n# playbooks/provision.yml\n"
+
+RETURN = r"""
+hosts:
+  description: What has become of each host.
+  type: dict
+  returned: success
+  contains:
+    outcome:
+      description: C(here) for a host whose system was there, C(written), C(planned) in check mode, C(failed).
+      type: str
+      returned: success
+    phase:
+      description: The phase in which a host failed.
+      type: str
+      returned: success
+    text:
+      description: The plan, the result or the reason of a failure, one sentence.
+      type: str
+      returned: success
+    seconds:
+      description: Seconds that each phase took.
+      type: dict
+      returned: success
+  sample:
+    gpu-a-01:
+      outcome: written
+      phase: ""
+      text: answers SSH with build 20261128-4f1c, after 301 s
+      seconds: {enroll: 4.1, prepare: 11.0, order: 9.3, ramdisk: 75.2, write: 101.0, boot: 100.4}
+"""

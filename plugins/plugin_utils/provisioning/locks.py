@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The locks against writing the wrong disk that the controller holds; the guard in the ramdisk holds the last one.
+
+Each returns a refusal, one sentence, or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping
+
+from .entry import Entry
+from .images import Image
+from .server import Server
+
+HERE = "here"
+OTHER = "other"
+SILENT = "silent"
+
+
+@dataclass(frozen=True)
+class Lock:
+    """What is known about a host before an order. ``answers`` says who answers SSH at its address.
+
+    HERE: the system that this inventory's record describes. OTHER: anything else. SILENT: nobody. ``at_ironic`` is
+    whether Ironic has the server: then a run before this one has switched it on.
+    """
+
+    answers: str
+    released: bool
+    at_ironic: bool
+
+
+def refusal(entry: Entry, server: Server, record: Mapping[str, object], lock: Lock) -> str | None:
+    """Return why the disk of a host must not be written, None where nothing forbids it."""
+    return (
+        _other_server(entry, server, record)
+        or _other_disk(entry, server)
+        or (None if lock.released else _answers_ssh(entry, lock) or _is_on(entry, server, lock))
+    )
+
+
+def _other_server(entry: Entry, server: Server, record: Mapping[str, object]) -> str | None:
+    recorded = record.get("bmc_serial")
+    expected = entry.bmc_serial or (str(recorded) if recorded else "")
+    if not expected or expected == server.serial:
+        return None
+    origin = "provision.bmc_serial" if entry.bmc_serial else "the record of the last run"
+    return (
+        f"the BMC {entry.bmc} shows the serial number {server.serial or 'nothing'!r}, {origin} says {expected!r}: it "
+        "is another server; correct provision.bmc, or the serial number after a repair"
+    )
+
+
+def _other_disk(entry: Entry, server: Server) -> str | None:
+    if not entry.root_serial or not server.disks or server.disk_of(entry):
+        return None
+    listed = ", ".join(disk.serial for disk in server.disks[:12])
+    return (
+        f"provision.root_serial: found {entry.root_serial}, but the BMC lists no such disk; it lists {listed}; "
+        "correct the serial number"
+    )
+
+
+def _answers_ssh(entry: Entry, lock: Lock) -> str | None:
+    if lock.answers == SILENT:
+        return None
+    who = (
+        "the system that was provisioned here" if lock.answers == HERE else "a system that this inventory does not know"
+    )
+    return (
+        f"{entry.address.ip} answers SSH ({who}), and it would be overwritten; to allow that: "
+        f"-e provision_release={entry.host}"
+    )
+
+
+def _is_on(entry: Entry, server: Server, lock: Lock) -> str | None:
+    if server.power == "Off" or lock.at_ironic:
+        return None
+    return (
+        f"the server is switched on ({server.power}), so it may serve under another address; switch it off, or allow "
+        f"to overwrite it: -e provision_release={entry.host}"
+    )
+
+
+def describe(entry: Entry, server: Server, image: Image) -> str:
+    """Return which disk of which server would be written, for check mode."""
+    disk = server.disk_of(entry)
+    if disk:
+        size = f", {disk.gigabytes} GB" if disk.gigabytes else ""
+        shown = f"{disk.model or 'disk'}{size}"
+    else:
+        shown = "the BMC does not list it" if server.disks else "the BMC lists no disks"
+    return (
+        f"{entry.host}: would write {image.name} (build {image.build_id}) to the disk with {entry.disk} ({shown}) of "
+        f"{server.name}, serial number {server.serial or 'unknown'}, power {server.power}, at {entry.bmc}"
+    )

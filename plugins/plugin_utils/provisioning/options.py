@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The jobs of a run, from the variables of the inventory's hosts and the options of the action."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Iterable, Mapping, Sequence
+
+from ...module_utils.common.spelling import nearest
+from ..redfish.ask import Limits, ask_bmcs
+from . import ssh
+from .entry import Entry, ProvisionError, read_entry, refuse_shared
+from .images import Provisioner
+from .ironic import Ironic
+from .job import Job, Settings, World
+from .node import Account
+from .record import Record, RecordFile
+from .states import read_deadlines
+
+# A BMC that answers nothing for this long is refused before the first order; one answer may take half of it (seconds).
+BMC_SECONDS = 60
+ANSWER_SECONDS = 20
+_KEY = re.compile(r"(?:ssh-|ecdsa-|sk-)[A-Za-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+
+def read_jobs(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any],
+    provisioner: Provisioner, records: Mapping[str, Record],
+) -> list[Job]:  # fmt: skip
+    """Return the jobs of ``hosts``. Raises ProvisionError, also where other hosts share a BMC with them."""
+    named = [host for host in hosts if hostvars[host].get("provision") is not None]
+    if not named:
+        raise ProvisionError("none of these hosts has the variable provision, so there is nothing to provision")
+    released = options["release"]
+    unknown = [host for host in released if host not in named]
+    if unknown:
+        raise ProvisionError(
+            f"provision_release: found {unknown[0]!r}, expected a host of this run; {nearest(unknown[0], named)}"
+        )
+    refuse_shared(_all_entries(hostvars))
+    return [_job(host, hostvars[host], options, provisioner, records.get(host, Record())) for host in named]
+
+
+def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
+    for host in hostvars:
+        value = hostvars[host].get("provision")
+        if value is not None:
+            yield read_entry(host, value)
+
+
+def _job(
+    host: str, variables: Mapping[str, Any], options: Mapping[str, Any], provisioner: Provisioner, record: Record
+) -> Job:
+    entry = read_entry(host, variables["provision"])
+    login = {}
+    for name, default in (("username", options["bmc_username"]), ("password", options["bmc_password"])):
+        value = variables.get(f"accelerator_bmc_{name}") or default
+        if not value:
+            raise ProvisionError(
+                f"host {host!r}: no {name} for its BMC: set accelerator_bmc_{name} for the host, in a vault"
+            )
+        login[name] = str(value)
+    names = tuple(dict.fromkeys([str(entry.address.ip), host, str(variables.get("ansible_host", host))]))
+    return Job(
+        entry=entry, image=provisioner.image_of(entry), account=Account(login["username"], login["password"]),
+        record=record, released=host in options["release"], names=names,
+    )  # fmt: skip
+
+
+def read_settings(options: Mapping[str, Any], provisioner: Provisioner) -> Settings:
+    """Return what holds for all hosts. Raises ProvisionError and DeadlineError."""
+    keys = tuple(key.strip() for key in options["ssh_keys"] if key.strip())
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise ProvisionError("provision_ssh_keys: expected public keys as in a file id_ed25519.pub, one an entry")
+    if not keys:
+        raise ProvisionError("provision_ssh_keys: found none; without a key nobody could log in to the new hosts")
+    if not _USER.fullmatch(options["user"]):
+        raise ProvisionError(f"provision_user: found {options['user']!r}, expected the name of a user")
+    return Settings(
+        ironic=Ironic(provisioner.url, options["username"], options["password"], provisioner.certificate),
+        bmc_ca=provisioner.bmc_ca,
+        record_file=RecordFile(Path(options["record"])),
+        known_hosts=Path(os.path.expanduser(options["known_hosts"])),
+        deadlines=read_deadlines(options["deadlines"]),
+        ssh_keys=keys,
+        user=options["user"],
+        keep_node=options["keep_node"],
+    )
+
+
+def real_world(options: Mapping[str, Any], show: Callable[[str], None]) -> World:
+    """Return the ways to the BMCs, to SSH, and to the clock."""
+    limits = Limits(
+        parallel=200,
+        timeout=ANSWER_SECONDS,
+        deadline=BMC_SECONDS,
+        verify=options["bmc_verify"],
+        ca_file=options["bmc_ca_file"] or None,
+    )
+    private_key = options["private_key"] or ""
+    return World(
+        ask_bmcs=partial(ask_bmcs, limits=limits),
+        answers=ssh.answers,
+        prove=lambda entry, key: ssh.ask(entry, key, options["user"], private_key),
+        make_host_key=ssh.make_host_key,
+        trust=ssh.trust,
+        now=time.monotonic,
+        sleep=time.sleep,
+        date=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        show=show,
+    )

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check every host before the first order: what answers at its address, what its BMC shows, what the locks say."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Mapping, Sequence
+
+from ..redfish.ask import Bmc
+from .job import Job, World
+from .locks import HERE, OTHER, SILENT, Lock, describe, refusal
+from .node import order_of
+from .server import Server, survey_server
+from .states import Node
+
+AT_ONCE = 64
+
+
+def check_hosts(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World) -> None:
+    """Decide for each job whether it is there, refused or planned. A refusal of one does not stop the others."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for job, found in zip(jobs, pool.map(lambda job: _who_answers(job, world), jobs)):
+            job.answers = found
+    for job in jobs:
+        _recognise(job, nodes.get(job.entry.host))
+    asked = [job for job in jobs if not job.outcome]
+    bmcs = [
+        Bmc(job.entry.host, job.entry.bmc, job.account.username, job.account.password, survey_server(job.entry.system))
+        for job in asked
+    ]
+    for job, answer in zip(asked, world.ask_bmcs(bmcs)):
+        if answer.found is None:
+            job.fail("bmc", f"the BMC {job.entry.bmc}: {answer.reason}")
+        else:
+            _judge(job, answer.found)
+
+
+def _who_answers(job: Job, world: World) -> str:
+    if not world.answers(str(job.entry.address.ip)):
+        return SILENT
+    if job.record.host_key:
+        job.proof = world.prove(job.entry, job.record.host_key)
+        if job.proof.order and job.proof.order == job.record.order:
+            return HERE
+    return OTHER
+
+
+def _recognise(job: Job, node: Mapping[str, Any] | None) -> None:
+    """Note what is known about earlier orders of a host."""
+    record, progress = job.record, job.progress
+    known = Node.from_dict(node) if node else None
+    expected = bool(record.order) and record.order == order_of(job.entry, job.image, record.host_key)
+    job.at_ironic = bool(known and record.order and known.order == record.order)
+    progress.released = job.released
+    if job.answers == HERE and record.done and not job.released:
+        again = f"the inventory describes another disk, network or image now: -e provision_release={job.entry.host}"
+        job.finish("here", f"is there with build {job.proof.build_id}" + ("" if expected else f"; {again}"))
+        return
+    restart = job.released and (bool(record.done) or not expected)
+    progress.order = "" if restart else record.order
+    progress.expected = expected
+
+
+def _judge(job: Job, server: Server) -> None:
+    job.server = server
+    own = job.at_ironic and not job.record.done
+    lock = Lock(answers=SILENT if own and job.answers == HERE else job.answers, released=job.released, at_ironic=own)
+    refused = refusal(job.entry, server, {"bmc_serial": job.record.bmc_serial}, lock)
+    if refused:
+        job.fail("bmc", refused)
+    else:
+        job.plan = describe(job.entry, server, job.image)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.disk_marks_host import (
+    contents,
+    marker_in,
+    refusal,
+)
+
+
+def test_a_marker_is_read_without_following_links_or_waiting(tmp_path):
+    assert marker_in(str(tmp_path)) == ""
+    place = tmp_path / "etc/baremetal-inference"
+    place.mkdir(parents=True)
+    os.mkfifo(place / "host")
+    assert marker_in(str(tmp_path)) == "unreadable"
+    (place / "host").unlink()
+    (place / "host").write_text("gpu-01\n" + "x" * 1000)
+    assert marker_in(str(tmp_path)).startswith("gpu-01")
+    assert len(marker_in(str(tmp_path))) <= 200
+    (place / "host").write_text("")
+    assert marker_in(str(tmp_path)) == "unreadable"
+
+
+@pytest.mark.parametrize(("kind", "make"), [("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")])
+def test_the_disk_that_lsblk_shows_is_judged_by_what_the_kernel_mounts(tmp_path, monkeypatch, kind, make):
+    """lsblk and mount are stand-ins with the output of util-linux; the marks are files."""
+    (tmp_path / "lsblk").write_text(f"#!/bin/sh\nprintf '/dev/sda\\n/dev/sda1 vfat\\n/dev/sda2 {kind}\\n'\n")
+    (tmp_path / "mount").write_text(
+        '#!/bin/sh\necho "$@" >>"$0.log"\nfor place; do :; done\n'
+        'mkdir -p "$place/etc/baremetal-inference"; echo gpu-01 >"$place/etc/baremetal-inference/host"\n'
+    )
+    (tmp_path / "umount").write_text('#!/bin/sh\nrm -r "$1/etc"\n')
+    for name in ("lsblk", "mount", "umount"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert contents("/dev/sda") == [("/dev/sda1", "vfat"), ("/dev/sda2", kind)]
+    assert "/dev/sda2 holds the host 'gpu-01'" in refusal("/dev/sda", "")
+    assert refusal("/dev/sda", "gpu-01") == ""
+    assert all("-o ro," in line for line in (tmp_path / "mount.log").read_text().splitlines())
+
+
+def test_a_disk_that_cannot_be_listed_is_an_error_and_no_permission(tmp_path, monkeypatch):
+    (tmp_path / "lsblk").write_text("#!/bin/sh\nexit 32\n")
+    (tmp_path / "lsblk").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(subprocess.CalledProcessError):
+        refusal("/dev/sda", "")

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record, RecordFile
+
+FIRST = Record("order1", "ssh-ed25519 AAAA", "SRV1", "serial number S1", "debian13", "build1")
+
+
+def test_a_record_is_kept_finished_and_removed(tmp_path):
+    file = RecordFile(tmp_path / "provisioned.yml")
+    assert file.read() == {}
+    file.note("gpu-01", FIRST)
+    file.note("gpu-02", Record("order2"))
+    file.finish("gpu-01", "2026-11-28T18:00:00Z")
+    assert file.read()["gpu-01"].done == "2026-11-28T18:00:00Z"
+    assert file.read()["gpu-02"] == Record("order2")
+    file.remove("gpu-01")
+    assert list(file.read()) == ["gpu-02"]
+
+
+def test_the_record_is_an_inventory_of_its_own(tmp_path):
+    RecordFile(tmp_path / "provisioned.yml").note("gpu-01", FIRST)
+    words = [sys.executable, "-m", "ansible", "inventory", "-i", str(tmp_path), "--host", "gpu-01"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(shown.stdout)["provisioned"]["bmc_serial"] == "SRV1"
+
+
+@pytest.mark.parametrize(
+    "text", ["- 1", "all: {}", "all: {hosts: {a: {provisioned: {order: 1}}}}", "all: {hosts: {a: 1}}"]
+)
+def test_another_file_is_never_taken_for_the_record(tmp_path, text):
+    path = tmp_path / "provisioned.yml"
+    path.write_text(text)
+    with pytest.raises(ProvisionError, match=r"provisioned\.yml: "):
+        RecordFile(path).note("gpu-01", FIRST)
+    assert path.read_text() == text
+
+
+def test_what_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "provisioned.yml").write_text("a: [")
+    with pytest.raises(UnreadableError, match="provisioned"):
+        RecordFile(tmp_path / "provisioned.yml").read()

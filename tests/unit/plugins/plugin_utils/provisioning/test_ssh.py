@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import socket
+import subprocess
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning import ssh
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof, read_proof
+
+from tests.fakes.provision_entries import entry
+
+
+def test_a_host_key_is_one_that_ssh_reads_and_nothing_of_it_stays(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    key = ssh.make_host_key("gpu-a-01")
+    (tmp_path / "key").write_text(key.private)
+    (tmp_path / "key").chmod(0o600)
+    derived = subprocess.run(
+        ["ssh-keygen", "-y", "-f", str(tmp_path / "key")], capture_output=True, text=True, check=True
+    )
+    assert derived.stdout.split()[:2] == key.public.split()
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_the_port_of_ssh_answers_or_not():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert ssh.answers("127.0.0.1", port)
+    assert not ssh.answers("127.0.0.1", port)
+
+
+def test_a_system_is_asked_with_its_own_key_and_no_other(tmp_path, monkeypatch):
+    """A stand-in for ssh shows the command and the file of known hosts."""
+    (tmp_path / "ssh").write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$@" >"$0.words"\n'
+        'for word; do case $word in UserKnownHostsFile=*) cp "${word#*=}" "$0.known";; esac; done\n'
+        'printf "build1\\n\\norder1\\n\\nstatus: done\\n"\n'
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert ssh.ask(entry(), "ssh-ed25519 AAAA", "root", "/k") == Proof("build1", "order1", "status: done")
+    words = (tmp_path / "ssh.words").read_text().splitlines()
+    assert {
+        "StrictHostKeyChecking=yes",
+        "HostKeyAlias=gpu-a-01",
+        "BatchMode=yes",
+        "GlobalKnownHostsFile=/dev/null",
+    } <= {*words}
+    assert words[words.index("--") + 1] == "10.0.1.11"
+    assert words[words.index("-i") + 1] == "/k"
+    assert (tmp_path / "ssh.known").read_text() == "gpu-a-01 ssh-ed25519 AAAA\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "errors", "found"),
+    [
+        (0, b"b1\n\no1\n\nstatus: running\n", b"", Proof("b1", "o1", "status: running")),
+        (0, b"b1\n\no1\n\n", b"", Proof("b1", "o1", "")),
+        (0, b"\nstatus: running\n", b"", Proof(cloud_init="status: running", reason="the system has no")),
+        (255, b"", b"a\nHost key verification failed.\n", Proof(reason="SSH: Host key verification failed.")),
+        (255, b"", b"", Proof(reason="SSH: no connection")),
+    ],
+)
+def test_the_answer_of_a_system_is_read(status, output, errors, found):
+    proof = read_proof(status, output, errors)
+    assert (proof.build_id, proof.order, proof.cloud_init) == (found.build_id, found.order, found.cloud_init)
+    assert proof.reason.startswith(found.reason)
+    assert bool(proof.reason) == bool(found.reason)
+
+
+def test_a_first_boot_is_over_when_cloud_init_says_so():
+    assert [Proof(cloud_init=f"status: {word}").settled for word in ("running", "not started", "done", "error")] == [
+        False, False, True, True,
+    ]  # fmt: skip
+
+
+def test_the_key_of_a_host_takes_the_place_of_its_former_one(tmp_path):
+    file = tmp_path / "ssh/known_hosts"
+    ssh.trust(
+        file,
+        ("10.0.1.11", "gpu-a-01"),
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKHEChAlQCvTVaLLLNzrmAlJ3T7cJTXxwBZTJEsLnLYl",
+    )
+    ssh.trust(file, ("10.0.1.12",), "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEyOmh9MAoTb4WFdMEo0GrMRyAZ5zG2i6I0i5c0vZqyp")
+    ssh.trust(
+        file,
+        ("10.0.1.11", "gpu-a-01"),
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBgvvRB5dmm6Mp5qeAJbxN1hXwpuVZJXzH3ZxvRf5rVb",
+    )
+    lines = file.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["10.0.1.12", "10.0.1.11,gpu-a-01"]
+    assert file.stat().st_mode & 0o777 == 0o600
