@@ -37,9 +37,9 @@ TASK = """
     - name: Write %(template)s
       ansible.builtin.template:
         src: "%(templates)s/%(template)s"
-        dest: "{{ out }}/{{ inventory_hostname }}/{{ item.key }}.%(template)s"
+        dest: "{{ out }}/{{ inventory_hostname }}/{{ item.name }}.%(template)s"
         mode: "0644"
-      loop: "{{ plans | dict2items | map('combine', {'start_seconds': 0}) }}"
+      loop: "{{ plans | dict2items(key_name='name', value_name='plan') | map('combine', {'start_seconds': 0}) }}"
 """
 PLAY = """
 - name: Render with tasks
@@ -49,8 +49,8 @@ PLAY = """
   vars_files: ["%(role)s/defaults/main.yml", "%(role)s/vars/main.yml"]
   vars:
     out: "%(top)s/tasks"
-    name: "{{ item.key }}"
-    plan: "{{ item.value }}"
+    name: "{{ item.name }}"
+    plan: "{{ item.plan }}"
     __vllm_container: {user: vllm, engine: docker, stop_timeout: 80}
     plans:
       chat: "{{ lookup('file', '%(top)s/out-%(hosts)s/' ~ inventory_hostname ~ '/chat/plan.json') | from_json }}"

@@ -62,7 +62,7 @@ for program in [entry for name in names for entry in program_files(name) if "sta
     found[program["path"]] = {"owner": "root", "group": "root", "mode": program["mode"], "text": text}
 for plan in plans:
     for entry in files.instance_files(plan, {"user": "vllm"}):
-        text = templates.render(entry["template"], {**entry, "key": plan["instance"], "value": plan}, variables)
+        text = templates.render(entry["template"], {**entry, "name": plan["instance"], "plan": plan}, variables)
         found[entry["path"]] = {**{key: entry[key] for key in ("owner", "group", "mode")}, "text": text}
 print(json.dumps(found))
 """

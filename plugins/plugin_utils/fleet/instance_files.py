@@ -22,8 +22,8 @@ PRELOAD_PROGRAMS = ("vllm-preload",)
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the files of all instances of a host in the order in which they are written; a shared file is listed once.
 
-    ``key`` and ``value`` are an instance's name and plan, as the templates expect. ``restarts`` names the instances
-    that a change of the file concerns.
+    ``name`` and ``plan`` are those of an instance, as the templates expect. ``restarts`` names the instances that a
+    change of the file concerns.
     """
     found: dict[str, dict[str, Any]] = {}
     files = {name: _files.instance_files(plan, settings) for name, plan in plans.items()}
@@ -32,7 +32,7 @@ def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any
         for entry in entries:
             if entry["shared"] and "start_seconds" in entry:
                 entry = {**entry, "start_seconds": longest}
-            entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plans[name], "restarts": []})
+            entry = found.setdefault(entry["path"], {**entry, "name": name, "plan": plans[name], "restarts": []})
             entry["restarts"].append(name)
     # The shared unit comes last, when everything that it starts is in place.
     return sorted(found.values(), key=lambda entry: entry["shared"])

@@ -43,7 +43,7 @@ class RoleTemplates:
         self._loader = loader
 
     def render(self, template: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-        """Return the text of a template of the role vllm for ``item``, one of its files; its ``value`` is the plan."""
+        """Return the text of a template of the role vllm for ``item``, one of its files with ``name`` and ``plan``."""
         source = TEMPLATES / template
         given = generate_ansible_template_vars(template, str(source))
         templar = self._templar({**variables, "item": dict(item)}, given)
@@ -79,7 +79,7 @@ def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instanc
     for name, plan in group.plans.items():
         shared = {**plan, "host": ANY_HOST}
         items = [
-            {**entry, **(longest if entry["shared"] else {}), "key": name, "value": shared} for entry in entries[name]
+            {**entry, **(longest if entry["shared"] else {}), "name": name, "plan": shared} for entry in entries[name]
         ]
         files = {
             f"{FILES}/{item['path'].lstrip('/')}": templates.render(item["template"], item, group.variables)

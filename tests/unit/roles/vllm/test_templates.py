@@ -67,7 +67,7 @@ templates = RoleTemplates(DataLoader())
 for line in sys.stdin:
     plan, variables = json.loads(line)
     files = instance_files(plan, variables["__vllm_container"])
-    items = [{**entry, "key": plan["instance"], "value": plan} for entry in files]
+    items = [{**entry, "name": plan["instance"], "plan": plan} for entry in files]
     texts = {item["path"]: templates.render(item["template"], item, variables) for item in items}
     print(json.dumps(texts), flush=True)
 """

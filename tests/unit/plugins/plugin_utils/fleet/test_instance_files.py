@@ -24,7 +24,7 @@ def test_what_instances_share_is_written_once_and_concerns_them_all():
     assert len(paths) == len(set(paths)) and paths[-1] == "/etc/systemd/system/vllm@.service"
     assert files[-1]["restarts"] == ["a", "b"]
     own = next(entry for entry in files if entry["path"] == "/etc/systemd/system/vllm@c.service")
-    assert own["restarts"] == ["c"] and own["value"] is plans["c"]
+    assert own["restarts"] == ["c"] and own["plan"] is plans["c"]
 
 
 def test_the_unit_that_instances_share_lets_the_slowest_one_start():

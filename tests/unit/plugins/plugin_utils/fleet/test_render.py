@@ -20,8 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render i
 )
 
 ENV = """{{ ansible_managed | comment }}
-{% for name in item.value.env | sort %}
-{{ name }}={{ item.value.env[name] }}
+{% for name in item.plan.env | sort %}
+{{ name }}={{ item.plan.env[name] }}
 {% endfor %}
 """
 UNIT = "User={{ vllm_user }}\nStop={{ vllm_drain_timeout + 30 }}\n"
@@ -119,7 +119,7 @@ def test_the_host_is_open_in_shared_texts():
             return {"user": "vllm"}
 
         def render(self, template, item, variables):
-            return f"# {item['value']['host']}\n"
+            return f"# {item['plan']['host']}\n"
 
     texts = texts_of(alike("a"), Templates(), files_of)
     assert texts["chat"]["files/etc/vllm/chat.env"] == f"# {ANY_HOST}\n"
