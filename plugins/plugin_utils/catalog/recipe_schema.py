@@ -65,7 +65,7 @@ def _scalar(value: Any, where: str) -> Iterator[str]:
 
 def _repository(value: Any, where: str) -> Iterator[str]:
     """Accept the name of a repository: no path of a host, no address, and no flag of vLLM's command."""
-    if not isinstance(value, str) or value and not _REPOSITORY.fullmatch(value):
+    if not isinstance(value, str) or (value and not _REPOSITORY.fullmatch(value)):
         yield _wrong(value, where, "<organisation>/<name>, as the model's page shows it")
 
 
