@@ -18,20 +18,20 @@ PART_SECONDS, TOTAL_SECONDS = 10.0, 60.0
 MOST_BYTES = 64 << 20
 
 
-def ask_root(path: str, command: str) -> str:
+def ask_root(path: str, command: str, part_seconds: float = PART_SECONDS, seconds: float = TOTAL_SECONDS) -> str:
     """Return the answer to a command, of a process that listens as root or as this user.
 
     Another one gets no command. Raises OSError, for an answer without end too.
     """
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(PART_SECONDS)
+        connection.settimeout(part_seconds)
         connection.connect(path)
         _pid, uid, _gid = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in (0, os.geteuid()):
             problem = f"a process of the user with uid {uid} listens there, expected one of root; find it and end it"
             raise PermissionError(errno.EPERM, problem, path)
         connection.sendall(f"{command}\n".encode("ascii"))
-        answer, deadline = bytearray(), time.monotonic() + TOTAL_SECONDS
+        answer, deadline = bytearray(), time.monotonic() + seconds
         for part in iter(lambda: connection.recv(262144), b""):
             answer += part
             if len(answer) > MOST_BYTES or time.monotonic() > deadline:

@@ -77,7 +77,8 @@ def report(name: str, address: str, before: str, after: str) -> None:
 
 def read_counters(path: str) -> str:
     """Return HAProxy's counters. Raises OSError and ValueError."""
-    return ask_root(path, "show stat -1 4 -1")
+    # Shorter than the pause after which SharedAddress begins to count again.
+    return ask_root(path, "show stat -1 4 -1", 5, 10)
 
 
 class HaproxyWatch:

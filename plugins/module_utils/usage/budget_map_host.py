@@ -50,4 +50,4 @@ class BudgetMap:
             self.synced_at = time.time()
 
     def _tell(self, command: str) -> str:
-        return ask_root(self.stats, command)
+        return ask_root(self.stats, command, 5, 30)

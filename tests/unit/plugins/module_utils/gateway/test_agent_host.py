@@ -288,3 +288,12 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
         found.shutdown()
     assert page.startswith("HTTP/1.0 200") and 'timestamp_seconds{of="haproxy"}' in page and 'of="a"' not in page
     assert "a failed, and is tried again: RecursionError: deep" in capsys.readouterr().out
+
+
+def test_a_silent_haproxy_is_noticed_before_the_shared_address_begins_to_count_again(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(agent, "ask_root", lambda *given: asked.append(given) or "")
+    agent.read_counters("s")
+    ((_path, _command, part, whole),) = asked
+    # With the shortest interval between two checks, a second.
+    assert part <= 3 * 1 + 2 and whole <= 10
