@@ -14,7 +14,7 @@ import pytest
 
 from tests.fakes.gateways import HAPROXY, client, gateway, plan, until
 from tests.hostile.http2 import Http2
-from tests.integration.gateway_engines import engine
+from tests.integration.gateway_engines import agent, engine
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
 CHAT = "/v1/chat/completions"
@@ -224,3 +224,19 @@ def test_a_server_that_ends_leaves_its_queue_to_the_others(tmp_path):
         until(lambda: len(waiting.answers) == 4)
         waiting.free()
         assert waiting.statuses() == [("res", 200)] * 5
+
+
+def test_the_agent_makes_a_bound_smaller_that_the_engine_cannot_take(tmp_path):
+    with held_back(tmp_path, places=6) as waiting:
+        found, server = waiting.found, waiting.server
+        assert found.decided["agent"][f"127.0.0.1:{server.server_port}"]["places"] == [6, 6]
+        waiting.send("res", 8)
+        server.metrics.update({"vllm:num_requests_running": 2.0, "vllm:num_requests_waiting": 4.0})
+        with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[6, 6]):
+            until(lambda: found.stat("gw--chat-1", "slim") == "2")
+            assert (found.stat("gw--chat-1", "scur"), found.state("gw--chat-1")) == ("6", "UP")
+            # Nothing waits in it any more.
+            server.metrics.update({"vllm:num_requests_running": 6.0, "vllm:num_requests_waiting": 0.0})
+            until(lambda: found.stat("gw--chat-1", "slim") == "6")
+            waiting.free()
+        assert waiting.statuses() == [("res", 200)] * 8

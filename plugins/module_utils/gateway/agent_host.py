@@ -18,7 +18,8 @@ from ..common.loop_host import Loop
 from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
-from ..instance.metrics import RUNNING, WORK, sums
+from ..instance.metrics import WORK, sums
+from .places import FIGURES, Places, load_of
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
 from .verdict import UNKNOWN, UP, Watched, sickness
@@ -55,7 +56,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     """Query an instance once and update its state."""
     try:
         status, text, sick = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
-        metrics = sums(text, (*WORK, RUNNING)) if status == http.client.OK else {}
+        metrics = sums(text, {*WORK, *FIGURES}) if status == http.client.OK else {}
         watched.sick, watched.sick_since = sick, min(watched.sick_since, time.monotonic()) if sick else math.inf
     except TimeoutError:
         return watched.lost(time.monotonic())
@@ -63,6 +64,8 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
         metrics = {}
     if not metrics:
         return watched.refused(time.monotonic())
+    if watched.places:
+        watched.places.update(load_of(metrics, watched.own))
     if watched.saw(metrics, time.monotonic()):
         fault, is_refusal = probe(address, model, watched.stuck_after)
         watched.probed(fault, time.monotonic(), is_refusal)
@@ -115,9 +118,7 @@ class AgentAnswer(socketserver.StreamRequestHandler):
             asked = self.rfile.readline(256).decode("ascii", "replace").strip()
             agent: Agent = self.server  # type: ignore[assignment]
             watched = agent.watched.get(asked)
-            answer = (
-                agent.page() if asked.startswith("GET /metrics ") else f"{watched.answer if watched else UNKNOWN}\n"
-            )
+            answer = agent.page() if asked.startswith("GET /metrics ") else f"{watched.line if watched else UNKNOWN}\n"
             self.wfile.write(answer.encode("ascii", "replace"))
 
 
@@ -132,7 +133,10 @@ class Agent(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", config["port"]), AgentAnswer)
         limits = (config["stuck_after"], config["probe_after"], config["error_limit"])
         self.interval = config["interval"]
-        self.watched = {address: Watched(*limits) for address in config["servers"]}
+        self.watched = {
+            address: Watched(*limits, places=Places(*server["places"]) if "places" in server else None)
+            for address, server in config["servers"].items()
+        }
         haproxy = HaproxyWatch(config, self.watched)
         # When each was checked last.
         self.checked_at: dict[str, float] = {}

@@ -23,6 +23,7 @@ class Counted:
     healthy: bool
     errors: int
     sent: int
+    running: int = 0
 
 
 def read_servers(text: str) -> dict[str, Counted]:
@@ -38,6 +39,7 @@ def read_servers(text: str) -> dict[str, Counted]:
                 int(row["check_health"] or 0) >= int(row["check_rise"] or 0) and not row["status"].startswith("NOLB"),
                 int(row["hrsp_5xx"] or 0),
                 int(row["bout"] or 0),
+                int(row.get("scur") or 0),
             )
             for row in rows
             if row["svname"] not in ("FRONTEND", "BACKEND")
@@ -67,6 +69,7 @@ class ServiceWatch:
             # Not the errors of its router, which has some where other hosts than this one are lost.
             router = found.get(f"router:{server['name']}", NOT_SEEN)
             self.watched[address].counts(seen.errors, seen.sent + router.sent, now)
+            self.watched[address].own = seen.running
             service = server["service"]
             up[service] = up.get(service, 0) + seen.up
             well = seen.up and not self.watched[address].refusal and not self.watched[address].sick

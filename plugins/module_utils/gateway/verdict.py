@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Mapping
 
 from ..instance.metrics import RUNNING, WORK
+from .places import Places
 
 UNKNOWN, UP = "", "up"
 # The actions that the text of a sick instance begins with, weakest first.
@@ -49,6 +50,9 @@ class Watched:
     errors: tuple[tuple[float, int], ...] = ()
     counted: tuple[int, int] | None = None
     flowed_at: float = -math.inf
+    # How many requests HAProxy sends it at once, None for any number; how many it has there.
+    places: Places | None = None
+    own: int = 0
 
     @property
     def answer(self) -> str:
@@ -60,6 +64,14 @@ class Watched:
         if self.sick and self.verdict == UP:
             return f"down #sick: {self.sick}" if self.spare else f"up #sick, and the service needs it: {self.sick}"
         return self.verdict
+
+    @property
+    def line(self) -> str:
+        """The answer with the number of requests at once, which HAProxy reads in front of the reason."""
+        if not self.places:
+            return self.answer
+        words, sharp, reason = self.answer.partition("#")
+        return f"{words.rstrip()} maxconn:{self.places.bound} {sharp}{reason}".strip()
 
     @property
     def severity(self) -> int:

@@ -65,7 +65,7 @@ def is_ordered(service: Service) -> bool:
 
 
 def assign_places(services: Mapping[str, Service], options: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Set ``places`` of each server, this gateway's share of them; return problems and warnings.
+    """Set ``most`` places of each server, and ``places``, this gateway's share of them; return problems and warnings.
 
     ``options["shares"]`` has for each host how many gateways divide the places of its engines.
     """
@@ -86,7 +86,8 @@ def assign_places(services: Mapping[str, Service], options: Mapping[str, Any]) -
             continue
         for server in service.servers:
             host, plan = service.engines[server["name"]]
-            server["places"] = -(-(requested or places_of(plan)) // shares.get(host, 1))
+            server["most"] = requested or places_of(plan)
+            server["places"] = -(-server["most"] // shares.get(host, 1))
     return problems, warnings
 
 

@@ -14,7 +14,7 @@ from ...module_utils.gateway.servers import server_name
 from ...module_utils.vllm.plan_document import INNER, PlanDocument
 from ..common.tables import hosts_in_words
 from ..planning.side_models import adapter_names
-from .admission import OFF, assign_places, is_ordered, teams_by_class
+from .admission import AUTO, OFF, assign_places, is_ordered, teams_by_class
 from .budgets import budgets_of
 from .paths import path_problems, paths_of, task_problems, tasks_of
 from .routing import Listener, listeners_of, services_by_model
@@ -131,7 +131,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "listeners": [{**each.as_dict(), "paths": _paths_at(each, services)} for each in listeners],
         "models": services_by_model(services, listeners),
         "bind": bracketed(options["listen"]),
-        "agent": _agent(services),
+        "agent": _agent(services, options["admission"] == AUTO),
         "classes": teams_by_class(options["teams"]) if options["admission"] != OFF else {},
         "ports": _ports(services, options),
         "warnings": warnings,
@@ -409,10 +409,11 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _agent(services: Mapping[str, GatewayService]) -> dict[str, dict[str, str]]:
+def _agent(services: Mapping[str, GatewayService], corrects: bool) -> dict[str, dict[str, Any]]:
     """Return the servers that the agent watches: address and port -> names of server, service and a model to test.
 
-    ``group`` is equal for the servers that serve together, and there for no others.
+    ``group`` is equal for the servers that serve together, and there for no others. ``places`` are there where the
+    agent ``corrects`` them: those of this gateway and the most of all gateways.
     """
     return {
         f"{server['address']}:{server['port']}": {
@@ -420,6 +421,7 @@ def _agent(services: Mapping[str, GatewayService]) -> dict[str, dict[str, str]]:
             "service": service.name,
             "model": service.names[server["name"]][0],
             **({"group": service.groups[server["name"]]} if server["name"] in service.groups else {}),
+            **({"places": [server["places"], server["most"]]} if corrects and "places" in server else {}),
         }
         for service in services.values()
         for server in service.servers

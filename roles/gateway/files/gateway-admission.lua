@@ -14,7 +14,7 @@ local BOUNDS = { gold = 4, standard = 2, batch = 1 }
 local RETRY_AFTER = { gold = 1, standard = 2, batch = 10 }
 local BUCKETS = { 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 }
 -- HAProxy moves a request by up to 524 seconds.
-local FURTHEST, DRIFT = 500000, 60000
+local FURTHEST, DRIFT = 500000, 300000
 
 local clocks, counts, waits = {}, {}, {}
 
@@ -37,7 +37,10 @@ local function clock_of(service, class)
     local clock = at(clocks, service, class)
     clock.round = clock.round or 0
     clock.time = clock.time or milliseconds()
-    clock.pace = clock.pace or 100
+    -- More than a round takes as a rule: if it were less, those of a burst at the beginning would go before all that come later.
+    clock.pace = clock.pace or 5000
+    -- When a round was served last.
+    clock.at = clock.at or milliseconds()
     clock.teams = clock.teams or {}
     return clock
 end
@@ -55,34 +58,41 @@ local function waiting(due, round)
     return number
 end
 
--- The round in which a request is due.
+-- The round in which a request is due: the next of its client, who takes turns with the others of the team, and at the latest the
+-- next of its team. So what a quiet client does not use is for the others of its team.
 local function round_of(clock, team, client)
-    clock.teams[team] = clock.teams[team] or { last = 0, clients = {} }
+    clock.teams[team] = clock.teams[team] or { due = 0, last = 0, clients = {} }
     local clients, own = clock.teams[team].clients, clock.teams[team]
     local others = waiting(clients, clock.round) - (clients[client] and 1 or 0)
-    clients[client] = math.max(clock.round, clients[client] or 0) + 1 + others
+    own.due = math.max(clock.round, own.due) + 1
+    clients[client] = math.min(own.due, math.max(clock.round, clients[client] or 0) + 1 + others)
     own.last = math.max(own.last, clients[client])
     return clients[client]
 end
 
--- A request of this round is served. The pace keeps HAProxy's times near to the real time, so that they fit into FURTHEST.
-local function served(clock, round, now)
+-- A request of this round is served. The pace follows that of the rounds, so that HAProxy's times stay near to the real time and fit
+-- into FURTHEST. It changes slowly, because a change moves those that come against those that wait. While nobody waits, rounds say
+-- nothing.
+local function served(clock, round, now, waited)
     if round > clock.round then
-        clock.time = clock.time + (round - clock.round) * clock.pace
-        clock.round = round
-        if math.abs(clock.time - now) > DRIFT then
-            clock.pace = clock.pace * (clock.time < now and 1.25 or 0.8)
-            clock.time = clock.time < now and now - DRIFT or now + DRIFT
+        local rounds = round - clock.round
+        if waited then
+            clock.pace = clock.pace + (math.min(DRIFT, (now - clock.at) / rounds) - clock.pace) * 0.05
         end
+        clock.time = clock.time + rounds * clock.pace
+        clock.time = math.max(now - DRIFT, math.min(now + DRIFT, clock.time))
+        clock.round, clock.at = round, now
     end
 end
 
 -- Whether a class is refused: too many wait, and its team has its share of those that run and wait already. One of ``teams`` teams
--- that wait, this one included, has the same share as the others, so a quiet one is not refused because of a noisy one. Where three
+-- that wait, this one included, has the same share as the others, so a quiet one is not refused because of a noisy one, and the same
+-- holds for one of ``clients`` clients of the team, which has ``own`` requests. Where three
 -- times as many wait, those of higher classes do, and nothing is left for this one.
-local function is_refused(class, queue, places, working, teams)
+local function is_refused(class, queue, places, working, teams, own, clients)
     local most = BOUNDS[class] * places
-    return queue >= most and (queue >= 3 * most or working > math.max(1, (places + most) // teams))
+    local share = math.max(1, (places + most) // teams)
+    return queue >= most and (queue >= 3 * most or working > share and own > math.max(1, share // clients))
 end
 
 -- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
@@ -98,15 +108,17 @@ local function occupancy(txn, service, places, servers, mode)
 end
 
 local function admit(txn, service, all, servers, mode)
-    local class, team = txn:get_var("txn.class"), txn:get_var("txn.team") or "-"
+    local class, team, client = txn:get_var("txn.class"), txn:get_var("txn.team"), txn:get_var("txn.client") or "-"
     local queue, free, places = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
     local clock, now = clock_of(service, class), milliseconds()
     if queue == 0 then
-        clock.time = now
+        clock.time, clock.at = now, now
     end
     local teams = waiting(clock.teams, clock.round) + (clock.teams[team] and 0 or 1)
+    local others = clock.teams[team] and clock.teams[team].clients or {}
+    local clients = waiting(others, clock.round) + (others[client] and 0 or 1)
     local decision = free > 0 and queue == 0 and "now" or "waits"
-    if is_refused(class, queue, places, txn:get_var("txn.working"), teams) then
+    if is_refused(class, queue, places, txn:get_var("txn.working"), teams, txn:get_var("txn.own"), clients) then
         decision = "refused"
         txn:set_var("txn.retry_after", RETRY_AFTER[class])
     end
@@ -116,7 +128,7 @@ local function admit(txn, service, all, servers, mode)
     if decision == "refused" and mode == "auto" then
         return
     end
-    local round = round_of(clock, team, txn:get_var("txn.client") or "-")
+    local round = round_of(clock, team, client)
     local offset = math.floor(clock.time + (round - clock.round) * clock.pace - now)
     txn:set_var("txn.offset", math.max(-FURTHEST, math.min(FURTHEST, offset)))
     txn:set_var("txn.round", tostring(round))
@@ -131,7 +143,7 @@ local function answered(txn)
         return
     end
     local now = milliseconds()
-    served(clock_of(service, class), tonumber(txn:get_var("txn.round")), now)
+    served(clock_of(service, class), tonumber(txn:get_var("txn.round")), now, txn:get_var("txn.admission") == "waits")
     local seconds, wait = (now - tonumber(txn:get_var("txn.came"))) / 1000, at(waits, service, class)
     wait.sum, wait.count = (wait.sum or 0) + seconds, (wait.count or 0) + 1
     for _, bucket in ipairs(BUCKETS) do

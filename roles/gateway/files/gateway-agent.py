@@ -6,8 +6,10 @@
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
 ``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with
 its counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
-``service``, ``model`` and, where several are one instance, ``group``. HAProxy connects, sends ADDRESS:PORT and a
-newline, and reads ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing.
+``service``, ``model``, ``group`` where several are one instance, and ``places`` (requests at once of this gateway, and
+the most of all gateways) where the agent corrects them. HAProxy connects, sends ADDRESS:PORT and a newline, and reads
+``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing; ``maxconn:PLACES`` may
+follow.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them. ``GET /metrics`` tells
 when each check last worked. The directory beside this file has what it imports of the collection.

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide how many requests a gateway gives to an engine at once, from what the engine says of its own queue.
+
+It starts with its share of what the plan says. While nothing waits in the engine and the bound is in use, it grows.
+When more waits there than an engine needs at hand, the bound becomes what the engine runs of this gateway: nothing that
+runs is cut. In between it stays, so a constant load changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Mapping
+
+from ..instance.metrics import RUNNING, WAITING
+
+KV_CACHE = "vllm:kv_cache_usage_perc"
+FIGURES = (RUNNING, WAITING, KV_CACHE)
+# From this share of the KV cache on the bound does not grow: long contexts fill it with few requests.
+FULL = 0.9
+# A sixteenth of what runs may wait in the engine, and the bound grows by as much.
+PART = 16
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an engine runs and has waiting, of all gateways; its KV cache's share in use; this gateway's ``own``."""
+
+    running: int
+    waiting: int
+    cache: float
+    own: int
+
+
+@dataclass
+class Places:
+    """The bound of a server: ``share`` is this gateway's by the plan, ``most`` what the engine takes of all of them."""
+
+    share: int
+    most: int
+    bound: int = 0
+
+    def __post_init__(self) -> None:
+        self.bound = self.share
+
+    def update(self, load: Load) -> int:
+        """Return the bound after an observation."""
+        total, in_use = load.running + load.waiting, load.own >= self.bound
+        if load.waiting > max(1, load.running // PART):
+            own_waiting = math.ceil(load.waiting * load.own / total)
+            self.bound = max(1, min(self.bound, load.own - own_waiting))
+        elif in_use and load.cache < FULL and (not load.waiting or self.bound < total * self.share // self.most):
+            # Something waits already: only a gateway with less than its share of what is there grows, one by one.
+            step = max(1, self.bound // PART) if not load.waiting else 1
+            self.bound = min(self.most, self.bound + step)
+        return self.bound
+
+
+def load_of(metrics: Mapping[str, float], own: int) -> Load:
+    """Return the load from an engine's metrics and the number of this gateway's requests there."""
+    return Load(int(metrics.get(RUNNING, 0)), int(metrics.get(WAITING, 0)), metrics.get(KV_CACHE, 0.0), own)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bound of requests at an engine: what it does after one observation, and with a thousand engines for an hour."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load, Places, load_of
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
+
+# Seconds between two observations.
+INTERVAL = 2
+
+
+@pytest.mark.parametrize(
+    ("share", "most", "load", "expected"),
+    [
+        # It is in use and nothing waits in the engine: one gateway whose peer is idle gets all.
+        (32, 64, Load(32, 0, 0.3, 32), 34),
+        (64, 64, Load(64, 0, 0.3, 64), 64),
+        (4, 8, Load(4, 0, 0.3, 4), 5),
+        # It is not in use.
+        (32, 64, Load(20, 0, 0.3, 20), 32),
+        # Long contexts.
+        (32, 64, Load(32, 0, 0.95, 32), 32),
+        # A few at hand do not matter.
+        (32, 64, Load(32, 2, 0.3, 34), 32),
+        # More than that: what runs stays, and no more comes.
+        (32, 64, Load(20, 12, 0.99, 32), 20),
+        (32, 64, Load(30, 34, 0.99, 32), 15),
+        # Half of what waits is another gateway's.
+        (32, 64, Load(40, 20, 0.9, 30), 20),
+        (8, 8, Load(0, 8, 1.0, 8), 1),
+        (8, 8, Load(0, 8, 1.0, 0), 1),
+        # It has less than its share, and the other gateway has the rest.
+        (8, 64, Load(60, 1, 0.5, 8), 8),
+        (8, 16, Load(60, 1, 0.5, 8), 9),
+    ],
+)
+def test_one_observation(share, most, load, expected):
+    places = Places(share, most)
+    assert places.update(load) == expected == places.bound
+
+
+def test_a_bound_falls_to_what_runs_and_not_below_while_the_rest_still_waits():
+    places = Places(16, 16)
+    assert [places.update(Load(10, 6, 1.0, 16)) for _n in range(5)] == [10] * 5
+
+
+def test_what_an_engine_does_not_tell_counts_as_nothing():
+    assert load_of({}, 3) == Load(0, 0, 0.0, 3)
+    assert Places(4, 8).update(load_of({}, 3)) == 4
+
+
+def test_haproxy_gets_the_bound_in_front_of_the_reason():
+    watched = Watched(60, 60, verdict="up", places=Places(4, 8))
+    assert watched.line == "up maxconn:4"
+    watched.sick = "reset_chip xid 95"
+    assert watched.line == "up maxconn:4 #sick, and the service needs it: reset_chip xid 95"
+    assert Watched(60, 60, places=Places(4, 8)).line == "maxconn:4"
+    assert Watched(60, 60, verdict="up").line == "up"
+
+
+class Engine:
+    """An engine that can run so many requests, with two gateways that always have more; a request takes 20 s."""
+
+    def __init__(self, number, limit):
+        self.limit, self.places = limit, [Places(32, 64), Places(32, 64)]
+        # Requests of each gateway that are there, and those of them that run.
+        self.there = [0, 0]
+        self.random = random.Random(number)
+        self.changes = []
+
+    def step(self):
+        total = sum(self.there)
+        running = min(total, self.limit)
+        for _n in range(int(running * INTERVAL / 20 + self.random.random())):
+            # One of those that are there, of either gateway.
+            self.there[self.random.random() * total >= self.there[0]] -= 1
+            total -= 1
+        self.there = [max(each, places.bound) for each, places in zip(self.there, self.places)]
+        running = min(sum(self.there), self.limit)
+        waiting = sum(self.there) - running
+        before = [places.bound for places in self.places]
+        after = [places.update(Load(running, waiting, running / self.limit * 0.8, own))
+                 for places, own in zip(self.places, self.there)]  # fmt: skip
+        self.changes.append(sum(abs(new - old) for new, old in zip(after, before)))
+        return running, waiting
+
+
+def test_a_thousand_engines_for_an_hour_are_full_and_calm():
+    draw = random.Random(44)
+    engines = [Engine(number, draw.randint(8, 64)) for number in range(1000)]
+    ran = could = 0
+    for second in range(0, 3600, INTERVAL):
+        # After 20 minutes half of them get long contexts, and after 40 these are gone.
+        for number, engine in enumerate(engines):
+            if number % 2 and second in (1200, 2400):
+                engine.limit = max(4, engine.limit // 2) if second == 1200 else engine.limit * 2
+            running, waiting = engine.step()
+            # What came before the bound fell is completed.
+            if second % 1200 > 300:
+                ran, could = ran + running, could + engine.limit
+                assert waiting <= max(6, engine.limit // 4), (second, number, engine.limit, waiting)
+    # They are full, the bounds rest, and both gateways have their part.
+    assert ran / could > 0.97
+    calm = [sum(engine.changes[-300:]) / 300 for engine in engines]
+    assert sum(calm) / len(calm) < 0.5, sum(calm) / len(calm)
+    shares = [engine.places[0].bound / sum(each.bound for each in engine.places) for engine in engines]
+    assert abs(sum(shares) / len(shares) - 0.5) < 0.02
