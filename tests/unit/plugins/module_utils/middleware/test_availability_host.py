@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import socket
 import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import marks as words
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
 
 from tests.fakes.stopping_engine import stopping_engine
 
@@ -99,3 +102,94 @@ def test_an_answer_that_has_begun_is_not_unanswered(tmp_path):
         with send(engine, WHOLE % b"/v1/chat/completions") as connection:
             assert b"200" in connection.recv(100)
             assert unanswered(engine, "0") == "0" and engine.running == 1
+
+
+async def application(scope, receive, send):
+    """Stand for vLLM: answer everything."""
+    if scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"vLLM"})
+    else:
+        await send({"type": f"{scope['type']}.reached"})
+
+
+@pytest.fixture
+def instance(tmp_path, monkeypatch):
+    """Return a function that asks an instance with these marks: it returns status, text and headers of the answer."""
+    monkeypatch.setattr(availability_host, "CACHE", str(tmp_path))
+    monkeypatch.setenv("AVAILABILITY_DIRECTORY", str(tmp_path / "chat"))
+    (tmp_path / "chat").mkdir()
+
+    def asked(marks, path, headers=(), kind="http", method="GET"):
+        for mark, text in marks.items():
+            (tmp_path / "chat" / mark).write_text(text)
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": kind, "path": path, "method": method, "headers": list(headers), "query_string": b""}
+        asyncio.run(availability_host.Availability(application)(scope, receive, send))
+        if kind != "http":
+            return sent
+        text = b"".join(message.get("body", b"") for message in sent)
+        return sent[0]["status"], text.decode(), dict(sent[0]["headers"])
+
+    return asked
+
+
+PROBE = next(iter(words.PROBE.items()))
+READY = {"ready": ""}
+
+
+@pytest.mark.parametrize(
+    ("marks", "path", "expected"),
+    [
+        ({}, "/health", (503, "this instance is starting\n")),
+        (READY, "/health", (200, "vLLM")),
+        ({"ready": "", "stopping": ""}, "/health", (404, "this instance is stopping\n")),
+        # Requests that are on their way are served until the instance is closed.
+        ({"ready": "", "stopping": ""}, "/v1/models", (200, "vLLM")),
+        ({"ready": "", "stopping": ""}, "/metrics", (200, "vLLM")),
+        ({"ready": "", "stopping": "", "closed": ""}, "/v1/models", (503, "this instance is stopping\n")),
+        ({"ready": "", "stopping": "", "closed": ""}, "/metrics", (200, "vLLM")),
+        ({"ready": "", "withdrawn": ""}, "/v1/models", (503, "a host of this instance is missing\n")),
+        ({"ready": "", "withdrawn": ""}, "/health", (200, "vLLM")),
+        # Clients may ask while it starts: vLLM answers what it can.
+        ({}, "/v1/models", (200, "vLLM")),
+    ],
+)  # fmt: skip
+def test_what_an_instance_answers_by_its_marks(instance, marks, path, expected):
+    status, text, headers = instance(marks, path)
+    assert (status, text) == expected
+    own = text != "vLLM"
+    assert headers.get(b"connection") == (b"close" if own else None)
+    assert headers.get(b"open-requests") == (b"0" if own else None)
+    assert headers.get(b"retry-after") == (b"5" if "missing" in text else None)
+
+
+def test_the_program_that_waits_for_the_start_reaches_vllm(instance):
+    name, value = PROBE
+    assert instance({}, "/health", [(name.lower().encode(), str(value).encode())])[:2] == (200, "vLLM")
+
+
+@pytest.mark.parametrize("path", ["/collective_rpc", "/v1/load_lora_adapter", "/sleep"])
+def test_endpoints_of_operators_are_closed_to_others(instance, monkeypatch, path):
+    monkeypatch.setenv("OPERATOR_GUARD", "1")
+    token = "t" * 32
+    refused = (404, "only operators on the host may call this\n")
+    assert instance(READY, path, method="POST")[:2] == refused
+    header = words.OPERATOR_HEADER.encode()
+    assert instance({**READY, "operator": token}, path, [(header, b"x" * 32)], method="POST")[:2] == refused
+    assert instance({}, path, [(header, token.encode())], method="POST")[:2] == (200, "vLLM")
+    # Also while the instance starts or stops.
+    assert instance({"stopping": "", "closed": ""}, path, method="POST")[:2] == refused
+    assert instance({}, "/v1/models", method="POST")[:2] == (503, "this instance is stopping\n")
+
+
+def test_what_is_no_request_reaches_vllm(instance):
+    assert instance({"closed": ""}, None, kind="lifespan") == [{"type": "lifespan.reached"}]
+    assert instance({"closed": ""}, "/v1/realtime", kind="websocket") == [{"type": "websocket.reached"}]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import read_usage
 from ansible_collections.baremetal.inference.plugins.module_utils.usage import store_host
@@ -100,3 +102,55 @@ def test_places_of_files_that_were_read_long_ago_are_forgotten(store):
     store.add("b", [part(record(1))], NOW)
     assert list(store.offsets("a")) == [f"{number}.{number}-1.jsonl" for number in range(44, 300)]
     assert len(store.offsets("b")) == 1
+
+
+def test_names_that_are_known_stay_when_a_server_has_named_too_many(store, monkeypatch):
+    monkeypatch.setattr(store_host, "NAMES", 2)
+    clients = ("ann", "bob", "eve", "ann")
+    store.add("a", [part(*({**record(n), "client": name} for n, name in enumerate(clients)))], NOW)
+    assert {row["client"]: row["requests"] for row in rows(store)} == {"ann": 2, "bob": 1, "unknown": 1}
+
+
+def test_a_process_that_has_written_nothing_yet_began_at_zero(store):
+    assert store.add("a", [part()], NOW)[1] == 0
+    assert store.add("a", [part(record(3), file="101.7-1.jsonl")], NOW)[1] == 2
+
+
+def test_what_fails_half_way_stores_nothing_and_holds_nobody_up(store, monkeypatch):
+    store.add("a", [part(record(1))], NOW)
+    with monkeypatch.context() as context:
+        context.setattr(Store, "_bounded", lambda *_: (_ for _ in ()).throw(MemoryError))
+        with pytest.raises(MemoryError):
+            store.add("a", [part(record(2), end=200)], NOW)
+    assert store.offsets("a") == {FILE: 100}
+    store.add("a", [part(record(2), end=200)], NOW)
+    assert store.offsets("a") == {FILE: 200} and rows(store)[0]["requests"] == 2
+
+
+def test_who_reads_the_database_does_not_hold_up_a_gateway(store):
+    store.add("a", [part(record(1))], NOW)
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT SUM(requests) FROM usage").fetchone() == (1,)
+    store.add("a", [part(record(2), end=200)], NOW)
+    # The reader still has its own state, and the next one has both.
+    assert reader.execute("SELECT SUM(requests) FROM usage").fetchone() == (1,)
+    reader.execute("COMMIT")
+    assert reader.execute("SELECT SUM(requests) FROM usage").fetchone() == (2,)
+    reader.close()
+
+
+def test_a_damaged_database_is_put_aside_with_a_line_and_counting_goes_on(store, tmp_path, capsys):
+    (tmp_path / "usage.sqlite").write_bytes(b"not a database, " * 500)
+    with pytest.raises(sqlite3.DatabaseError):
+        store.add("a", [part(record(1))], NOW)
+    (aside,) = tmp_path.glob("usage.sqlite.damaged-*")
+    store.add("a", [part(record(1))], NOW)
+    store.add("a", [part(record(2), end=200)], NOW)
+    assert rows(store)[0]["requests"] == 2 and aside.read_bytes().startswith(b"not a database")
+    lines = "".join(capsys.readouterr()).splitlines()
+    assert lines == [
+        f"{store.path}: file is not a database; the records wait at the instances",
+        f"{store.path}: damaged; it is now {aside}, and a new one is made",
+        f"{store.path}: works again",
+    ]
