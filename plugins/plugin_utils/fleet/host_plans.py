@@ -80,9 +80,9 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     check_instances(instances)
     # Only the plan of an instance that spans hosts depends on the name of the host.
     spans = any(requested.get("nodes") for requested in instances.values())
-    if not any(requested.get("residents") for requested in instances.values()):
-        # No other plan depends on it, and it differs a little between equal hosts.
-        accelerator = replace(accelerator, host_memory_mib=None)
+    if accelerator.host_memory_mib:
+        # It differs by some MiB between equal hosts, which share their plans.
+        accelerator = replace(accelerator, host_memory_mib=accelerator.host_memory_mib // 1024 * 1024)
     key = json.dumps([asdict(accelerator), settings, host if spans else None], default=str)
     if key not in _PLANS:
         _PLANS[key] = _planned(host, accelerator, settings)

@@ -245,24 +245,6 @@ def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
             )
 
 
-def check_offload(args: Mapping[str, Mapping[str, Any]], chips: Mapping[str, int], accelerator: Accelerator) -> None:
-    """Raise PlanError when instances keep more in the memory of the host than it has; its memory may be unknown.
-
-    ``args`` and ``chips`` are those of each instance, replicas included.
-    """
-    wanted: dict[str, float] = {}
-    for name, own in args.items():
-        cache = read_number(str(own.get("kv-offloading-size", 0))) or 0
-        wanted[name] = cache + chips[name] * (read_number(str(own.get("cpu-offload-gb", 0))) or 0)
-    has = (accelerator.host_memory_mib or 0) / 1024
-    if has and sum(wanted.values()) > has:
-        parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()) if gib)
-        raise PlanError(
-            f"vllm_instances: kv-offloading-size and cpu-offload-gb need {sum(wanted.values()):g} GiB of the host's "
-            f"memory ({parts}), which has {has:.1f} GiB; lower them, or the number of replicas"
-        )
-
-
 def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerator) -> None:
     """Raise PlanError when the instances of a CPU host need more memory than it has."""
     if accelerator.stack != "cpu" or accelerator.memory_mib is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import math
 import re
 from typing import Any, Mapping, Sequence
 
@@ -14,9 +15,9 @@ from ...module_utils.endpoint.questions import CHECKS
 from .inputs import PlanError
 
 INSTANCE_KEYS = (
-    "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "node_address",
-    "nodes", "port", "prefill", "preload", "preset", "recipe", "release", "replicas", "residents", "revision",
-    "router_port", "runtime", "served_model_names", "strategy", "variant",
+    "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "kv_cache",
+    "node_address", "nodes", "port", "prefill", "preload", "preset", "recipe", "release", "replicas", "residents",
+    "revision", "router_port", "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -85,6 +86,8 @@ def check_instance(name: str, requested: Any) -> None:
     _check_residents(where, requested)
     if not isinstance(requested.get("preload", False), bool):
         raise PlanError(f"{where}.preload: found {show_value(requested['preload'])}, expected true or false")
+    if "kv_cache" in requested:
+        _check_kv_cache(f"{where}.kv_cache", requested["kv_cache"])
     _check_args(where, requested.get("args") or {})
     _check_env(where, name, requested.get("env") or {})
 
@@ -198,6 +201,19 @@ def _check_residents(where: str, requested: Mapping[str, Any]) -> None:
             f"{where}.replicas: found {show_value(requested['replicas'])} together with residents; an instance that "
             "shares its chips has one replica, so remove residents or replicas"
         )
+
+
+def _check_kv_cache(where: str, requested: Any) -> None:
+    """Raise PlanError for a malformed ``kv_cache``."""
+    if not isinstance(requested, Mapping):
+        raise PlanError(f"{where}: found {show_value(requested)}, expected a mapping such as {{host_gib: auto}}")
+    for key in requested:
+        if key != "host_gib":
+            raise PlanError(f"{where}: unknown key {show_value(key)}; {nearest(str(key), ['host_gib'])}")
+    found = requested.get("host_gib")
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 < found < math.inf
+    if found != "auto" and not is_number:
+        raise PlanError(f"{where}.host_gib: found {show_value(found)}, expected auto or a number of GiB above 0")
 
 
 def _is_address(text: str) -> bool:

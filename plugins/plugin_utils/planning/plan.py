@@ -27,7 +27,7 @@ from .checks import (
     untried_hardware,
     variant_doubts,
 )
-from .chips import allot, check_host_memory, check_offload, check_shares, unused_chips, utilization
+from .chips import allot, check_host_memory, check_shares, unused_chips, utilization
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
@@ -43,6 +43,7 @@ from .instances import check_instances, check_ports, exposure, replica_name
 from .kernels import ISSUES, Kernels, compiles, plan_kernels
 from .live_adapters import BECAUSE, live_env
 from .named_files import WITH_EXAMPLES, file_problems, with_files
+from .offload import check_offload, offload_layers, shm_size
 from .packages import check_packages
 from .permission import check_permission, check_remote_code, check_secrets
 from .preload import check_preload, preload_layers
@@ -123,7 +124,7 @@ def plan_instances(
     shared = _Shared(host, accelerator, site, library)
     plans: list[ServePlan] = []
     for entry in chosen:
-        composed = _compose(entry, accelerator, site, library)
+        composed = _compose(entry, accelerator, site, library, len(allotted[entry.name][0]))
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, number, chips))
     _check_together(plans, chosen, accelerator)
@@ -142,8 +143,8 @@ def _plan_of(name: str, plans: Sequence[ServePlan]) -> ServePlan:
     return next(plan for plan in plans if plan.instance == name)
 
 
-def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library) -> Composed:
-    """Return the checked arguments and environment that all replicas of the instance share."""
+def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library, chips: int) -> Composed:
+    """Return the checked arguments and environment that all replicas of the instance share; each has so many chips."""
     facts = facts_of(entry, accelerator)
     layers = [
         *_chip_layers(accelerator),
@@ -161,7 +162,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
     adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
-    layers = [base, compiling, adapting, *layers]
+    layers = [base, compiling, adapting, *layers, *offload_layers(entry, first, accelerator, chips)]
     composed = compose(layers, entry.table, where)
     length = length_layer(entry, composed, accelerator, library)
     if length:
@@ -335,7 +336,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     mounts = mounts_of(name, weights, composed, accelerator, site)
-    start = _start(entry, accelerator, site, chips, mounts)
+    start = _start(entry, accelerator, site, chips, mounts, shm_size(composed.args, len(chips)))
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if role in INNER else exposure(entry.where, entry.name, listen["host"], secrets)
@@ -387,13 +388,13 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
 
 
 def _start(
-    entry: Chosen, accelerator: Accelerator, site: SiteSettings, chips: tuple[int, ...], mounts: list[str]
+    entry: Chosen, accelerator: Accelerator, site: SiteSettings, chips: tuple[int, ...], mounts: list[str], shm: str
 ) -> dict[str, Any]:
     """Return the fields of the plan that depend on the runtime: image and container, or the virtual environment."""
     devices = devices_of(accelerator, chips)
     own = entry.software.image
     image = image_of(entry.stack, accelerator, site.image, site.registry, own) if entry.runtime == "container" else None
-    container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
+    container = container_of(entry.stack, accelerator, image, devices, mounts, shm) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
     stack = entry.stack
     if venv and has_metadata(entry):

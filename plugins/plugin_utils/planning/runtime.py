@@ -12,8 +12,6 @@ GIB = 1024**3
 
 # The release of each stack where the site names none. The roles cuda, rocm and cann install the driver of the same one.
 DEFAULT_RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
-# Workers of one instance exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
-SHM_SIZE = "16g"
 # Stacks whose images keep vLLM below /root, so that only root can start it.
 ROOT_STACKS = ("cann",)
 
@@ -114,7 +112,12 @@ def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
 
 
 def container_of(
-    stack: Mapping[str, Any], accelerator: Accelerator, image: str, devices: Sequence[str], mounts: Sequence[str]
+    stack: Mapping[str, Any],
+    accelerator: Accelerator,
+    image: str,
+    devices: Sequence[str],
+    mounts: Sequence[str],
+    shm_size: str,
 ) -> dict[str, Any]:
     """Return what the container engine needs besides arguments and environment."""
     entrypoint = stack.get("entrypoint", "image")
@@ -123,7 +126,7 @@ def container_of(
         "image": image,
         "command": command,
         "user": "root" if accelerator.stack in ROOT_STACKS else "vllm",
-        "shm_size": SHM_SIZE,
+        "shm_size": shm_size,
         "devices": list(devices),
         "groups": list(accelerator.groups),
         "mounts": list(mounts),

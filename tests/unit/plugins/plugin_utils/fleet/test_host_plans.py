@@ -411,11 +411,12 @@ def test_what_a_sleeping_model_keeps_of_a_chip_follows_from_its_shape():
         plans("h200", tight, count=1)
 
 
-def test_the_memory_of_the_host_counts_only_where_weights_sleep_in_it(counted):
+def test_the_memory_of_the_host_counts_and_equal_hosts_share_their_plans(counted):
     with pytest.raises(PlanError, match=r"in the memory of the host: chat .* GiB, large .* GiB"):
         plans("h200", RESIDENTS, count=1, facts={"cpu": {"memory_mib": 32 * 1024}})
     calls = len(counted)
     alone = {"chat": {"recipe": "openai/gpt-oss-20b"}}
-    for memory in (32 * 1024, 512 * 1024):
+    # It differs a little between them.
+    for memory in (32 * 1024, 32 * 1024 + 90):
         assert plans("h200", alone, count=1, facts={"cpu": {"memory_mib": memory}})
     assert len(counted) == calls + 1

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
@@ -10,7 +9,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     allot,
     check_fit,
     check_host_memory,
-    check_offload,
     check_shares,
     estimated_weights_gib,
     required_gib,
@@ -296,27 +294,6 @@ def test_chips_that_remain_are_mentioned(demands, words):
     found = unused_chips(demands, allot(demands, H200), H200)
     assert words in found
     assert bool(words) is bool(found)
-
-
-@pytest.mark.parametrize(
-    ("args", "memory", "message"),
-    [
-        ({"kv-offloading-size": 64}, 200, "need 256 GiB of the host's memory (a 128 GiB, b 128 GiB), which has 200.0"),
-        ({"cpu-offload-gb": 20}, 100, "need 160 GiB of the host's memory (a 80 GiB, b 80 GiB), which has 100.0"),
-        ({"kv-offloading-size": 64}, 300, None),
-        ({"kv-offloading-size": 64}, None, None),
-        ({}, 1, None),
-    ],
-)
-def test_what_is_kept_in_the_host_s_memory_has_to_fit(args, memory, message):
-    host = replace(H200, host_memory_mib=memory and memory * 1024)
-    own = {name: {key: value * (2 if key.startswith("kv") else 1) for key, value in args.items()} for name in "ab"}
-    if message is None:
-        check_offload(own, {"a": 4, "b": 4}, host)
-        return
-    with pytest.raises(PlanError) as caught:
-        check_offload(own, {"a": 4, "b": 4}, host)
-    assert message in str(caught.value)
 
 
 def test_a_cpu_has_no_chips_that_could_remain():

@@ -174,7 +174,7 @@ def test_devices_by_vendor(accelerator, chips, devices):
 )
 def test_what_the_engine_is_told(accelerator, entrypoint, command, user):
     stack = {} if entrypoint is None else {"entrypoint": entrypoint}
-    container = container_of(stack, accelerator, "a/b:1", ["/dev/x"], ["/a:/a:ro"])
+    container = container_of(stack, accelerator, "a/b:1", ["/dev/x"], ["/a:/a:ro"], "16g")
     assert container == {
         "image": "a/b:1",
         "command": command,

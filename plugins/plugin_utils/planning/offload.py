@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The KV cache that engines keep in the memory of the host: vLLM's own offloading (``--kv-offloading-size``).
+
+vLLM 0.32.0 and 0.33.0 (v1/kv_offload/cpu) keep it in a file of /dev/shm on NVIDIA and Intel, one for each engine: of an
+instance with data parallelism there are several engines, and those of a tensor parallel group share one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Mapping
+
+from ...module_utils.common.kinds import show_value
+from ..options.values import decoded, read_number
+from .choices import Chosen
+from .compose import Composed, Layer
+from .hardware import Accelerator
+from .inputs import PlanError
+
+KEY, HOST_GIB, AUTO = "kv_cache", "host_gib", "auto"
+SIZE, CONNECTOR = "kv-offloading-size", "kv-transfer-config"
+GIB = 1024**3
+# What all instances of a host take together where host_gib is auto. /dev/shm has half of the memory.
+SHARE = 0.4
+# Engines exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
+SHM_GIB = 16
+# Stacks on which vLLM can copy its cache to the host.
+STACKS = ("cuda", "rocm", "xpu")
+
+
+def offload_layers(entry: Chosen, composed: Composed, accelerator: Accelerator, chips: int) -> list[Layer]:
+    """Return the size of the cache in the host's memory for a replica with so many chips. Raises PlanError."""
+    requested = entry.requested.get(KEY)
+    if requested is None:
+        return []
+    where = f"{entry.where}.{KEY}"
+    reason = _reason_against(entry, composed, accelerator)
+    if reason:
+        raise PlanError(f"{where}: found {show_value(requested)}, and {reason}; remove {KEY}")
+    engines, wanted = _engines(composed.args), requested[HOST_GIB]
+    if wanted == AUTO:
+        if accelerator.host_memory_mib is None:
+            raise PlanError(
+                f"{where}.{HOST_GIB}: found auto, and the memory of the host is not known here; run discover.yml, or "
+                "write a number of GiB"
+            )
+        has = accelerator.host_memory_mib / 1024
+        wanted = math.floor(has * SHARE * chips / accelerator.count)
+        because = (
+            f"{SHARE:.0%} of the host's {has:.0f} GiB are for the KV cache of all its chips, and the instance has "
+            f"{chips} of {accelerator.count}"
+        )
+    else:
+        because = f"{wanted:g} GiB of the host's memory, as the site says"
+    size = wanted / engines if engines > 1 else wanted
+    if wanted < engines:
+        raise PlanError(f"{where}.{HOST_GIB}: {wanted:g} GiB are less than 1 GiB for each engine; remove {KEY}")
+    because += f"; each of the {engines} engines has its part" if engines > 1 else ""
+    return [Layer(KEY, {SIZE: math.floor(size) if engines > 1 else size}, {}, because)]
+
+
+def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator) -> str:
+    reasons = {
+        f"vLLM copies no KV cache of {accelerator.model} to the host": accelerator.stack not in STACKS,
+        f"vLLM {entry.table.version} has no --{SIZE}": entry.table.canonical(f"--{SIZE}") is None,
+        "the instance spans several hosts": entry.group is not None,
+        "an instance with residents keeps its weights there while it sleeps": entry.requested.get("residents"),
+        f"args set {SIZE} too": SIZE in composed.args,
+        f"args set {CONNECTOR}, whose connector --{SIZE} would replace": CONNECTOR in composed.args,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _engines(args: Mapping[str, Any]) -> int:
+    return max(1, int(read_number(str(args.get("data-parallel-size", 1))) or 1))
+
+
+def cache_gib(args: Mapping[str, Any], chips: int) -> float:
+    """Return the GiB of the host that the engines of an instance take for their KV cache."""
+    engines = _engines(args)
+    found = engines * (read_number(str(args.get(SIZE, 0))) or 0)
+    config = decoded(args.get(CONNECTOR))
+    extra = config.get("kv_connector_extra_config") if isinstance(config, Mapping) else None
+    if isinstance(extra, Mapping):
+        found += chips * (read_number(str(extra.get("cpu_bytes_to_use_per_rank", 0))) or 0) / GIB
+        if "cpu_bytes_to_use_per_rank" not in extra:
+            found += engines * (read_number(str(extra.get("cpu_bytes_to_use", 0))) or 0) / GIB
+    return found
+
+
+def shm_size(args: Mapping[str, Any], chips: int) -> str:
+    """Return the size of a container's /dev/shm."""
+    return f"{SHM_GIB + math.ceil(cache_gib(args, chips))}g"
+
+
+def check_offload(args: Mapping[str, Mapping[str, Any]], chips: Mapping[str, int], accelerator: Accelerator) -> None:
+    """Raise PlanError when instances keep more in the memory of the host than it has; its memory may be unknown.
+
+    ``args`` and ``chips`` are those of each instance, replicas included.
+    """
+    wanted = {
+        name: cache_gib(own, chips[name]) + chips[name] * (read_number(str(own.get("cpu-offload-gb", 0))) or 0)
+        for name, own in args.items()
+    }
+    has = (accelerator.host_memory_mib or 0) / 1024
+    if has and sum(wanted.values()) > has:
+        parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()) if gib)
+        raise PlanError(
+            f"vllm_instances: kv-offloading-size and cpu-offload-gb need {sum(wanted.values()):g} GiB of the host's "
+            f"memory ({parts}), which has {has:.1f} GiB; lower them, or the number of replicas"
+        )
