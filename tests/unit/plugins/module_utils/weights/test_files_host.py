@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 
@@ -11,10 +12,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common import 
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import files_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
     ModelState,
+    confirm_verified_files,
+    has_expected_hash,
     link_verified_files,
     publish_model,
+    read_stamp,
+    remove_unlisted_files,
+    stat_files,
+    write_stamp,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
 
 from tests.fakes.kills import killed_at
 
@@ -99,3 +110,115 @@ def test_the_partial_directory_shares_the_files_that_are_right(tmp_path):
 def test_a_stamp_that_is_no_file_vouches_for_nothing_and_is_not_waited_for(tmp_path, odd):
     odd(tmp_path / ".verified.json")
     assert files_host.read_stamp(str(tmp_path)) == {}
+
+
+MODEL = "original/deep/model.safetensors"
+
+
+def verified(tmp_path):
+    """Return a model that this run has fetched, with what it knows of its files."""
+    state = made(tmp_path, None)
+    known = stat_files(state.partial, state.manifest)
+    touched = {name: os.lstat(os.path.join(state.partial, name)).st_ctime_ns for name in known}
+    return state, known, touched
+
+
+def rewritten(path, data, status):
+    """Write a file in place, and set its times back."""
+    with open(path, "r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_files_that_nobody_has_touched_are_not_read_again(tmp_path, monkeypatch):
+    state, known, touched = verified(tmp_path)
+    monkeypatch.setattr(files_host, "sha256_of", None)
+    confirm_verified_files(state, known, touched)
+    # Of files that an earlier run had verified, nobody knows when they were touched.
+    confirm_verified_files(state, known, {})
+
+
+def test_a_link_to_the_very_file_that_was_verified_is_refused(tmp_path):
+    # Whoever owns the link could point it elsewhere once it is served.
+    state, known, touched = verified(tmp_path)
+    path, aside = os.path.join(state.partial, MODEL), tmp_path / "aside"
+    os.rename(path, aside)
+    os.symlink(aside, path)
+    assert stat_files(state.partial, state.manifest) == known
+    for when in (touched, {}):
+        with pytest.raises(WeightsError, match=r"model\.safetensors: another process has changed it"):
+            confirm_verified_files(state, known, when)
+        # The link is removed, and what it pointed to stays.
+        assert not os.path.lexists(path) and aside.read_bytes() == FILES[MODEL]
+        os.symlink(aside, path)
+
+
+def test_a_file_that_was_changed_with_its_time_set_back_is_found(tmp_path):
+    state, known, touched = verified(tmp_path)
+    path = os.path.join(state.partial, MODEL)
+    rewritten(path, b"WEIGHTS", os.stat(path))
+    assert stat_files(state.partial, state.manifest) == known
+    with pytest.raises(WeightsError, match="another process has changed it since it was verified"):
+        confirm_verified_files(state, known, touched)
+    assert not os.path.exists(path)
+
+
+def test_a_file_that_was_touched_and_is_still_right_is_read_once_and_kept(tmp_path):
+    state, known, touched = verified(tmp_path)
+    os.utime(os.path.join(state.partial, MODEL), ns=(1, 1))
+    confirm_verified_files(state, known, touched)
+    assert known == stat_files(state.partial, state.manifest) and known[MODEL].mtime_ns == 1
+
+
+def test_a_file_that_has_vanished_is_named(tmp_path):
+    state, known, touched = verified(tmp_path)
+    os.unlink(os.path.join(state.partial, MODEL))
+    with pytest.raises(WeightsError, match="another process has changed it"):
+        confirm_verified_files(state, known, touched)
+
+
+@pytest.mark.parametrize(("code", "raises"), [(errno.EIO, False), (errno.EACCES, True)])
+def test_a_disk_that_cannot_read_a_file_any_more_has_not_the_right_file(tmp_path, monkeypatch, code, raises):
+    def fail(_path):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(files_host, "sha256_of", fail)
+    file = ManifestFile("a", 1, "0" * 64)
+    if raises:
+        with pytest.raises(PermissionError):
+            has_expected_hash(str(tmp_path / "a"), file)
+    else:
+        assert has_expected_hash(str(tmp_path / "a"), file) is False
+
+
+def test_only_files_of_the_manifest_stay_in_the_partial_directory(tmp_path):
+    state = made(tmp_path, None)
+    for name in (".x.part", "original/other", "original/deep/model.safetensors.part"):
+        with open(os.path.join(state.partial, name), "w", encoding="ascii"):
+            pass
+    remove_unlisted_files(state)
+    assert contents_of(state.partial) == FILES
+
+
+def test_right_files_are_linked_again_over_what_has_their_names(tmp_path):
+    state = made(tmp_path, FILES)
+    right = ModelState(state.manifest, state.directory, state.manifest.files, (), False)
+    link_verified_files(right)
+    link_verified_files(right)
+    assert contents_of(state.partial) == FILES
+
+
+@pytest.mark.parametrize(("missing", "current", "changed"), [((), True, False), ((), False, True), ((1,), True, True)])
+def test_a_missing_file_or_another_stamp_is_a_change(tmp_path, missing, current, changed):
+    state = made(tmp_path, None)
+    assert ModelState(state.manifest, state.directory, (), missing, current).changed is changed
+
+
+def test_a_stamp_is_read_as_it_was_written(tmp_path):
+    state, known, _touched = verified(tmp_path)
+    write_stamp(state.partial, state.manifest, known)
+    stamp = read_stamp(state.partial)
+    assert stamp["files"][MODEL]["inode"] == known[MODEL].inode and set(stamp["files"]) == set(FILES)
+    for content in ("[1]", "{", "", "\xff"):
+        (tmp_path / ".verified.json").write_text(content, encoding="latin-1")
+        assert read_stamp(str(tmp_path)) == {}
