@@ -53,6 +53,11 @@ class ForeignDirectory:
         except OSError:
             return False
 
+    def modified_at(self, name: str) -> float:
+        """Return the second of the last change of a file, which is not followed."""
+        with self._opened() as directory:
+            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
+
     def exists(self) -> bool:
         """Return whether the directory is there. Raises nothing."""
         with contextlib.suppress(OSError), self._opened():

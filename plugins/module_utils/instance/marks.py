@@ -21,8 +21,9 @@ UNHEALTHY = "unhealthy"
 WATCHED = "watched"
 # New requests wait while an adapter is replaced.
 HOLD = "hold"
-# Holds the token that opens vLLM's endpoints for operators.
-OPERATOR = "operator"
+# Holds the token that opens vLLM's endpoints for operators, for so many seconds after it was written: to replace all
+# adapters of an instance takes minutes.
+OPERATOR, OPERATOR_SECONDS = "operator", 3600
 # Holds the SHA-256 of the configuration that the running engine has taken over.
 APPLIED = "adapters"
 

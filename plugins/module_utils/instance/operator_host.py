@@ -12,7 +12,7 @@ from typing import Iterator
 
 from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
-from .marks import OPERATOR
+from .marks import OPERATOR, OPERATOR_SECONDS
 
 # Another program may have the token for as long as it takes to load adapters.
 _WAIT_SECONDS = 60.0
@@ -52,19 +52,23 @@ def operator_token(directory: str, gid: int, wait: float = _WAIT_SECONDS) -> Ite
 def shared_token(directory: str) -> str:
     """Return the token that the engine accepts now; write one for the own group where there is none. Raises OSError.
 
-    It stays for the next call. Another program's token is used as it is, because that program is calling now.
+    It stays for the next calls, for half of the time that the engine accepts it. Another program's token is used as it
+    is, because that program is calling now.
     """
     place = ForeignDirectory(directory)
     for _attempt in range(_ATTEMPTS):
-        found = _token_in(place)
+        found = _token_in(place, OPERATOR_SECONDS / 2)
         if found:
             return found
         try:
             with _locked(directory, 0):
-                if not _token_in(place):
+                if not _token_in(place, OPERATOR_SECONDS / 2):
                     place.remove(OPERATOR)
                     place.create(OPERATOR, f"{secrets.token_hex(32)}\n", 0o640)
         except LockedError:
+            found = _token_in(place, OPERATOR_SECONDS)
+            if found:
+                return found
             time.sleep(_PAUSE)
     raise OSError(f"{directory}: another program calls the instance, and has written no token")
 
@@ -90,6 +94,10 @@ def write_new(place: ForeignDirectory, name: str, text: str, mode: int, gid: int
         raise OperatorError(f"{place.path}/{name} cannot be written: {exc.strerror}") from exc
 
 
-def _token_in(place: ForeignDirectory) -> str:
+def _token_in(place: ForeignDirectory, seconds: float) -> str:
+    """Return the token that was written in the last ``seconds``, empty where there is none."""
     text = place.text(OPERATOR, 200).strip()
-    return text if _TOKEN.match(text) else ""
+    with contextlib.suppress(OSError):
+        if _TOKEN.match(text) and time.time() - place.modified_at(OPERATOR) <= seconds:
+            return text
+    return ""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import hmac
 import os
+import time
 from typing import Any, Mapping
 
-from ..instance.marks import OPERATOR, OPERATOR_HEADER
+from ..instance.marks import OPERATOR, OPERATOR_HEADER, OPERATOR_SECONDS
 from .asgi import route_of
 
 VARIABLE = "OPERATOR_GUARD"
@@ -45,13 +46,16 @@ class Guard:
         return is_for_operators(route_of(scope)) and not self.knows(scope)
 
     def knows(self, scope: Mapping[str, Any]) -> bool:
-        """Return whether a request has the token that a program of root has just written."""
+        """Return whether a request has the token of a program of root; one that is an hour old opens nothing."""
         try:
             with open(self._file, "rb") as file:
                 expected = file.read(200).strip()
+                is_old = time.time() - os.fstat(file.fileno()).st_mtime > OPERATOR_SECONDS
         except OSError:
             return False
-        return len(expected) > 16 and hmac.compare_digest(expected, dict(scope["headers"]).get(HEADER, b""))
+        return (
+            not is_old and len(expected) > 16 and hmac.compare_digest(expected, dict(scope["headers"]).get(HEADER, b""))
+        )
 
 
 def is_for_operators(path: str) -> bool:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
@@ -137,3 +138,16 @@ def test_nothing_is_made_for_an_instance_that_is_down(tmp_path):
     with pytest.raises(OperatorError, match="chat cannot be locked: No such file"), operator_token(gone, 0):
         pass
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("age", "is_kept"), [(0, True), (1700, True), (1900, False), (4000, False), (-5000, True)])
+def test_a_shared_token_is_replaced_before_the_engine_forgets_it(tmp_path, age, is_kept):
+    token = shared_token(str(tmp_path))
+    os.utime(tmp_path / "operator", (time.time() - age,) * 2)
+    assert (shared_token(str(tmp_path)) == token) == is_kept
+
+
+def test_the_token_of_a_program_that_calls_for_long_is_used(tmp_path):
+    with operator_token(str(tmp_path), os.getgid()) as token:
+        os.utime(tmp_path / "operator", (time.time() - 2000,) * 2)
+        assert shared_token(str(tmp_path)) == token

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import operator_host
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import RECORDS_PATH
@@ -57,3 +60,10 @@ def test_a_root_path_is_not_a_way_around(guard):
 def test_without_such_endpoints_nothing_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv(operator_host.VARIABLE, raising=False)
     assert not operator_host.Guard(str(tmp_path)).forbids(request("/sleep"))
+
+
+@pytest.mark.parametrize(("age", "is_open"), [(0, True), (3500, True), (3700, False)])
+def test_an_old_token_that_a_killed_program_has_left_opens_nothing(guard, tmp_path, age, is_open):
+    (tmp_path / "operator").write_text("t" * 64)
+    os.utime(tmp_path / "operator", (time.time() - age,) * 2)
+    assert guard.forbids(request("/sleep", "t" * 64)) is not is_open
