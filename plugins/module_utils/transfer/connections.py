@@ -177,7 +177,7 @@ class RangeConnections:
         linked = read_number(response.headers.get("X-Linked-Size"))
         if response.status in REDIRECT_STATUSES and linked is not None:
             return self._opened(response, url, 0, linked)
-        return self._answer(response, url, first, last)
+        return self._answer(response, url, first, last, origin)
 
     def request_file(self, url: str, origin: str) -> RangeResponse:
         """Request a whole file; return the response, whatever its status.
@@ -219,8 +219,7 @@ class RangeConnections:
         headers = {"Accept-Encoding": "identity", "User-Agent": "baremetal.inference"}
         if last is not None:
             headers["Range"] = f"bytes={first}-{last}"
-        asked = urllib.parse.urlsplit(origin)
-        if (parts.scheme, parts.netloc) == (asked.scheme, asked.netloc):
+        if _is_of(url, origin):
             headers.update(self._site.headers)
         key = (parts.scheme, parts.netloc)
         # A server closes idle connections; a new connection shows whether the problem is another one.
@@ -280,7 +279,9 @@ class RangeConnections:
         plain.is_plain_proxy, plain.for_the_proxy = True, headers  # type: ignore[attr-defined]
         return plain
 
-    def _answer(self, response: http.client.HTTPResponse, url: str, first: int, last: int | None) -> RangeResponse:
+    def _answer(
+        self, response: http.client.HTTPResponse, url: str, first: int, last: int | None, origin: str
+    ) -> RangeResponse:
         if response.status == 200:
             return self._opened(response, url, 0, read_number(response.headers.get("Content-Length")))
         found = read_content_range(response.headers.get("Content-Range"))
@@ -307,9 +308,8 @@ class RangeConnections:
             raise FetchError(f"{redact_url(url)}: found {there} bytes, asked for those from {first}", response.status)
         if response.status == 206:
             raise FetchError(f"{redact_url(url)}: {said} without a valid Content-Range")
-        hint = _refusal_hint(
-            response.status, response.headers.get("X-Error-Code", ""), "Authorization" in self._site.headers
-        )
+        token, code = "Authorization" in self._site.headers, response.headers.get("X-Error-Code", "")
+        hint = _refusal_hint(response.status, code, token, "" if _is_of(url, origin) else redact_url(origin))
         raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 
     def close_connection(self, url: str) -> None:
@@ -329,6 +329,12 @@ class RangeConnections:
             response.read()
             return
         self.close_connection(url)
+
+
+def _is_of(url: str, origin: str) -> bool:
+    """Return whether an address is on the server of another one."""
+    there, asked = urllib.parse.urlsplit(url), urllib.parse.urlsplit(origin)
+    return (there.scheme, there.netloc) == (asked.scheme, asked.netloc)
 
 
 def _redirect_target(url: str, location: str) -> str:
@@ -367,14 +373,25 @@ def _describe(reason: BaseException) -> str:
     return quote_foreign(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)
 
 
-def _refusal_hint(status: int, code: str, token: bool) -> str:
-    """Return what a refusal may mean; ``code`` is the hub's X-Error-Code, ``token`` whether the site gave one."""
+def _refusal_hint(status: int, code: str, token: bool, origin: str) -> str:
+    """Return what a refusal may mean.
+
+    ``code`` is the hub's X-Error-Code, ``token`` whether the site gave one, ``origin`` the address that redirected to
+    another server, empty for none.
+    """
     if status not in (401, 403):
         return ""
     if code == "GatedRepo" and token:
         return "; the model is gated and the token's account has no access: ask for it on the model's page"
     if code == "GatedRepo":
         return "; the model is gated and no token was given: accept its terms on the model's page, and set HF_TOKEN"
+    if origin:
+        return f"; {origin} redirects there, and no token goes along: its link may have expired"
     if status == 401 and not token:
         return "; it needs a token, and none was given"
+    if status == 403 and token:
+        return (
+            "; the token has no access: ask for it on the model's page, and let a fine-grained token read gated "
+            "repositories in its settings"
+        )
     return "; is the token right, and not expired?"

@@ -104,6 +104,11 @@ def hub_refusal(model: str, revision: str, status: int, code: str, token: bool) 
         return f"{model}: the model is gated and the token's account has no access; ask for it on the model's page"
     if code == "GatedRepo":
         return f"{model}: the model is gated and no token was given; name its file in token_file or set HF_TOKEN"
+    if status == 403 and token:
+        return (
+            f"{model}: the hub refuses the token this model (HTTP 403); ask for access on the model's page, and let a "
+            "fine-grained token read gated repositories in its settings"
+        )
     if code == "EntryNotFound":
         return f"{model}: the hub lists a file of revision {revision!r} that it does not have; try again later"
     if status in (401, 403, 404) and token:

@@ -234,6 +234,8 @@ def test_text_of_a_server_is_escaped_and_cut(answering):
             {"Authorization": "Bearer x"},
             "the model is gated and the token's account has no access",
         ),
+        # A fine-grained token that may not read gated repositories.
+        ("403 No", {"Authorization": "Bearer x"}, "the token has no access: ask for it on the model's page"),
         # The address of a store, whose signature is over.
         ("403 No", {}, "HTTP 403 No; is the token right, and not expired?"),
     ],
@@ -243,6 +245,16 @@ def test_a_refusal_says_what_to_do(answering, answer, headers, hint):
     connections = RangeConnections(HttpSettings(ssl.create_default_context, 20, headers, RateFloor(0)))
     with pytest.raises(FetchError, match=re.escape(hint)):
         connections.request_range(url, 0, None, url)
+    connections.close()
+
+
+def test_a_refusal_behind_a_redirect_names_the_origin(answering):
+    url, _accepted = answering("HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n")
+    settings = HttpSettings(ssl.create_default_context, 20, {"Authorization": "Bearer x"}, RateFloor(0))
+    connections = RangeConnections(settings)
+    hint = f"{url}: HTTP 403 No; https://mirror.example/a redirects there, and no token goes along"
+    with pytest.raises(FetchError, match=re.escape(hint)):
+        connections.request_range(url, 0, None, "https://mirror.example/a?signature=x")
     connections.close()
 
 

@@ -73,6 +73,8 @@ def test_an_answer_that_is_no_listing(page):
     [
         (401, "GatedRepo", False, "gated and no token was given; name its file in token_file or set HF_TOKEN"),
         (403, "GatedRepo", True, "the token's account has no access"),
+        # A fine-grained token that may not read gated repositories.
+        (403, "", True, "let a fine-grained token read gated repositories in its settings"),
         (401, "RepoNotFound", False, "no such model; a private one needs a token"),
         (404, "RepoNotFound", True, "no such model, or the token is wrong or expired"),
         (401, "", True, "the token is wrong or expired"),
