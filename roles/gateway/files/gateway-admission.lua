@@ -14,7 +14,7 @@ local BOUNDS = { gold = 4, standard = 2, batch = 1 }
 local RETRY_AFTER = { gold = 1, standard = 2, batch = 10 }
 local BUCKETS = { 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 }
 -- HAProxy moves a request by up to 524 seconds.
-local FURTHEST, DRIFT = 500000, 300000
+local FURTHEST = 500000
 
 local clocks, counts, waits = {}, {}, {}
 
@@ -32,17 +32,23 @@ local function at(from, ...)
     return from
 end
 
--- round: the last one that was served; time: when HAProxy's queue serves it; pace: milliseconds of that queue for a round.
+-- round: the last one that was served; times: HAProxy's time of each round that is due, up to the round ``top``.
 local function clock_of(service, class)
     local clock = at(clocks, service, class)
-    clock.round = clock.round or 0
-    clock.time = clock.time or milliseconds()
-    -- More than a round takes as a rule: if it were less, those of a burst at the beginning would go before all that come later.
-    clock.pace = clock.pace or 5000
-    -- When a round was served last.
-    clock.at = clock.at or milliseconds()
-    clock.teams = clock.teams or {}
+    clock.round, clock.top = clock.round or 0, clock.top or 0
+    at(clock, "times")
+    at(clock, "teams")
     return clock
+end
+
+-- HAProxy's time of a round: behind those of the rounds before it, and never changed, so that the order of rounds is the order of
+-- the queue however long each of them takes.
+local function time_of(clock, round, now)
+    while clock.top < round do
+        clock.times[clock.top + 1] = math.max(now, (clock.times[clock.top] or 0) + 1)
+        clock.top = clock.top + 1
+    end
+    return clock.times[round]
 end
 
 -- How many have a request that is due after the clock's round; the others are forgotten.
@@ -70,25 +76,18 @@ local function round_of(clock, team, client)
     return clients[client]
 end
 
--- A request of this round is served. The pace follows that of the rounds, so that HAProxy's times stay near to the real time and fit
--- into FURTHEST. It changes slowly, because a change moves those that come against those that wait. While nobody waits, rounds say
--- nothing.
-local function served(clock, round, now, waited)
-    if round > clock.round then
-        local rounds = round - clock.round
-        if waited then
-            clock.pace = clock.pace + (math.min(DRIFT, (now - clock.at) / rounds) - clock.pace) * 0.05
-        end
-        clock.time = clock.time + rounds * clock.pace
-        clock.time = math.max(now - DRIFT, math.min(now + DRIFT, clock.time))
-        clock.round, clock.at = round, now
+-- A request of this round is served.
+local function served(clock, round)
+    while clock.round < round do
+        clock.times[clock.round] = nil
+        clock.round = clock.round + 1
     end
 end
 
 -- Whether a class is refused: too many wait, and its team has its share of those that run and wait already. One of ``teams`` teams
 -- that wait, this one included, has the same share as the others, so a quiet one is not refused because of a noisy one, and the same
--- holds for one of ``clients`` clients of the team, which has ``own`` requests. Where three
--- times as many wait, those of higher classes do, and nothing is left for this one.
+-- holds for one of ``clients`` clients of the team, which has ``own`` requests. Where three times as many wait, those of higher
+-- classes do, and nothing is left for this one.
 local function is_refused(class, queue, places, working, teams, own, clients)
     local most = BOUNDS[class] * places
     local share = math.max(1, (places + most) // teams)
@@ -111,9 +110,6 @@ local function admit(txn, service, all, servers, mode)
     local class, team, client = txn:get_var("txn.class"), txn:get_var("txn.team"), txn:get_var("txn.client") or "-"
     local queue, free, places = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
     local clock, now = clock_of(service, class), milliseconds()
-    if queue == 0 then
-        clock.time, clock.at = now, now
-    end
     local teams = waiting(clock.teams, clock.round) + (clock.teams[team] and 0 or 1)
     local others = clock.teams[team] and clock.teams[team].clients or {}
     local clients = waiting(others, clock.round) + (others[client] and 0 or 1)
@@ -129,7 +125,7 @@ local function admit(txn, service, all, servers, mode)
         return
     end
     local round = round_of(clock, team, client)
-    local offset = math.floor(clock.time + (round - clock.round) * clock.pace - now)
+    local offset = time_of(clock, round, now) - now
     txn:set_var("txn.offset", math.max(-FURTHEST, math.min(FURTHEST, offset)))
     txn:set_var("txn.round", tostring(round))
     txn:set_var("txn.came", tostring(now))
@@ -142,9 +138,8 @@ local function answered(txn)
     if not service then
         return
     end
-    local now = milliseconds()
-    served(clock_of(service, class), tonumber(txn:get_var("txn.round")), now, txn:get_var("txn.admission") == "waits")
-    local seconds, wait = (now - tonumber(txn:get_var("txn.came"))) / 1000, at(waits, service, class)
+    served(clock_of(service, class), tonumber(txn:get_var("txn.round")))
+    local seconds, wait = (milliseconds() - tonumber(txn:get_var("txn.came"))) / 1000, at(waits, service, class)
     wait.sum, wait.count = (wait.sum or 0) + seconds, (wait.count or 0) + 1
     for _, bucket in ipairs(BUCKETS) do
         wait[bucket] = (wait[bucket] or 0) + (seconds <= bucket and 1 or 0)
