@@ -12,10 +12,11 @@ from typing import Any, Callable, Mapping
 from ...module_utils.common.foreign_json import load_json
 
 # A text that the repository replaces; the other flags below have separate forms.
-_PLAIN = ("tokenizer", "hf-config-path")
+_DRAFT_NAME = "spec-model"
+_PLAIN = (_DRAFT_NAME, "tokenizer", "hf-config-path")
 _DRAFT, _ADAPTERS = "speculative-config", "lora-modules"
 # Those whose weights the chips hold.
-LOADED = (_DRAFT, _ADAPTERS)
+LOADED = (_DRAFT, _DRAFT_NAME, _ADAPTERS)
 
 # Returns the path of a pinned repository, None for one without a manifest.
 PathOf = Callable[[str], "str | None"]

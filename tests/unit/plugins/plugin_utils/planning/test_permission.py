@@ -47,6 +47,14 @@ def test_weights_without_code_are_not_affected():
     assert "trust-remote-code" not in plan(a_recipe=recipe(), manifests=manifests("modeling_x.py")).args
 
 
+@pytest.mark.parametrize("flag", ["spec-model", "tokenizer", "hf-config-path"])
+def test_code_of_any_other_pinned_repository_needs_it_too(flag):
+    code = {**manifests(), "org/other": {**manifests("x.py")["org/model"], "repository": "org/other"}}
+    words = ["--trust-remote-code", f"--{flag}", "org/other"]
+    with pytest.raises(PermissionNeededError, match=r"the weights of org/other bring code that vLLM would run: x\.py"):
+        plan(a_recipe=recipe(model={"base_args": words}), manifests=code, site={"strict": False})
+
+
 RESTRICTIONS = load_restrictions()
 # As a lenient site plans: the small table of these tests lacks most names.
 LENIENT = {"strict": False}

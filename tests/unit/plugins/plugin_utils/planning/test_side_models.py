@@ -74,3 +74,8 @@ def test_a_plan_fetches_and_mounts_what_it_names():
     path = "/srv/models/org/lora/" + "d" * 40
     assert found.models == ["org/model", "org/lora"] and found.config["lora-modules"] == [f"sql={path}"]
     assert f"{path}:{path}:ro" in found.mounts
+
+
+def test_a_draft_model_of_its_own_flag_is_one_too():
+    assert side_models({"spec-model": "org/draft", "spec-method": "eagle3"}) == ["org/draft"]
+    assert with_paths({"spec-model": "org/draft"}, {"org/draft": "/srv/d"}.get) == {"spec-model": "/srv/d"}
