@@ -1,7 +1,7 @@
 # All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down monitoring real-models test ready python fast lint types sanity molecule unit parity integration hostile long rollout vm \
+.PHONY: help demo demo-down monitoring real-models test ready python fast lint types sanity molecule unit parity integration hostile long upstream rollout vm \
 	vm-short bench site matrix
 
 BIN := .venv/bin
@@ -78,6 +78,9 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
 	tests/matrix.sh
+
+upstream: python  ## Show what upstream offers and the catalogue lacks, from a stored copy; U=--read reads upstream again
+	@$(BIN)/python tools/vllm/upstream.py $(U)
 
 rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure
 	$(BIN)/pytest -x tests/rollout

@@ -1,0 +1,153 @@
+#!/usr/bin/env python
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Show what upstream offers and the catalogue lacks: releases, chips and recipes, as a table with sources and date.
+
+tools/vllm/upstream.py             # from the stored copy, tools/vllm/offered.yml, without a network
+tools/vllm/upstream.py --read      # read it again first: pip asks this machine's index; recipes are in .cache/vllm
+tools/vllm/upstream.py --page      # write docs/reference/upstream.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / ".collections")]
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (  # noqa: E402
+    load_catalogue,
+    servable_chips,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import PINS  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (  # noqa: E402
+    DEFAULT_RELEASES,
+)
+
+STORED = ROOT / "tools" / "vllm" / "offered.yml"
+PAGE = ROOT / "docs" / "reference" / "upstream.md"
+RELEASES = ROOT / "catalog" / "releases"
+# The newest ones are enough.
+KEPT = 12
+FINAL = re.compile(r"\d+(?:\.\d+)+(?:\.post\d+)?\Z")
+HEADERS = ("what", "upstream", "the catalogue", "lacks", "source")
+# Chips that vLLM's recipes name and this collection does not serve, with the reason.
+NOT_SERVED = {"trillium": "a TPU", "ironwood": "a TPU"}
+HEAD = """\
+# What upstream offers
+
+What vLLM, its plugin for Ascend and its recipes offered when they were last read, and what of it the catalogue lacks.
+In a [checkout](../../CONTRIBUTING.md#set-up), `make upstream` prints the table from the stored copy, and
+`make upstream U=--read` reads upstream again. vllm-ascend may be newer on its front page than in the index.
+[Add a release](../contribute/add-a-flag-or-release.md#a-release), [add a chip](../contribute/add-a-chip.md).
+
+"""
+
+
+def lacks(offered: Mapping[str, Any], releases: Iterable[str], chips: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the rows of the table: what there is, what upstream has, what the catalogue has, what it lacks."""
+    have, known = sorted(releases, key=sort_key), set(chips)
+    newest = have[-1]
+    later = [name for name in offered["vllm"] if sort_key(name) > sort_key(newest)]
+    ascend = max(offered["vllm_ascend"], key=sort_key)
+    behind = sort_key(ascend) > sort_key(DEFAULT_RELEASES["cann"])
+    named = offered["hardware"]
+    unknown = [f"{name} ({NOT_SERVED.get(name, named[name])})" for name in named if _chip(name) not in known]
+    index, recipes = "package index", f"recipes of vLLM {offered['recipes_of']}"
+    pinned = sum(name.startswith("recipes/models/") for name in _pins(offered["recipes_of"]))
+    return [
+        ("releases of vLLM", f"{max(offered['vllm'], key=sort_key)} is the newest", newest, ", ".join(later), index),
+        ("releases of vllm-ascend", ascend, DEFAULT_RELEASES["cann"], ascend if behind else "", index),
+        (
+            "chips in recipes",
+            f"{len(named)} names",
+            f"{len(named) - len(unknown)} of them",
+            ", ".join(unknown),
+            recipes,
+        ),
+        ("recipes", str(offered["recipes"]), f"{pinned} pinned", "", recipes),
+    ]
+
+
+def _chip(name: str) -> str:
+    """Return the chip of a name of upstream's: a host with several of them has its own."""
+    return re.sub(r"_\d+x\Z", "", name)
+
+
+def _pins(version: str) -> Mapping[str, str]:
+    pins: Mapping[str, str] = yaml.safe_load((PINS / f"{version}.yml").read_text(encoding="utf-8"))["files"]
+    return pins
+
+
+def catalogue_names() -> set[str]:
+    """Return every name by which the catalogue knows a chip, upstream's among them."""
+    return {_chip(str(name)) for chip in servable_chips(load_catalogue()) for name in (*chip.names, *chip.ids)} | {
+        "xeon5",
+        "xeon6",
+    }
+
+
+def read(recipes_of: str) -> dict[str, Any]:
+    """Return what upstream offers now. Raises CalledProcessError where pip reaches no index."""
+    models = ROOT / ".cache" / "vllm" / recipes_of / "recipes" / "models"
+    hardware: Counter[str] = Counter()
+    files = sorted(models.rglob("*.yaml"))
+    for path in files:
+        recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+        hardware.update(list((recipe.get("meta") or {}).get("hardware") or ()))
+    return {
+        "read": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "vllm": _versions("vllm"),
+        "vllm_ascend": _versions("vllm-ascend"),
+        "recipes_of": recipes_of,
+        "recipes": len(files),
+        "hardware": dict(sorted(hardware.items())),
+    }
+
+
+def _versions(package: str) -> list[str]:
+    command = [sys.executable, "-m", "pip", "index", "versions", package]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    names = done.stdout.partition("Available versions:")[2].partition("\n")[0].split(",")
+    return [name.strip() for name in names if FINAL.match(name.strip())][:KEPT]
+
+
+def table(rows: Iterable[tuple[str, ...]]) -> str:
+    """Return the rows as a table of Markdown."""
+    cells = [HEADERS, ("---",) * len(HEADERS), *rows]
+    return "\n".join(f"| {' | '.join(cell or 'nothing' for cell in row)} |" for row in cells)
+
+
+def page(offered: Mapping[str, Any]) -> str:
+    """Return the whole page."""
+    names = [path.stem for path in RELEASES.glob("*.yml")]
+    return f"{HEAD}Read on {offered['read']}:\n\n{table(lacks(offered, names, catalogue_names()))}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--read", action="store_true", help="read upstream again, and store it")
+    parser.add_argument("--page", action="store_true", help="write the page")
+    given = parser.parse_args()
+    if given.read:
+        newest = max((path.stem for path in PINS.glob("*.yml")), key=sort_key)
+        text = yaml.safe_dump(read(newest), sort_keys=False, width=120, default_flow_style=None)
+        STORED.write_text(f"---\n# Written by: tools/vllm/upstream.py --read\n{text}", encoding="utf-8")
+    text = page(yaml.safe_load(STORED.read_text(encoding="utf-8")))
+    if given.read or given.page:
+        PAGE.write_text(text, encoding="utf-8")
+    print(text[len(HEAD) :], end="")
+
+
+if __name__ == "__main__":
+    main()
