@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Any, Callable, Mapping
 
+from ..common.kept_socket_host import listen
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..common.unix_socket_host import ask_root
@@ -125,12 +126,13 @@ class AgentAnswer(socketserver.StreamRequestHandler):
 class Agent(socketserver.ThreadingTCPServer):
     """Answer HAProxy; one thread checks each instance."""
 
-    allow_reuse_address = True
     daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__(("127.0.0.1", config["port"]), AgentAnswer)
+        super().__init__(("127.0.0.1", config["port"]), AgentAnswer, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listen("127.0.0.1", config["port"], self.request_queue_size)
         limits = (config["stuck_after"], config["probe_after"], config["error_limit"])
         self.interval = config["interval"]
         self.watched = {

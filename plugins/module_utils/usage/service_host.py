@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Mapping
 
 from ..common.files_host import text_of
+from ..common.kept_socket_host import listen
 from ..common.loop_host import Loop
 from .budget_map_host import BudgetMap
 from .budgets import Budgets
@@ -83,6 +84,8 @@ def serve(config: Mapping[str, Any]) -> None:
     threading.stack_size(512 * 1024)
     service = UsageService(config)
     threading.Thread(target=service.start, daemon=True).start()
-    with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page) as server:
+    with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page, bind_and_activate=False) as server:
+        server.socket.close()
+        server.socket = listen("127.0.0.1", config["port"])
         server.usage = service  # type: ignore[attr-defined]
         server.serve_forever()
