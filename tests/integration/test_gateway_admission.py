@@ -6,13 +6,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import threading
 import time
 import urllib.request
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, client, gateway, plan, until
+from tests.fakes.gateways import HAPROXY, client, gateway, plan, program, until
 from tests.hostile.http2 import Http2
 from tests.integration.gateway_engines import agent, engine
 
@@ -240,3 +241,23 @@ def test_the_agent_makes_a_bound_smaller_that_the_engine_cannot_take(tmp_path):
             until(lambda: found.stat("gw--chat-1", "slim") == "6")
             waiting.free()
         assert waiting.statuses() == [("res", 200)] * 8
+
+
+def test_a_batch_file_is_answered_line_by_line_while_others_are_served(tmp_path):
+    with held_back(tmp_path) as waiting:
+        source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+        lines = [
+            {"custom_id": f"r{n}", "method": "POST", "url": CHAT, "body": {"messages": [], "model": "m"}}
+            for n in range(50)
+        ]
+        source.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        (tmp_path / "key").write_text(key_of("night"))
+        words = ("--url", waiting.found.url, "--key-file", tmp_path / "key", "--at-once", "4", source, target)
+        command, environ = program("gateway-batch", *words)
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and done.stderr.splitlines()[-1] == "50 of 50 answered", done.stderr
+        found = [json.loads(line) for line in target.read_text().splitlines()]
+        assert {entry["custom_id"] for entry in found} == {line["custom_id"] for line in lines} and len(found) == 50
+        assert all(entry["response"]["status_code"] == 200 for entry in found)
+        label = 'inference_gateway_admission_requests_total{service="chat",class="batch",team="nightly",decision='
+        assert sum(value for line, value in metrics(waiting.found).items() if line.startswith(label)) >= 50

@@ -124,6 +124,8 @@ HOST = (
     Place("/usr/local/lib/gateway-tool/", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-agent.py", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-agent/", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-batch.py", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-batch/", "gateway", EVERYTHING),
     Place("/etc/systemd/system/gateway-usage.service", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-usage.json", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-secret.map", "gateway", EVERYTHING),
