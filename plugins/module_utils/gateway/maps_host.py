@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -40,7 +41,11 @@ def read_maps(directory: str) -> dict[str, dict[str, str]]:
 
 def update_maps(requested: Maps, directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
     """Update the maps in ``directory`` and those of a running HAProxy to ``requested``. Raises MapsError."""
-    with without_reload(admin_socket):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(without_reload(admin_socket))
+        except OSError as exc:
+            raise MapsError(f"{exc.filename}: {exc.strerror}; a reload of HAProxy holds it for seconds") from exc
         return _update_maps(requested, directory, admin_socket, group, check)
 
 

@@ -56,7 +56,11 @@ def fit(path: str, config: str) -> None:
 def replace(admin: str, master: str) -> None:
     """Make the master start a new worker and wait for its answer; the old worker continues if it cannot start."""
     # A new worker reads the maps before it takes over the socket: nobody may change them meanwhile (maps_host.py).
-    with without_reload(admin):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(without_reload(admin))
+        except OSError as exc:
+            raise SystemExit(f"HAProxy still runs with its old configuration: {exc.filename}: {exc.strerror}") from exc
         before = _worker(admin)
         os.kill(int(master), signal.SIGUSR2)
         deadline = time.monotonic() + START

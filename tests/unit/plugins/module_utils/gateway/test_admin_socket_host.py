@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import maps_host, tool_host
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import without_reload
 
 
@@ -38,3 +39,16 @@ def test_haproxy_s_user_cannot_hold_the_lock(tmp_path):
 def test_without_its_directory_there_is_nothing_to_lock(tmp_path):
     with without_reload(str(tmp_path / "missing" / "admin.sock")):
         assert not list(tmp_path.iterdir())
+
+
+def test_who_holds_the_lock_too_long_is_one_sentence(tmp_path, monkeypatch):
+    def held(_admin):
+        raise LockedError("/run/haproxy.lock", "process 7 of gw (uid 0)")
+
+    for module in (maps_host, tool_host):
+        monkeypatch.setattr(module, "without_reload", held)
+    message = r"/run/haproxy\.lock: is locked by process 7 of gw \(uid 0\); wait until that ends"
+    with pytest.raises(maps_host.MapsError, match=message):
+        maps_host.update_maps({}, str(tmp_path), "s", "haproxy", False)
+    with pytest.raises(SystemExit, match=message):
+        tool_host.replace("s", "1")
