@@ -18,6 +18,9 @@ SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
 
+# The flag whose keys a plugin of vLLM defines.
+ADDITIONAL = "additional-config"
+
 # For a name that no longer exists: its replacement ("instead") and the release of the change ("since").
 Replaced = Mapping[str, Mapping[str, str]]
 
@@ -43,12 +46,16 @@ class Flag(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Variables of libraries below vLLM (names, prefixes), values that plugins register, the prefix of their own."""
+    """Variables of libraries below vLLM (names, prefixes), and what a plugin of vLLM adds.
+
+    That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
+    """
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
     values: frozenset[str] = frozenset()
     plugin: str = ""
+    keys: frozenset[str] = frozenset()
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -62,13 +69,22 @@ class Foreign(NamedTuple):
         names = frozenset(name for part in parts for name in part.get("names", ()))
         values = frozenset(value for part in parts for value in part.get("values", ()))
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
-        return cls(
-            names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})), values, plugin
-        )
+        keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
+        prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
+        return cls(names, prefixes, values, plugin, keys)
 
     def of_plugin(self, name: str) -> bool:
         """Return whether a variable belongs to a plugin of vLLM."""
         return bool(self.plugin) and name.startswith(self.plugin)
+
+    def check_keys(self, args: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a problem for each key of --additional-config that no known release of the plugin reads."""
+        config = decoded(args.get(ADDITIONAL))
+        for key in config if self.keys and isinstance(config, Mapping) else ():
+            if key not in self.keys:
+                near = misspelt(str(key), self.keys)
+                text = f"--{ADDITIONAL}.{key}: vLLM's plugin on this stack has no such key"
+                yield f"{text}; nearest: {near!r}" if near else Doubt(f"{text} in any release that is known here")
 
     def covers(self, name: str) -> bool:
         """Return whether a library is known to read the variable ``name``."""

@@ -415,3 +415,27 @@ def test_a_variable_of_a_plugin_is_known_by_name_refused_if_misspelt_and_doubted
     assert not isinstance(wrong, (Doubt, Unknown)) and wrong.endswith("nearest: 'VLLM_ASCEND_ENABLE_MLAPO'")
     (newer,) = table.check_env(["VLLM_ASCEND_SOMETHING_ELSE"], foreign)
     assert isinstance(newer, Doubt)
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"enable_cpu_bindin": True}, "--additional-config.enable_cpu_bindin: vLLM's plugin on this stack has no such"),
+        ('{"weight_nz_mod": 1}', "nearest: 'weight_nz_mode'"),
+        ({"something": 1}, "in any release that is known here"),
+        ({"weight_nz_mode": 1, "eplb_config": {"x": 1}}, None),
+        ("x", None),
+        (None, None),
+    ],
+)
+def test_a_key_of_the_plugin_is_checked(config, problem):
+    keys = ["enable_cpu_binding", "eplb_config", "weight_nz_mode"]
+    foreign = Foreign.from_data({"cann": {"additional-config": keys}}, "cann")
+    found = list(foreign.check_keys({"additional-config": config}))
+    assert (problem in found[0]) if problem else not found
+    # A newer release of the plugin may have a key that nothing here is like.
+    assert [isinstance(text, Doubt) for text in found] == ([problem.startswith("in any")] if problem else [])
+
+
+def test_without_a_plugin_any_key_is_accepted():
+    assert not list(Foreign(frozenset(), ()).check_keys({"additional-config": {"x": 1}}))

@@ -4,6 +4,13 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
 from tests.fakes import plans as fakes
@@ -185,3 +192,13 @@ def test_a_list_of_features_that_leaves_out_a_default_says_so():
     assert any(text.startswith(left) for text in plan({"features": ["tools", "more"]}, a_recipe=offered).warnings)
     for requested in ({}, {"features": []}, {"features": ["tools", "defaults"]}):
         assert not any(".features:" in text for text in plan(requested, a_recipe=offered).warnings)
+
+
+def test_a_misspelt_key_of_vllm_ascend_is_refused_before_a_host_is_asked():
+    host = declared_accelerator(load_catalogue(), "ascend_a3", 16)
+    instance = {"recipe": "openai/gpt-oss-120b", "args": {"additional-config": {"enable_cpu_bindin": True}}}
+    with pytest.raises(PlanError, match=r"additional-config.enable_cpu_bindin: .* nearest: 'enable_cpu_binding'"):
+        plan_host("a", host, {**SITE, "release": "", "instances": {"chat": instance}})
+    instance["args"] = {"additional-config": {"enable_cpu_binding": True, "of_tomorrow": 1}}
+    plan = plan_host("a", host, {**SITE, "release": "", "instances": {"chat": instance}})["chat"]
+    assert [text for text in plan["warnings"] if "additional-config.of_tomorrow" in text]
