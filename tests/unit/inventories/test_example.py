@@ -40,7 +40,7 @@ BY_TASK = """
         src: "{{ templates }}/{{ template }}"
         dest: "{{ out }}/{{ template }}"
         mode: "0644"
-      loop: "{{ plans | dict2items | product(names) }}"
+      loop: "{{ plans | dict2items(key_name='name', value_name='plan') | product(names) }}"
       loop_control:
         loop_var: pair
       vars:
