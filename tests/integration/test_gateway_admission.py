@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, client, gateway, plan, program, until
+from tests.fakes.gateways import HAPROXY, RunningGateway, client, gateway, plan, program, until
 from tests.hostile.http2 import Http2
 from tests.integration.gateway_engines import agent, engine
 
@@ -261,3 +261,34 @@ def test_a_batch_file_is_answered_line_by_line_while_others_are_served(tmp_path)
         assert all(entry["response"]["status_code"] == 200 for entry in found)
         label = 'inference_gateway_admission_requests_total{service="chat",class="batch",team="nightly",decision='
         assert sum(value for line, value in metrics(waiting.found).items() if line.startswith(label)) >= 50
+
+
+@pytest.mark.parametrize("mode", ["auto", "shadow"])
+@pytest.mark.parametrize("access", ["text", "json"])
+@pytest.mark.parametrize("affinity", ["none", "prefix"])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_every_form_of_a_gateway_is_valid_with_it(tmp_path, mode, access, affinity, is_open):
+    decode = {"group": {"role": "decode", "router": {"port": 9000}}}
+    plans = {
+        "chat-1": plan(8000, args={"scheduling-policy": "priority"}),
+        "long-1": plan(8001, models=("long",), of="long", **decode),
+    }
+    who = {"clients": {}, "teams": {}, "open": True} if is_open else {"teams": TEAMS}
+    options = {"admission": mode, "services": {"chat": {"affinity": affinity}}, **who}
+    found = RunningGateway(
+        tmp_path, [], [client()], plans=plans, options=options, variables={"gateway_access_log": access}
+    )
+    warnings = [line for line in found.check().splitlines() if "WARNING" in line]
+    assert ["state file" in line for line in warnings] == [True]
+
+
+def test_without_keys_all_are_one_team(tmp_path):
+    options = {"open": True, "clients": {}, "teams": {}}
+    with held_back(tmp_path, options=options) as waiting:
+        waiting.send("lone", 7)
+        assert waiting.statuses() == [("lone", 429)]
+        assert (
+            metrics(waiting.found)['inference_gateway_admission_requests{service="chat",class="standard",team="-"}']
+            == 6
+        )
+        waiting.free()

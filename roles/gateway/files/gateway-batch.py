@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answer a batch file through a gateway, as `vllm run-batch` does with an engine of its own.
+"""Answer a batch file through a gateway, as `vllm run-batch` does with a separate engine.
 
     gateway-batch.py --url https://GATEWAY --key-file FILE [--ca FILE] INPUT OUTPUT
 
