@@ -38,6 +38,7 @@ declare -rA PACKAGES=(
   [rsync]="copying the collection into a test's tree"
   [runc]="running the lab hosts where cgroups are mixed"
   [shellcheck]="make lint"
+  [xorriso]="tests of provision.yml"
 )
 
 main() {

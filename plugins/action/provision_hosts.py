@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
 from typing import Any, ClassVar
 
 from ..module_utils.common.files_host import LockedError
@@ -13,7 +13,6 @@ from ..plugin_utils.provisioning.entry import ProvisionError
 from ..plugin_utils.provisioning.images import read_provisioner
 from ..plugin_utils.provisioning.ironic import IronicError
 from ..plugin_utils.provisioning.options import read_jobs, read_settings, real_world
-from ..plugin_utils.provisioning.record import RecordFile
 from ..plugin_utils.provisioning.run import provision
 from ..plugin_utils.provisioning.states import DeadlineError
 from ..plugin_utils.redfish.chips import RedfishError
@@ -29,10 +28,12 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         provisioner = read_provisioner(options["provisioner"])
         settings = read_settings(options, provisioner)
-        records = RecordFile(Path(options["record"])).read()
-        jobs = read_jobs(options["hosts"], variables["hostvars"], options, provisioner, records)
-        provision(jobs, settings, real_world(options, show), check=self._task.check_mode)
-        if self._task.check_mode:
+        check = self._task.check_mode
+        with contextlib.nullcontext() if check else settings.record_file.held(show):
+            records = settings.record_file.read()
+            jobs = read_jobs(options["hosts"], variables["hostvars"], options, provisioner, records)
+            provision(jobs, settings, real_world(options, show), check=check)
+        if check:
             show("\n".join(job.plan for job in jobs if job.plan and not job.outcome))
         return {
             "changed": any(job.outcome == "written" or (job.plan and not job.outcome) for job in jobs),

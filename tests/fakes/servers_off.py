@@ -226,6 +226,8 @@ class Agent:
         try:
             if step["step"] == "write_image":
                 self._write(step["args"], node["properties"]["root_device"]["serial"])
+            if not self._alive():
+                return  # a server without power reports nothing
             command["command_result"] = {"deploy_result": "written", "deploy_step": step}
             command["command_status"] = "SUCCEEDED"
         except Exception as exc:

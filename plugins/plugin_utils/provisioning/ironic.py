@@ -7,6 +7,7 @@ Nothing here repeats a request: the next poll asks again.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import re
@@ -34,6 +35,10 @@ class IronicError(ValueError):
 
 class BusyError(IronicError):
     """Ironic works at the node (409), or cannot work at all for now: the request can be repeated."""
+
+
+class GoneError(IronicError):
+    """Ironic has no such node (404)."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -96,10 +101,11 @@ class Ironic:
         self._ask("PUT", f"/v1/nodes/{quote(name, safe='')}/states/provision", body)
 
     def forget(self, name: str) -> None:
-        """Remove a node without touching its server."""
+        """Remove a node without touching its server; one that is gone is no error."""
         place = f"/v1/nodes/{quote(name, safe='')}"
-        self._ask("PUT", f"{place}/maintenance", {"reason": "handed over"})
-        self._ask("DELETE", place)
+        with contextlib.suppress(GoneError):
+            self._ask("PUT", f"{place}/maintenance", {"reason": "handed over"})
+            self._ask("DELETE", place)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         request = urllib.request.Request(  # noqa: S310  the scheme was checked when the address was read
@@ -131,7 +137,8 @@ class Ironic:
         if exc.code in (401, 403):
             return IronicError(f"Ironic at {self.url} refused user {self.username!r} ({exc.code})")
         # 500 is also what a database that is locked for a moment becomes.
-        kind = BusyError if exc.code == 409 or exc.code >= 500 else IronicError
+        busy = exc.code == 409 or exc.code >= 500
+        kind = BusyError if busy else GoneError if exc.code == 404 else IronicError
         return kind(f"Ironic answered {method} {path.partition('?')[0]} with HTTP {exc.code}: {text}")
 
 

@@ -94,6 +94,16 @@ def read_settings(options: Mapping[str, Any], provisioner: Provisioner) -> Setti
     )
 
 
+def sleep_while(parent: int, seconds: float) -> None:
+    """Sleep, while the process with this number is the parent. Raises ProvisionError after it has ended.
+
+    Of a killed ansible-playbook this process would remain, and give orders beside those of the next run.
+    """
+    if os.getppid() != parent:
+        raise ProvisionError("ansible-playbook has ended; run it again, what was ordered goes on")
+    time.sleep(seconds)
+
+
 def real_world(options: Mapping[str, Any], show: Callable[[str], None]) -> World:
     """Return the ways to the BMCs, to SSH, and to the clock."""
     limits = Limits(
@@ -111,7 +121,7 @@ def real_world(options: Mapping[str, Any], show: Callable[[str], None]) -> World
         make_host_key=ssh.make_host_key,
         trust=ssh.trust,
         now=time.monotonic,
-        sleep=time.sleep,
+        sleep=partial(sleep_while, os.getppid()),
         date=lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         show=show,
     )

@@ -7,15 +7,19 @@ An order is noted before Ironic gets it: a later run recognises its own work, an
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from ...module_utils.common.files_host import locked, publish
 from ...module_utils.common.kinds import name_kind
 from ..common.yaml import dump_yaml, read_yaml
 from .entry import ProvisionError
 
+# Seconds between two looks at a lock that another run holds.
+WAIT = 10
 HEADER = "# Written by provision.yml, which recognises by it what is on a server; keep it with the inventory.\n"
 
 
@@ -49,6 +53,17 @@ class RecordFile:
                 f"{self.path}: found {name_kind(document)}, expected the record that provision.yml writes"
             )
         return {str(host): self._record(str(host), _at(value, "provisioned")) for host, value in hosts.items()}
+
+    @contextlib.contextmanager
+    def held(self, show: Callable[[str], None]) -> Iterator[None]:
+        """Let nobody else work with these records: of two runs for one host, each would follow the other's orders."""
+        lock = self.path.parent / f".{self.path.name}.run"
+
+        def waiting(holder: str) -> None:
+            show(f"{self.path}: waits for the other run that works with it: {holder}")
+
+        with locked(str(lock), waiting=waiting, pause=WAIT):
+            yield
 
     def note(self, host: str, record: Record) -> None:
         """Write the record of a host and keep the others, also those that another run has just written."""

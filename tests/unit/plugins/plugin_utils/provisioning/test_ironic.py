@@ -111,6 +111,12 @@ def test_orders_changes_ports_and_the_end_of_a_node(serve):
     ]
 
 
+def test_a_node_that_is_gone_is_forgotten(serve):
+    ironic, seen = serve((404, {"faultstring": "Node gpu-01 could not be found"}))
+    ironic.forget("gpu-01")
+    assert [each[:2] for each in seen] == [("PUT", "/v1/nodes/gpu-01/maintenance")]
+
+
 @pytest.mark.parametrize(
     ("status", "text", "kind", "said"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.images import Provisioner
@@ -10,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.o
     read_jobs,
     read_settings,
     real_world,
+    sleep_while,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record
 
@@ -77,6 +80,12 @@ def test_a_wrong_setting_is_refused_and_a_private_key_is_not_repeated(options, s
         read_settings({**OPTIONS, **options}, SITE)
     assert said in str(error.value)
     assert "PRIVATE" not in str(error.value)
+
+
+def test_a_run_ends_with_the_ansible_playbook_that_it_belongs_to():
+    sleep_while(os.getppid(), 0)
+    with pytest.raises(ProvisionError, match="ansible-playbook has ended"):
+        sleep_while(os.getppid() + 1, 0)
 
 
 def test_settings_and_the_world_take_the_options():

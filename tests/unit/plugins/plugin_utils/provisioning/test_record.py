@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning import record as _record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record, RecordFile
 
@@ -42,6 +45,25 @@ def test_another_file_is_never_taken_for_the_record(tmp_path, text):
     with pytest.raises(ProvisionError, match=r"provisioned\.yml: "):
         RecordFile(path).note("gpu-01", FIRST)
     assert path.read_text() == text
+
+
+def test_two_runs_never_work_with_one_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(_record, "WAIT", 0.05)
+    file, shown, order = RecordFile(tmp_path / "provisioned.yml"), [], []
+
+    def second():
+        with file.held(shown.append):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with file.held(shown.append):
+        thread.start()
+        while not shown:
+            time.sleep(0.01)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+    assert "waits for the other run that works with it: process " in shown[0]
 
 
 def test_what_is_no_yaml_is_named(tmp_path):
