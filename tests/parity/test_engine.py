@@ -173,3 +173,14 @@ def test_a_setting_without_what_it_needs_is_refused_by_the_plan_and_by_vllm(
     words = to_argv({"model": base["model"], **base["args"], **args}, load_table(release))
     with pytest.raises(Refused):
         real_engines[release].judge({**base, "argv": words, "chips": list(range(8))}, accelerator)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("model", ["h200", "mi300x"])
+def test_kv_cache_in_the_memory_of_the_host_is_a_configuration(release, model, shapes, upstream_recipes, real_engines):
+    accelerator = declared_accelerator(load_catalogue(), model, 8, facts={"cpu": {"memory_mib": 2048 * 1024}})
+    for args in ({"tensor-parallel-size": 2}, {"tensor-parallel-size": 1, "data-parallel-size": 2}):
+        instance = {"recipe": "openai/gpt-oss-120b", "features": [], "kv_cache": {"host_gib": "auto"}, "args": args}
+        plan = planned(accelerator, instance, release, shapes, upstream_recipes)
+        assert plan["args"]["kv-offloading-size"] == (204 if "data-parallel-size" not in args else 102)
+        real_engines[release].judge(plan, accelerator)
