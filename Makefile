@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down monitoring real-models test ready python fast lint types sanity molecule unit parity integration hostile long upstream rollout vm \
-	vm-short bench site matrix
+	vm-short bench site matrix provision
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -75,6 +75,9 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	tests/matrix.sh
 	tests/matrix.sh --lab 2.18 newest
 	MOLECULE_LONG=1 tests/molecule.sh
+
+provision: ready  ## Write twenty servers that are switched off with the real Ironic, and kill it in the middle (fake BMCs, no QEMU)
+	$(BIN)/pytest -q tests/integration/test_provision.py
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
 	tests/matrix.sh
