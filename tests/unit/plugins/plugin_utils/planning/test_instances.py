@@ -273,3 +273,50 @@ def test_ports_that_collide(ports, message):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "10.0.0.5", "localhost", "gpu-1.fra1.example.com", ""])
 def test_an_instance_listens_on_an_address_or_a_name(host):
     check_instances({"chat": {"recipe": "x", "host": host}})
+
+
+@pytest.mark.parametrize("key", ["port", "group_port", "router_port"])
+@pytest.mark.parametrize(("port", "good"), [(1, True), (65535, True), (0, False), (65536, False), (True, False)])
+def test_the_ports_that_exist(key, port, good):
+    instances = {"chat": {"recipe": "org/model", key: port}}
+    if good:
+        check_instances(instances)
+    else:
+        assert refusal(instances).startswith(f"vllm_instances.chat.{key}: found ")
+
+
+@pytest.mark.parametrize(
+    ("kv_cache", "message"),
+    [
+        ({"host_gib": "auto"}, None),
+        ({"host_gib": 0.5}, None),
+        ("auto", ": found 'auto', expected a mapping such as {host_gib: auto}"),
+        (None, ": found nothing, expected a mapping such as {host_gib: auto}"),
+        ({"host": 4}, ": unknown key 'host'; nearest: 'host_gib'"),
+        ({}, ".host_gib: found nothing, expected auto or a number of GiB above 0"),
+        *(
+            ({"host_gib": size}, f".host_gib: found {shown}, expected auto or a number of GiB above 0")
+            for size, shown in ((0, "0"), (-1, "-1"), (True, "true"), ("4", "'4'"), (float("inf"), "inf"))
+        ),
+    ],
+)
+def test_the_cache_in_the_memory_of_the_host(kv_cache, message):
+    instances = {"chat": {"recipe": "org/model", "kv_cache": kv_cache}}
+    if message is None:
+        check_instances(instances)
+    else:
+        assert refusal(instances) == f"vllm_instances.chat.kv_cache{message}"
+
+
+def test_weights_are_loaded_beforehand_or_not():
+    check_instances({"chat": {"recipe": "org/model", "preload": True}, "b": {"recipe": "org/model", "preload": False}})
+    assert refusal({"chat": {"recipe": "org/model", "preload": "yes"}}) == (
+        "vllm_instances.chat.preload: found 'yes', expected true or false"
+    )
+
+
+def test_several_replicas_and_several_hosts_are_one_too_many():
+    check_instances({"chat": {"recipe": "org/model", "replicas": 1, "nodes": ["h1", "h2"]}})
+    check_instances({"chat": {"recipe": "org/model", "replicas": 2, "nodes": []}})
+    message = refusal({"chat": {"recipe": "org/model", "replicas": 2, "nodes": ["h1", "h2"]}})
+    assert message.startswith("vllm_instances.chat.replicas: found 2 together with nodes")

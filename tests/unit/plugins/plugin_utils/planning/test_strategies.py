@@ -37,6 +37,12 @@ def chosen(a_recipe, requested=None, nodes=1):
         # One that is not listed is granted to the hardware that is named.
         ({"single_node_dep": {"h200": "supported"}}, ["single_node_tp", "single_node_tep", "single_node_dep"]),
         ({"single_node_dep": {"b200": "supported"}}, ["single_node_tp", "single_node_tep"]),
+        # Any other word grants nothing, and a name is offered once.
+        ({"single_node_dep": {"h200": "untested"}}, ["single_node_tp", "single_node_tep"]),
+        ({"single_node_tep": {"h200": "supported"}}, ["single_node_tp", "single_node_tep"]),
+        # Keys without a value.
+        ({"single_node_tep": None, "single_node_dep": None}, ["single_node_tp", "single_node_tep"]),
+        (None, ["single_node_tp", "single_node_tep"]),
     ],
 )
 def test_strategies_that_a_recipe_offers_here(gates, offered):
@@ -190,6 +196,12 @@ def test_the_size_that_a_recipe_names_for_a_strategy_that_takes_all_chips():
     named = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"h200": 4}}})
     assert named_size(named, "single_node_tep", H200, lambda size: size < 8) == 4
     assert named_size(named, "single_node_tep", MI300X, lambda _size: False) is None
+    for tp in (0, -4, "4", None):
+        wrong = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"h200": tp}}})
+        assert named_size(wrong, "single_node_tep", H200, lambda _size: False) is None
+    for overrides in (None, {}, {"single_node_tep": None}):
+        silent = recipe("single_node_tep", strategy_overrides=overrides)
+        assert named_size(silent, "single_node_tep", H200, lambda _size: False) is None
     anywhere = recipe("single_node_tep", strategy_overrides={"single_node_tep": {"tp": {"default": 4}}})
     assert named_size(anywhere, "single_node_tep", H200, lambda size: size < 4) == 4
     assert named_size(anywhere, "single_node_tep", H200, lambda size: size < 8) is None
