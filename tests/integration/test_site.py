@@ -17,6 +17,7 @@ import pytest
 
 from tests.integration import browser as browsers
 from tests.unit.docs.test_common_tasks import SEARCHES
+from tests.unit.docs.test_search import QUERIES
 from tools.site.build import collection_settings
 
 TOP = Path(__file__).resolve().parents[2]
@@ -64,6 +65,30 @@ def test_the_search_finds_the_task(site, browser, words):
     found = results(browsers.Page(browser))
     keep(browser, f"search-{words.replace(' ', '-')}")
     assert any("/docs/operate/common-tasks.html" in link for link in found[:3]), found[:5]
+
+
+def test_a_word_of_readers_leads_to_its_page(site, browser):
+    missed = {}
+    for words, page in QUERIES.items():
+        browser.get(f"{site}/search.html?q={quote_plus(words)}")
+        found = results(browsers.Page(browser))
+        if not any(f"/docs/{page.removesuffix('.md')}.html" in link for link in found):
+            missed[words] = found[:3]
+    assert missed == {}
+
+
+def test_commands_are_copied_without_prompt_and_output(site, browser):
+    browser.get(f"{site}/docs/operate/drain.html")
+    page = browsers.Page(browser)
+    copied = page.script(
+        "const found = []; document.execCommand = () => { found.push(document.activeElement.value); return true; };"
+        "for (const button of document.querySelectorAll('button.copybtn')) button.click(); return found;"
+    )
+    assert copied[0].splitlines() == [
+        "ansible-playbook -i inventories/SITE playbooks/drain.yml -l HOSTS -e drain_reason='new fans'",
+        "ansible-playbook -i inventories/SITE playbooks/undrain.yml -l HOSTS",
+        "ansible-playbook -i inventories/SITE playbooks/gateway_status.yml",
+    ]
 
 
 def test_the_site_asks_no_network_and_fits_a_phone(site, browser):
