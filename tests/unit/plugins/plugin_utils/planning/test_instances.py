@@ -8,7 +8,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
     check_instances,
     check_ports,
+    exposure,
     replica_name,
+    secret_problem,
 )
 
 
@@ -320,3 +322,48 @@ def test_several_replicas_and_several_hosts_are_one_too_many():
     check_instances({"chat": {"recipe": "org/model", "replicas": 2, "nodes": []}})
     message = refusal({"chat": {"recipe": "org/model", "replicas": 2, "nodes": ["h1", "h2"]}})
     assert message.startswith("vllm_instances.chat.replicas: found 2 together with nodes")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, None),
+        ({"replicas": 1, "nodes": [], "prefill": None}, None),
+        ({"residents": ["a"]}, ".residents: found ['a'], expected a name"),
+        ({"residents": "a b"}, ".residents: found 'a b', expected a name"),
+        ({"replicas": 2}, ".replicas: found 2 together with residents"),
+        ({"nodes": ["h1", "h2"]}, ".residents: found 'pool' together with nodes"),
+        ({"prefill": ["h1"]}, ".residents: found 'pool' together with prefill"),
+        ({"decode": ["h1"]}, ".residents: found 'pool' together with decode"),
+    ],
+)
+def test_instances_that_share_chips_are_on_one_host_with_one_replica(more, message):
+    instances = {"chat": {"recipe": "org/model", "residents": "pool", **more}}
+    if message is None:
+        check_instances(instances)
+    else:
+        assert refusal(instances).startswith(f"vllm_instances.chat{message}")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("key", ""), (4711, ""), (None, "found nothing"), (True, "found true or false"), ([], "found a list"),
+        ({}, "found a mapping"), ("", "found an empty text"), (" \t", "found an empty text"),
+        ("a\nb", "found a text of several lines"), ("a\0b", "found a text of several lines"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_secret_is_named_without_its_value(value, problem):
+    assert secret_problem(value) == problem
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "[::1]", "127.9.9.9", "localhost"])
+def test_an_instance_on_the_loopback_address_needs_no_key(host):
+    assert exposure("vllm_instances.chat", "chat", host, ()) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gpu-1.example.com"])
+def test_an_instance_that_others_reach_needs_a_key(host):
+    (warning,) = exposure("vllm_instances.chat", "chat", host, ("HF_TOKEN",))
+    assert f"listens on {host} without an API key" in warning and "vllm_secrets.chat.VLLM_API_KEY" in warning
+    assert exposure("vllm_instances.chat", "chat", host, ("VLLM_API_KEY",)) == []
