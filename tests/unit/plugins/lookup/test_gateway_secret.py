@@ -17,7 +17,7 @@ PLAY = """
 - hosts: a, b
   connection: local
   gather_facts: false
-  vars: {item: {value: {replica_of: chat}}, gateway_tls: off, gateway_tokens: true}
+  vars: {item: {plan: {replica_of: chat}}, gateway_tls: off, gateway_tokens: true}
   tasks:
     - ansible.builtin.include_vars: {file: ROOT/roles/vllm/vars/main.yml}
     - ansible.builtin.include_vars: {file: ROOT/roles/gateway/defaults/main.yml}
