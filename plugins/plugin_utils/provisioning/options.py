@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
+from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..redfish.ask import Limits, ask_bmcs
 from . import ssh
@@ -40,7 +41,8 @@ def read_jobs(
     unknown = [host for host in released if host not in named]
     if unknown:
         raise ProvisionError(
-            f"provision_release: found {unknown[0]!r}, expected a host of this run; {nearest(unknown[0], named)}"
+            f"provision_release: found {show_value(unknown[0])}, expected a host of this run; "
+            f"{nearest(unknown[0], named)}"
         )
     refuse_shared(_all_entries(hostvars))
     return [_job(host, hostvars[host], options, provisioner, records.get(host, Record())) for host in named]
@@ -81,7 +83,7 @@ def read_settings(options: Mapping[str, Any], provisioner: Provisioner) -> Setti
     if not keys:
         raise ProvisionError("provision_ssh_keys: found none; without a key nobody could log in to the new hosts")
     if not _USER.fullmatch(options["user"]):
-        raise ProvisionError(f"provision_user: found {options['user']!r}, expected the name of a user")
+        raise ProvisionError(f"provision_user: found {show_value(options['user'])}, expected the name of a user")
     return Settings(
         ironic=Ironic(provisioner.url, options["username"], options["password"], provisioner.certificate),
         bmc_ca=provisioner.bmc_ca,

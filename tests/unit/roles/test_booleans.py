@@ -34,6 +34,8 @@ PLAYBOOKS = {
     "drift_fail": "false",
     "import_pin": "true",
     "pin_beside": "false",
+    "provision_bmc_verify": "true",
+    "provision_keep_node": "false",
     "remove_container_engine": "false",
     "remove_driver": "false",
     "render_commands": "false",
