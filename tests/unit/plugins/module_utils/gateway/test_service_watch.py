@@ -36,6 +36,12 @@ def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
 def test_the_counters_have_the_check_of_haproxy_itself_and_no_frontends():
     assert read_servers(STAT) == {"gpu-1--chat": Counted(up=True, healthy=True, errors=3, sent=918)}
     assert not read_servers(STAT.replace(",4,2,", ",1,2,"))["gpu-1--chat"].healthy
+    assert read_servers(STAT.replace(",4,2,", ",2,2,"))["gpu-1--chat"].healthy
+    # A server without a check, and one that answers 404 to its check because it stops.
+    assert read_servers(STAT.replace(",4,2,", ",,,"))["gpu-1--chat"].healthy
+    assert not read_servers(STAT.replace(",UP,", ",NOLB,"))["gpu-1--chat"].healthy
+    with pytest.raises(ValueError, match="no complete answer"):
+        read_servers(f"Unknown command.\n{STAT}")
     with pytest.raises(ValueError, match="no complete answer"):
         read_servers(STAT.rstrip("\n"))
 
