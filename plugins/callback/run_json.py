@@ -15,11 +15,12 @@ description:
   - Prints nothing while a playbook runs, and one JSON document at its end. C(inference VERB --json) uses it.
   - C(hosts) has for each host how many tasks were C(ok), C(changed), C(failed) and C(unreachable).
   - C(errors) has a row for each task that failed, with C(host), C(task) and C(message).
-  - C(messages) has what the playbook showed, such as a table, in order.
+  - C(messages) has what the playbook showed with M(ansible.builtin.debug), in order; C(warnings) has those of tasks.
+  - C(results) has the whole result of each host when C(ansible) runs one module.
   - C(ok) is true when there was a host and nothing failed on any.
 """
 
-from typing import Any
+from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
@@ -37,12 +38,28 @@ class CallbackModule(CallbackBase):
         super().__init__()
         self._errors: list[dict[str, str]] = []
         self._messages: list[Any] = []
+        self._warnings: list[str] = []
+        self._results: dict[str, Any] = {}
+        self._is_ad_hoc = False
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._is_ad_hoc = playbook._file_name == "__adhoc_playbook__"
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        values = getattr(result, "result", None) or result._result
-        # debug marks what it shows; the collection's own actions print their tables, which the document takes as text.
+        values = self._values_of(result)
+        # debug marks what it shows.
         if values.get("_ansible_verbose_always"):
             self._messages.append(values.get("msg"))
+        if self._is_ad_hoc:
+            shown = {key: value for key, value in values.items() if not key.startswith("_ansible")}
+            self._results[(getattr(result, "host", None) or result._host).get_name()] = shown
+
+    def _values_of(self, result: Any) -> Mapping[str, Any]:
+        """Return what a task returned, and keep its warnings."""
+        # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
+        values: Mapping[str, Any] = getattr(result, "result", None) or result._result
+        self._warnings += [text for text in map(str, values.get("warnings") or ()) if text not in self._warnings]
+        return values
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
@@ -52,10 +69,8 @@ class CallbackModule(CallbackBase):
         self._add_error(result)
 
     def _add_error(self, result: Any) -> None:
-        # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
         host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        values = getattr(result, "result", None) or result._result
-        message = str(values.get("msg", "no message"))
+        message = str(self._values_of(result).get("msg", "no message"))
         self._errors.append({"host": host.get_name(), "task": task.get_name(), "message": message})
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
@@ -65,4 +80,5 @@ class CallbackModule(CallbackBase):
             hosts[name] = {"ok": found["ok"], "changed": found["changed"], "failed": found["failures"]}
             hosts[name]["unreachable"] = found["unreachable"]
         is_ok = bool(hosts) and not any(counts["failed"] or counts["unreachable"] for counts in hosts.values())
-        show_json({"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages})
+        document = {"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages}
+        show_json({**document, "warnings": self._warnings, **({"results": self._results} if self._is_ad_hoc else {})})

@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit status."""
     own, passed_on = _split(sys.argv[1:] if arguments is None else list(arguments))
     parser = make_parser()
+    if own and own[0].startswith("-") and own[0] not in ("-h", "--help"):
+        parser.error(f"{own[0]} stands before the verb; options follow it, as in `inference plan {own[0]}`")
     given = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
     if passed_on and "extra_vars" not in given:
         parser.error(f"{given.verb} runs nothing of Ansible that could take {passed_on[0]}")
@@ -48,11 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except playbooks.CommandError as exc:
         print(f"inference: {exc}", file=sys.stderr)
         return USAGE
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         return 130
     except BrokenPipeError:  # the reader has ended, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as exc:
+        print(f"inference: {exc.filename}: {exc.strerror}", file=sys.stderr)
+        return USAGE
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -78,11 +83,14 @@ def _run_playbooks(parser: argparse.ArgumentParser, given: argparse.Namespace) -
 
 def _check(parser: argparse.ArgumentParser, verb: Verb, given: argparse.Namespace) -> None:
     """End with a usage error where hosts are missing, or not exactly one of the verb's alternatives is given."""
+    given.hosts = [*getattr(given, "hosts", ()), *getattr(given, "more_hosts", ())]
     if verb.needs_hosts and not given.hosts:
         parser.error(f"{given.verb} would concern every host: name HOST, a group or a pattern")
     chosen = [name for name in verb.exclusive if getattr(given, name, None)]
     if verb.exclusive and len(chosen) != 1:
         words = ["HOST" if name == "hosts" else f"--{name}" for name in verb.exclusive]
+        if len(words) == 1:
+            parser.error(f"{given.verb} needs {words[0]}")
         found = " and ".join("HOST" if name == "hosts" else f"--{name}" for name in chosen) or "none"
         parser.error(f"{given.verb} takes exactly one of {', '.join(words)}; found {found}")
 
@@ -113,16 +121,27 @@ def _add_verb(parser: argparse.ArgumentParser, name: str, verb: Verb) -> None:
     if name in NAMES:
         parser.add_argument("name", metavar="NAME", help="the client")
     if verb.hosts:
+        chosen = "; required" if verb.needs_hosts else "" if "hosts" in verb.exclusive else "; default: all"
+        which = f"hosts, groups or patterns of the site{chosen}"
+        parser.add_argument("hosts", nargs="*", metavar="HOST", type=playbooks.some_text, help=which)
         parser.add_argument(
-            "hosts", nargs="*", metavar="HOST", help="hosts, groups or patterns of the site; default: all"
+            "-l",
+            dest="more_hosts",
+            action="append",
+            default=[],
+            metavar="HOST",
+            type=playbooks.some_text,
+            help="as HOST",
         )
     for option in verb.options:
         if option.value:
-            choices = option.choices or None
-            parser.add_argument(f"--{option.name}", help=option.help, metavar=option.value, choices=choices)
+            parser.add_argument(
+                f"--{option.name}", help=option.help, metavar=option.value, choices=option.choices or None,
+                type=playbooks.some_text,
+            )  # fmt: skip
         else:
             parser.add_argument(f"--{option.name}", help=option.help, action="store_true")
-    playbooks.add_options(parser, verb)
+    playbooks.add_options(parser, bool(verb.hosts), verb.changes)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import shlex
@@ -12,81 +13,154 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .verbs import Verb
+from .verbs import SERVING, Verb
 
 TOP = Path(__file__).resolve().parents[2]
 # An installed collection's playbooks have names; those of a checkout are files.
 INSTALLED = TOP.parts[-3:] == ("ansible_collections", "baremetal", "inference")
-# An answer of a model has some thousand tokens; what a host says of its chips is shorter.
-RESULT_BYTES = 4 << 20
+# `ansible` takes another callback than its own only with the first of these.
+RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "baremetal.inference.run_json"}
 
 
 class CommandError(ValueError):
     """What is wrong with the command or its site; the message is a whole sentence."""
 
 
-def add_options(parser: argparse.ArgumentParser, verb: Verb | None = None) -> None:
-    """Add the options that all verbs which need the site have in common."""
+def add_options(parser: argparse.ArgumentParser, has_site: bool = True, changes: bool = False) -> None:
+    """Add the options that verbs have in common: those of a site, and those that try a change."""
     add = parser.add_argument
-    add(
-        "-i",
-        "--inventory",
-        metavar="SITE",
-        help="the directory of the site; default: ANSIBLE_INVENTORY, or this directory",
-    )
-    add("-l", dest="more_hosts", action="append", default=[], metavar="HOST", help="as HOST")
-    add(
-        "-e", "--extra-vars", action="append", default=[], metavar="NAME=VALUE", help="another variable of the playbook"
-    )
-    add("-u", "--user", metavar="USER", help="log in as USER")
-    add("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
-    add("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
+    if has_site:
+        where = "the directory of the site; default: ANSIBLE_INVENTORY, or this directory"
+        add("-i", "--inventory", action="append", metavar="SITE", type=some_text, help=where)
+        add("-u", "--user", metavar="USER", type=some_text, help="log in as USER")
+        add("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
+        add("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
+    variable = "another variable of the playbook"
+    add("-e", "--extra-vars", action="append", default=[], metavar="NAME=VALUE", type=extra_variable, help=variable)
     add("-v", "--verbose", action="count", default=0, help="print the line of Ansible; -vv has it print more itself")
     add("--json", action="store_true", help="print one JSON document")
-    if verb is None or verb.changes:
+    if changes:
         add("-C", "--check", action="store_true", help="show what would change, and change nothing")
         add("-D", "--diff", action="store_true", help="show the lines that change")
 
 
+def some_text(text: str) -> str:
+    """Return a value that is not empty: for Ansible an empty one would often mean all."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("found nothing, expected a value")
+    return text
+
+
+def extra_variable(text: str) -> str:
+    """Return a value of -e. Ansible ignores one without `=`, and blames the inventory for broken JSON."""
+    if text.startswith("@"):
+        if not Path(text[1:]).expanduser().is_file():
+            raise argparse.ArgumentTypeError(f"{text[1:]!r} is no file")
+    elif text.lstrip().startswith(("{", "[")):
+        try:
+            json.loads(text)
+        except ValueError as exc:
+            raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {exc}") from None
+    elif "=" not in text:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME=VALUE, JSON or @FILE")
+    return text
+
+
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
-    inventory = _inventory(given) if verb.hosts else given.inventory
-    hosts = [*getattr(given, "hosts", ()), *given.more_hosts]
-    if given.json:  # what a playbook itself can show as JSON
-        variables = {**{option.variable: "json" for option in verb.options if "json" in option.choices}, **variables}
-    if hosts:
+    inventory = find_inventory(given) if verb.hosts else ""
+    hosts: list[str] = given.hosts
+    if given.json and verb.json:
+        variables = {verb.json: "json", **variables}
+    names = list(verb.playbooks)
+    if verb.playbooks == SERVING:
+        names = _serving(inventory, hosts)
+        if names == list(SERVING) and given.verb == "apply" and not given.check:
+            # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
+            checked = start(given, _command(given, inventory, ["gateway"], ["--tags", "always"]), quiet=True)
+            if checked:
+                return checked
+    limit = ["-l", ",".join(hosts)] if hosts and verb.hosts == "-l" else []
+    if hosts and not limit:
         variables = {verb.hosts: ",".join(hosts), **variables}
-    names = [name for name in verb.playbooks if name != "gateway" or _has_gateways(inventory, hosts)]
-    command = [
-        program("ansible-playbook"),
-        *(("-i", inventory) if inventory else ()),
-        *(_playbook(name) for name in names),
-        *(word for name, value in variables.items() for word in ("-e", json.dumps({name: value}))),
-        *verb.arguments,
-        *_common(given),
-    ]
+    chosen = [word for name, value in variables.items() for word in ("-e", json.dumps({name: value}))]
+    command = _command(given, inventory, names, [*chosen, *limit, *verb.arguments])
     if not given.json:
         return start(given, command)
     return _show_document(given, command, "verify_json" if names == ["verify"] else "run_json")
 
 
+def _command(given: argparse.Namespace, inventory: str, names: list[str], words: list[str]) -> list[str]:
+    site = ["-i", inventory] if inventory else []
+    return [program("ansible-playbook"), *site, *(_playbook(name) for name in names), *words, *_common(given)]
+
+
+def _serving(inventory: str, hosts: list[str]) -> list[str]:
+    """Return which of site.yml and gateway.yml the hosts mean. Raises CommandError for hosts of neither."""
+    gateways = set(hosts_of(inventory, "gateways"))
+    if not hosts:
+        return list(SERVING) if gateways else ["site"]
+    chosen = set(known_hosts(inventory, ",".join(hosts)))
+    servers = {*hosts_of(inventory, "inference"), *hosts_of(inventory, "mirrors")}
+    names = [name for name, group in zip(SERVING, (servers, gateways)) if chosen & group]
+    if not names:
+        raise CommandError(f"{','.join(hosts)}: none of these is in the group inference, mirrors or gateways")
+    return names
+
+
+def hosts_of(inventory: str, pattern: str) -> list[str]:
+    """Return the hosts of a pattern, which may match none. Raises CommandError where the inventory cannot be read."""
+    asked = [program("ansible"), "-i", inventory, pattern, "--list-hosts"]
+    done = _start(None, asked, {}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise CommandError(f"-i {inventory}: Ansible cannot read it: {' '.join(done.stderr.split())[:400]}")
+    return [line.strip() for line in done.stdout.splitlines()[1:] if line.strip()]
+
+
+def known_hosts(inventory: str, pattern: str) -> list[str]:
+    """Return the hosts of a pattern. Raises CommandError, with the nearest name, where it matches none."""
+    found = hosts_of(inventory, pattern)
+    if not found:
+        near = difflib.get_close_matches(pattern, hosts_of(inventory, "all"), n=1)
+        hint = f"; nearest: {near[0]!r}" if near else ""
+        raise CommandError(f"no host of the site matches {pattern!r}{hint}")
+    return found
+
+
+def run_module(given: argparse.Namespace, pattern: str, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a module on hosts and return what run_json says of it: ``results`` by host, ``errors``."""
+    inventory = find_inventory(given)
+    known_hosts(inventory, pattern)
+    words = [pattern, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments), *_common(given)]
+    return run_ad_hoc(given, words)
+
+
+def run_ad_hoc(given: argparse.Namespace, words: list[str]) -> dict[str, Any]:
+    """Run `ansible` with these words and return its document."""
+    return read_document(_start(given, [program("ansible"), *words], RUN_JSON, stdout=subprocess.PIPE))
+
+
 def _show_document(given: argparse.Namespace, command: list[str], callback: str) -> int:
-    """Run a command and print one JSON document, with what the playbook printed before it under ``text``."""
+    """Run a command and print one JSON document, with what the playbook printed before it."""
     done = _start(
         given, command, {"ANSIBLE_STDOUT_CALLBACK": f"baremetal.inference.{callback}"}, stdout=subprocess.PIPE
     )
+    document = read_document(done)
+    print(json.dumps(document, indent=2))
+    return done.returncode or int(not document["ok"])
+
+
+def read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the document that a callback printed last; ``ok`` is whether all went well."""
     before, _, after = f"\n{done.stdout}".rpartition("\n{\n")
     try:
-        document = json.loads("{" + after)
+        document: dict[str, Any] = json.loads("{" + after)
     except ValueError:
-        before, document = (
-            done.stdout,
-            {"ok": False, "problem": "ansible-playbook ended before it did anything; see its errors"},
-        )
+        before, document = done.stdout, {"problem": "Ansible ended before it did anything; see its errors"}
     if before.strip():
         document |= _read_shown(before)
-    print(json.dumps({**document, "ok": bool(document.get("ok")) and not done.returncode}, indent=2))
-    return done.returncode
+    is_ok = document.get("ok") is True and not done.returncode and not document.get("errors")
+    return {**document, "ok": is_ok}
 
 
 def _read_shown(text: str) -> dict[str, Any]:
@@ -97,18 +171,27 @@ def _read_shown(text: str) -> dict[str, Any]:
         return {"text": text.strip()}
 
 
-def start(given: argparse.Namespace, command: list[str]) -> int:
-    """Run a command of Ansible, after its line where -v wants it, and return the status."""
-    return _start(given, command, {}).returncode
+def start(given: argparse.Namespace, command: list[str], quiet: bool = False) -> int:
+    """Run a command, after its line where -v wants it, and return the status; ``quiet`` shows a failure only."""
+    if not quiet:
+        return _start(given, command, {}).returncode
+    done = _start(given, command, {}, stdout=subprocess.PIPE)
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+    return done.returncode
 
 
 def _start(
-    given: argparse.Namespace, command: list[str], added: dict[str, str], stdout: int | None = None
+    given: argparse.Namespace | None,
+    command: list[str],
+    added: dict[str, str],
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    if given.verbose:
+    if given and given.verbose:
         print(f"+ {shlex.join(command)}", file=sys.stderr)
     try:
-        return subprocess.run(command, env=environment(added), stdout=stdout, text=True, check=False)
+        return subprocess.run(command, env=environment(added), stdout=stdout, stderr=stderr, text=True, check=False)
     except OSError as exc:
         raise CommandError(
             f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
@@ -122,23 +205,21 @@ def environment(added: dict[str, str] | None = None) -> dict[str, str]:
     return {**({} if has_one else {"ANSIBLE_CONFIG": str(own)}), **os.environ, **(added or {})}
 
 
-def ansible(name: str, given: argparse.Namespace, words: list[str]) -> list[str]:
-    """Return a command of another of Ansible's programs for the site."""
-    return [program(name), "-i", _inventory(given), *words, *_common(given)]
-
-
 def _common(given: argparse.Namespace) -> list[str]:
     words = [word for text in given.extra_vars for word in ("-e", text)]
-    words += ["-u", given.user] if given.user else []
+    words += ["-u", given.user] if getattr(given, "user", None) else []
     flags = {"ask_become_pass": "-K", "ask_vault_pass": "-J", "check": "--check", "diff": "--diff"}
     words += [flag for name, flag in flags.items() if getattr(given, name, False)]
     words += ["-" + "v" * (given.verbose - 1)] if given.verbose > 1 else []
     return [*words, *given.passed_on]
 
 
-def _inventory(given: argparse.Namespace) -> str:
-    """Return the inventory. Raises CommandError where none is named and the directory is no site."""
-    found = given.inventory or os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")
+def find_inventory(given: argparse.Namespace) -> str:
+    """Return the inventory. Raises CommandError where none is named, or several, and the directory is no site."""
+    named = given.inventory or []
+    if len(named) > 1:
+        raise CommandError(f"-i stands there {len(named)} times: name one site, or several in one -i with commas")
+    found = named[0] if named else os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")
     if not found:
         raise CommandError(
             f"no site: {Path.cwd()} has no hosts.yml; name one with -i DIR or ANSIBLE_INVENTORY, or write one with "
@@ -149,15 +230,6 @@ def _inventory(given: argparse.Namespace) -> str:
     return str(found)
 
 
-def _has_gateways(inventory: str, hosts: list[str]) -> bool:
-    """Tell whether apply sets up gateways: when it was not asked for some hosts only, and the site has any."""
-    if hosts:
-        return False
-    asked = [program("ansible"), "-i", inventory, "gateways", "--list-hosts"]
-    done = subprocess.run(asked, env=environment(), capture_output=True, text=True, check=False)
-    return done.returncode == 0 and "hosts (0)" not in done.stdout
-
-
 def _playbook(name: str) -> str:
     return f"baremetal.inference.{name}" if INSTALLED else str(TOP / f"playbooks/{name}.yml")
 
@@ -166,14 +238,3 @@ def program(name: str) -> str:
     """Return Ansible's program beside this Python, where there is one: cron has a short PATH."""
     beside = Path(sys.executable).with_name(name)
     return str(beside) if beside.exists() else name
-
-
-def read_result(path: Path) -> dict[str, Any]:
-    """Return what a module returned, from the file that Ansible's --tree wrote."""
-    with path.open("rb") as file:
-        text = file.read(RESULT_BYTES)
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"msg": "the answer of the module cannot be read"}

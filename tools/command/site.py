@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import playbooks
+from .hosts import printable
 from .playbooks import TOP, CommandError
 
-NAME = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+NAME = r"[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+# Groups of a site, and words that YAML does not read as text.
+RESERVED = ("all", "false", "gateways", "inference", "localhost", "mirrors", "no", "none", "null", "off", "on", "true",
+            "ungrouped", "yes", "y", "n")  # fmt: skip
 HOST = re.compile(rf"(?P<name>{NAME})(=(?P<address>[0-9a-zA-Z.:-]{{1,253}}))?", re.ASCII)
 ADDRESS = re.compile(r"[0-9a-zA-Z.:-]{1,253}", re.ASCII)
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
@@ -51,13 +55,13 @@ WORDS = ("init", "logs", "chat", "lab", "completion", *(f"--{question.flag}" for
 def add_verbs(verbs: Any) -> None:
     """Add init and lab."""
     parser = verbs.add_parser("init", help="write a new site: six questions, or flags")
-    parser.add_argument("directory", metavar="DIR", type=Path)
+    parser.add_argument("directory", metavar="DIR", type=playbooks.some_text)
     for question in QUESTIONS:
         parser.add_argument(f"--{question.flag}", metavar="ANSWER", help=question.text)
     parser.add_argument(
         "--no-detect", action="store_true", help="do not ask the servers for their accelerators over SSH"
     )
-    parser.set_defaults(verb="init", run=init)
+    parser.set_defaults(verb="init", run=init, verbose=0)
     lab = verbs.add_parser(
         "lab", help="a mirror and a server on this machine, with a real vLLM: up, down (checkout only)"
     )
@@ -77,24 +81,37 @@ def run_lab(given: argparse.Namespace) -> int:
 
 def init(given: argparse.Namespace) -> int:
     """Write a site, and say what comes next."""
-    directory: Path = given.directory
+    directory = Path(given.directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandError(f"{directory} exists and is not empty; name a new directory")
     answers = {question.flag: _answer(question, getattr(given, question.flag)) for question in QUESTIONS}
     servers = [_host(text) for text in answers["hosts"]]
-    if len({name for name, _ in servers}) != len(servers):
-        raise CommandError("--hosts: a name stands there twice")
-    found = {} if given.no_detect else detect(servers, answers["login"][0])
+    _check(given, answers, servers)
+    found = {} if given.no_detect else detect(given, servers, answers["login"][0])
     for name, text in files(answers, servers, found).items():
         _write(directory / name, text)
     unknown = ", ".join(name for name, _ in servers if name not in found)
     if unknown:
         print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
-    print(f"The site is {directory}. Next, `cd {directory}`, then:")
+    print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:")
     print("  inference plan       what each server would run, without contacting it")
     print("  inference check      what apply would change")
     print("  inference apply      from the driver to an answered chat")
     return 0
+
+
+def _check(given: argparse.Namespace, answers: dict[str, list[str]], servers: list[tuple[str, str]]) -> None:
+    """Raise CommandError for answers that do not go together."""
+    gateway = [] if answers["gateway"] == ["none"] else [_host(answers["gateway"][0])[0]]
+    names = [name for name, _ in servers]
+    for flag, listed in (("hosts", names), ("teams", answers["teams"])):
+        if len(set(listed)) != len(listed):
+            raise CommandError(f"--{flag}: a name stands there twice")
+    taken = next((name for name in (*names, *gateway) if name.lower() in RESERVED), None)
+    if taken:
+        raise CommandError(f"{taken!r} cannot be the name of a host: Ansible or YAML reads it as something else")
+    if given.teams and not gateway:
+        raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
 
 
 def _answer(question: Question, flag: str | None) -> list[str]:
@@ -119,27 +136,22 @@ def _host(text: str) -> tuple[str, str]:
     return found["name"], found["address"] or found["name"]
 
 
-def detect(servers: list[tuple[str, str]], user: str) -> dict[str, tuple[str, int]]:
+def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str) -> dict[str, tuple[str, int]]:
     """Ask the servers over SSH for their accelerators, and return model and number of those that answered."""
+    hosts = {name: {"ansible_host": address, "ansible_user": user} for name, address in servers}
+    print("Asking the servers for their accelerators ...", flush=True)
     with tempfile.TemporaryDirectory() as work:
-        inventory, answers = Path(work, "hosts.json"), Path(work, "answers")
-        hosts = {name: {"ansible_host": address, "ansible_user": user} for name, address in servers}
+        inventory = Path(work, "hosts.json")
         inventory.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-        probe = ["all", "-m", "baremetal.inference.accelerator_probe", "--tree", str(answers)]
-        command = [playbooks.program("ansible"), "-i", str(inventory), *probe]
-        print("Asking the servers for their accelerators ...", flush=True)
-        subprocess.run(
-            command, env=playbooks.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-        )
-        found = {}
-        for name, _ in servers:
-            path = answers / name
-            result = playbooks.read_result(path) if path.is_file() else {}
-            chips = result.get("accelerator")
-            if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
-                found[name] = (str(chips["model"]), int(chips.get("count") or 1))
-            else:
-                print(f"{name}: {str(result.get('msg', 'no answer')).splitlines()[0][:200]}")
+        words = ["all", "-i", str(inventory), "-m", "baremetal.inference.accelerator_probe"]
+        document = playbooks.run_ad_hoc(given, words)
+    found = {}
+    for name, result in (document.get("results") or {}).items():
+        chips = result.get("accelerator")
+        if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
+            found[name] = (str(chips["model"]), int(chips.get("count") or 1))
+    for error in document.get("errors") or ():
+        print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found
 
 
@@ -168,9 +180,7 @@ def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, tuple[str
         chips = f", accelerator: {known[0]}, accelerator_count: {known[1]}" if known else ""
         lines.append(f'    {name}: {{ansible_host: "{address}"{chips}}}')
         lines += (
-            []
-            if known
-            else [f"    # {name} did not say what it has: add accelerator and accelerator_count to its line."]
+            [] if known else [f"    # What {name} has is not known: add accelerator and accelerator_count to its line."]
         )
     if gateway:
         name, address = _host(gateway)

@@ -25,8 +25,9 @@ class Option(NamedTuple):
 class Verb(NamedTuple):
     """A verb: its playbooks, the variable that names the hosts ("" where hosts cannot be chosen), and its options.
 
-    ``needs_hosts``: without HOST it would concern every host, so it is refused. ``changes``: --check tries it.
-    ``exclusive``: options of which exactly one is given; "hosts" stands for HOST. ``arguments``: Ansible's own.
+    ``hosts`` may be Ansible's own -l. ``needs_hosts``: without HOST it would concern every host. ``changes``: --check
+    tries it. ``exclusive``: options of which exactly one is given; "hosts" stands for HOST. ``arguments``: Ansible's
+    own. ``json``: the variable with which a playbook shows a document by itself.
     """
 
     help: str
@@ -37,21 +38,22 @@ class Verb(NamedTuple):
     changes: bool = False
     exclusive: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    json: str = ""
 
 
 INSTANCE = "one instance only"
+# Of these, those whose hosts are meant: servers and mirrors, and gateways.
+SERVING = ("site", "gateway")
 VERBS: dict[str, Verb] = {
     "check": Verb(
-        "show what apply would change, and change nothing", ("site",), "site_hosts", arguments=("--check", "--diff")
+        "show what apply would change, and change nothing", SERVING, "-l", arguments=("--check", "--diff")
     ),
     "plan": Verb(
         "show what every host would run, and where each setting comes from; connects to no host",
         ("explain",),
         "explain_hosts",
-        (
-            Option("instance", "explain_instance", INSTANCE, "NAME"),
-            Option("format", "explain_format", "table, or JSON for a program", "FORMAT", choices=("table", "json")),
-        ),
+        (Option("instance", "explain_instance", INSTANCE, "NAME"),),
+        json="explain_format",
     ),
     "render": Verb(
         "write the plan and the files of every instance into a directory; connects to no host",
@@ -88,8 +90,8 @@ VERBS: dict[str, Verb] = {
     ),
     "apply": Verb(
         "bring the hosts to what the site says, and have each instance answer a chat; then the gateways",
-        ("site", "gateway"),
-        "site_hosts",
+        SERVING,
+        "-l",
         changes=True,
     ),
     "status": Verb(
@@ -163,9 +165,10 @@ VERBS: dict[str, Verb] = {
         (
             Option("since", "gateway_usage_since", "a day, or a time such as 30d", "TIME"),
             Option("until", "gateway_usage_until", "a day", "TIME"),
-            Option("format", "gateway_usage_format", "how to print them", "FORMAT", choices=("table", "csv", "json")),
+            Option("format", "gateway_usage_format", "how to print them", "FORMAT", choices=("table", "csv")),
             Option("file", "gateway_usage_file", "write them to FILE", "FILE"),
         ),
+        json="gateway_usage_format",
     ),
     "key add": Verb(
         "make a client of the gateways, and show its key once",

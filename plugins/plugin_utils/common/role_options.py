@@ -50,7 +50,10 @@ SERVING = (
     "encodings",
     "weights",
     "vllm",
+    "health",
 )
+# Switches of site.yml, set in an inventory; a site may have other variables that begin so.
+SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_tuning", "site_monitoring")
 
 
 # Paths on the controller, where ~ is the home of the person who runs Ansible.
@@ -101,6 +104,9 @@ def _set_options(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[st
 def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]:
     """Return warnings about the names of a host's variables. Raises RoleOptionError for a misspelt option."""
     warnings: list[str] = []
+    for name in sorted(names - {*SWITCHES}):
+        if name.startswith("site_") and (near := misspelt(name, SWITCHES)):
+            raise RoleOptionError(f"{name} is not a switch of site.yml; nearest: {near!r}")
     for role in roles:
         options = options_of(role)
         unknown = []

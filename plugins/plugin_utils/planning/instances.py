@@ -51,7 +51,8 @@ API_KEY = "VLLM_API_KEY"
 SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 
 # The name of an instance becomes the name of a unit, a container and several directories.
-_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
+# It is part of a unit's name and of file names, with a number and an ending.
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}\Z")
 _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
 _REVISION = re.compile(r"[0-9a-f]{40}\Z", re.ASCII)
 _LINES = re.compile(r"[\n\r\0]")
@@ -72,7 +73,7 @@ def check_instance(name: str, requested: Any) -> None:
     """Raise PlanError for a malformed instance."""
     where = f"vllm_instances.{name}"
     if not isinstance(name, str) or not _NAME.match(name):
-        raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
+        raise PlanError(f"{where}: found the name {name!r}, expected at most 100 letters, digits, '-', '_' and '.'")
     if not isinstance(requested, Mapping):
         raise PlanError(f"{where}: found {_kind(requested)}, expected a mapping with the key 'recipe'")
     for key in requested:

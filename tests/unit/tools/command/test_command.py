@@ -35,7 +35,7 @@ def site(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     hosts = directory / "hosts.yml"
     text = hosts.read_text(encoding="utf-8")
-    assert text.count("did not say what it has") == 2
+    assert text.count("has is not known") == 2
     hosts.write_text(re.sub(r'(192.0.2.1\d")', r"\1, accelerator: h200, accelerator_count: 2", text), encoding="utf-8")
     return directory
 
@@ -46,7 +46,8 @@ def test_every_variable_is_one_of_its_playbooks():
         text = "".join((TOP / f"playbooks/{book}.yml").read_text(encoding="utf-8") for book in verb.playbooks)
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "playbooks/vars").glob("*.yml"))
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "plugins/plugin_utils").rglob("*.py"))
-        for variable in filter(None, (verb.hosts, NAMES.get(name), *(option.variable for option in verb.options))):
+        variables = {verb.hosts, verb.json, NAMES.get(name), *(option.variable for option in verb.options)}
+        for variable in variables - {"", None, "-l"}:
             assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
 
 
@@ -77,11 +78,11 @@ def test_the_new_site_is_valid_yaml_with_comments(site):
 
 def test_detected_accelerators_are_written(tmp_path, monkeypatch):
     found = {"gpu-a-01": ("h200", 8)}
-    monkeypatch.setattr(main.site, "detect", lambda servers, user: found if user == "ops" else {})
+    monkeypatch.setattr(main.site, "detect", lambda given, servers, user: found if user == "ops" else {})
     assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS, "--login", "ops", "--gateway", "none"]) == 0
     text = (tmp_path / "s/hosts.yml").read_text()
     assert "accelerator: h200, accelerator_count: 8" in text
-    assert "# gpu-a-02 did not say what it has" in text
+    assert "# What gpu-a-02 has is not known" in text
     assert not (tmp_path / "s/group_vars/gateways.yml").exists()
 
 
@@ -128,7 +129,30 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
         (["remove"], "remove would concern every host"),
         (["remove", "a"], "takes exactly one of --instance, --model, --environment, --image, --everything; found none"),
         (["rollback"], "rollback takes exactly one of HOST, --rollout; found none"),
-        (["render"], "render takes exactly one of --directory; found none"),
+        (["render"], "render needs --directory"),
+        (["-i", "x", "plan"], "-i stands before the verb; options follow it, as in `inference plan -i`"),
+        (["plan", "-i", "a", "-i", "b"], "-i stands there 2 times: name one site"),
+        (["plan", "-e", '{"a":'], "is no JSON"),
+        (["plan", "-e", "nonsense"], "found 'nonsense', expected NAME=VALUE, JSON or @FILE"),
+        (["plan", "-e", "@nope.yml"], "'nope.yml' is no file"),
+        (["plan", ""], "found nothing, expected a value"),
+        (["fit", "--chips", ""], "found nothing, expected a value"),
+        (["logs", "a", "b", "-n", "-5"], "-n"),
+        (["logs", "a", "b", "-l", "c"], "unrecognized arguments: -l c"),
+        (
+            ["chat", "-i", "{full}/../hosts.yml", "gpu-9", "chat", "hello"],
+            "no host of the site matches 'gpu-9'; nearest: 'gpu-1'",
+        ),
+        (["apply", "-i", "{full}/../hosts.yml", "gpu-9"], "no host of the site matches 'gpu-9'; nearest: 'gpu-1'"),
+        (
+            ["apply", "-i", "{full}/../hosts.yml", "gpu-1"],
+            "none of these is in the group inference, mirrors or gateways",
+        ),
+        (["init", "{empty}", "--hosts", "true=192.0.2.1"], "'true' cannot be the name of a host"),
+        (["init", "{empty}", "--hosts", "a", "--gateway", "none", "--teams", "x"], "only a gateway has teams"),
+        (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,x"], "--teams: a name stands there twice"),
+        (["init", "{full}/file/x", "--hosts", "a", "--no-detect"], "Not a directory"),
+        (["init", " ", "--hosts", "a"], "found nothing, expected a value"),
         (["key", "add"], "NAME"),
         (["logs", "a", "../b"], "'../b' is no name of an instance"),
         (["logs", "a", "b", "--since", "now; reboot"], "is no time"),
@@ -146,11 +170,12 @@ def test_a_wrong_line_is_one_sentence(tmp_path, words, message):
     for directory in (empty, full):
         directory.mkdir()
     (full / "file").touch()
-    done = run(*(word.format(empty=empty, full=full) for word in words), cwd=empty)
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {gpu-1: }}\n", encoding="utf-8")
+    done = run(*(word.replace("{empty}", str(empty)).replace("{full}", str(full)) for word in words), cwd=empty)
     assert done.returncode == main.USAGE
-    assert message.format(empty=empty) in done.stderr
+    assert message.replace("{empty}", str(empty)) in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [full / "file"]
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"file", "hosts.yml"}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +183,8 @@ def test_a_wrong_line_is_one_sentence(tmp_path, words, message):
     [
         ([], ["site", "gateway"]),
         (["gpu-a-01"], ["site"]),
+        (["gw1"], ["gateway"]),
+        (["gw1", "gpu-a-01"], ["site", "gateway"]),
         (["-i", str(TOP / "inventories/example")], ["site"]),
     ],
 )
@@ -183,4 +210,41 @@ def test_completion_knows_verbs_and_options():
 
 
 def test_the_answer_of_a_model_moves_no_cursor():
-    assert main.hosts.answer_of({"answer": "a\x1b[2Jb\n\x07"}) == "a\\x1b[2Jb\n\\x07"
+    assert main.hosts.printable("a\x1b[2Jb\n\x07") == "a\\x1b[2Jb\n\\x07"
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A site whose one host is this machine, without an instance."""
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {here: {ansible_connection: local}}}\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_an_instance_that_is_not_there_is_named(here):
+    done = run("chat", "here", "chat", "hello", cwd=here)
+    assert done.returncode
+    assert done.stderr.startswith("here chat: instance chat is not installed on this host: /etc/vllm/chat.yaml")
+
+
+def test_chat_and_logs_print_one_document(here):
+    for words in (["chat", "here", "chat", "hello"], ["logs", "here", "chat"]):
+        document = json.loads(run(*words, "--json", cwd=here).stdout)
+        assert set(document) >= {"ok", "hosts", "errors", "messages", "warnings", "results"}
+
+
+def test_warnings_are_in_the_document(site):
+    (site / "other.yml").write_text("inferense: {hosts: {gpu-z: {accelerator: h200}}}\n", encoding="utf-8")
+    document = json.loads(run("plan", "gpu-z", "--json", "-i", str(site / "other.yml")).stdout)
+    (site / "other.yml").unlink()
+    assert any("gpu-z" in text for text in document["warnings"])
+
+
+def test_a_misspelt_switch_of_site_yml_is_named(site):
+    done = run("plan", "-e", "site_healht=true", cwd=site)
+    assert done.returncode
+    assert "site_healht" in done.stdout + done.stderr
+    group_vars = site / "group_vars/all.yml"
+    group_vars.write_text("site_healht: true\n", encoding="utf-8")
+    done = run("plan", cwd=site)
+    group_vars.unlink()
+    assert "site_healht is not a switch of site.yml; nearest: 'site_health'" in done.stdout + done.stderr
