@@ -73,7 +73,7 @@ def check_instance(name: str, requested: Any) -> None:
     """Raise PlanError for a malformed instance."""
     where = f"vllm_instances.{name}"
     if not isinstance(name, str) or not _NAME.match(name):
-        raise PlanError(f"{where}: found the name {name!r}, expected at most 100 letters, digits, '-', '_' and '.'")
+        raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
     if not isinstance(requested, Mapping):
         raise PlanError(f"{where}: found {_kind(requested)}, expected a mapping with the key 'recipe'")
     for key in requested:
