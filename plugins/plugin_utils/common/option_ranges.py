@@ -29,6 +29,8 @@ RANGES: Mapping[str, Range] = {
     "cuda_reboot_timeout": FROM_1,
     "encodings_connections": FROM_1,
     "gateway_agent_port": PORT,
+    "provisioner_bmc_read_timeout": FROM_1,
+    "provisioner_port": PORT,
     "gateway_check_interval": FROM_1,
     "gateway_error_limit": FROM_0,
     "gateway_inspect_kib": Range(1, 1024),

@@ -46,6 +46,8 @@ def test_every_role_is_checked_by_the_action_that_it_calls_first():
     for path in (ROLES.parent / "plugins/action").glob("*.py"):
         module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{path.stem}")
         checked.update(getattr(module.ActionModule, "ROLES", ()))
+    for path in ROLES.glob("*/tasks/preflight.yml"):
+        checked.update(re.findall(r"playbook_options:\n    roles: \[(\w+)\]", path.read_text(encoding="utf-8")))
     # vendor_stack is a part of cuda, rocm and cann: people set none of its variables.
     assert {path.name for path in ROLES.iterdir()} - {"vendor_stack"} == checked
 
