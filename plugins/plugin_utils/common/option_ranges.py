@@ -30,6 +30,8 @@ RANGES: Mapping[str, Range] = {
     "encodings_connections": FROM_1,
     "gateway_agent_port": PORT,
     "provisioner_bmc_read_timeout": FROM_1,
+    "provisioner_http_port": PORT,
+    "provisioner_max_concurrent": FROM_1,
     "provisioner_port": PORT,
     "gateway_check_interval": FROM_1,
     "gateway_error_limit": FROM_0,
