@@ -4,39 +4,23 @@
 Instances have one user, so of its processes only those of the instance's own units count (socket_unit_host.py).
 
 Instances use the network of the host, in containers too. An end of a connection that is not in its tables is on
-another host, or where root redirects the port to, and no user of this host can be there.
+another host, or where root redirects the port to, and no user of this host can be there. Where the kernel does not say
+all of them, nothing is sent.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
-import sys
-from typing import Iterator, NamedTuple
 
-from ..common.files_host import text_of
 from .config_file import Processes
 from .marks import CACHE_DIR
+from .sock_diag_host import Row, plain, sockets
 from .socket_unit_host import stranger_at
-
-# Of this process: a unit with ProcSubset=pid sees no /proc/net.
-NET = "/proc/self/net"
-LISTEN = "0A"
 
 
 class StrangerError(OSError):
     """A process that is not the instance's listens at the port; the message is the whole sentence."""
-
-
-class Row(NamedTuple):
-    """A socket of the host: addresses as ``ADDRESS PORT``, the owner, whether it listens, and its inode."""
-
-    local: tuple[str, int]
-    remote: tuple[str, int]
-    uid: int
-    listens: bool
-    inode: int = 0
 
 
 def processes_of(name: str) -> Processes:
@@ -52,8 +36,8 @@ def check_peer(opened: socket.socket, expected: Processes) -> None:
 
     The listener counts as well as the end: nobody has accepted a connection yet that has just been made.
     """
-    here, peer = _plain(*opened.getsockname()[:2]), _plain(*opened.getpeername()[:2])
-    table = list(rows(peer[1]))
+    here, peer = plain(*opened.getsockname()[:2]), plain(*opened.getpeername()[:2])
+    table = _sockets(peer, here)
     ends = [row for row in table if row.local == peer and row.remote == here]
     if not ends:
         return
@@ -72,8 +56,8 @@ def check_peer(opened: socket.socket, expected: Processes) -> None:
                 "instance again"
             )
     # A process of root can be what it wants.
-    own = {row.inode for row in ends if row.listens and row.uid}
-    group = stranger_at(peer[1], own, expected.instance) if own and expected.instance else ""
+    groups = {row.group for row in ends if row.listens and row.uid and row.group}
+    group = stranger_at(groups, expected.instance) if groups and expected.instance else ""
     if group:
         raise StrangerError(
             f"{peer[0]} port {peer[1]}: a process of {group!a} listens there, expected the instance "
@@ -82,27 +66,12 @@ def check_peer(opened: socket.socket, expected: Processes) -> None:
         )
 
 
-def rows(port: int) -> Iterator[Row]:
-    """Yield the sockets of this host at a local port."""
-    mark = f":{port:04X} "
-    for name in ("tcp", "tcp6"):
-        for line in text_of(f"{NET}/{name}").splitlines()[1:]:
-            if mark in line:
-                fields = line.split()
-                local, remote = _address(fields[1]), _address(fields[2])
-                if local[1] == port:
-                    yield Row(local, remote, int(fields[7]), fields[3] == LISTEN, int(fields[9]))
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return address and port as the kernel's table writes them: words of 32 bits in the order of this machine."""
-    digits, _colon, port = text.partition(":")
-    words = (int(digits[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(digits), 8))
-    return _plain(str(ipaddress.ip_address(b"".join(words))), int(port, 16))
-
-
-def _plain(address: str, port: int) -> tuple[str, int]:
-    """Return an address in one form, without the zone; one of IPv4 that is written as IPv6 as the former."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return str(mapped or found), port
+def _sockets(peer: tuple[str, int], here: tuple[str, int]) -> list[Row]:
+    try:
+        return sockets(peer[1], here[1])
+    except OSError as exc:
+        raise StrangerError(
+            f"{peer[0]} port {peer[1]}: the kernel does not say who listens there ({exc.strerror or exc}), expected an "
+            "answer of sock_diag; nothing is sent to it: load the kernel's module tcp_diag, and find out with ss -s "
+            "whether somebody has too many connections"
+        ) from exc

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import struct
+from collections import deque
 from typing import Iterator
 
 from ..common.files_host import text_of
@@ -20,28 +19,31 @@ ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 SELF, _MARK = "/proc/self/cgroup", "cgroup.controllers"
 # Slices, units and scopes, and the groups that a container engine makes below one.
 _DEPTH, _MOST = 7, 20_000
-_DIAG_BY_FAMILY, _DUMP, _DONE, _ERROR, _LISTEN, _CGROUP_ID = 20, 0x301, 3, 2, 1 << 10, 21
-_HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
-# Of a socket: family, state, timer and retransmissions; its addresses; times, queues, owner and inode.
-_SOCKET = struct.Struct("=4B48s5I")
-_SECONDS, _MOST_BYTES = 5.0, 8 << 20
 _ENGINE = re.compile(r"(docker|libpod|cri-containerd|crio)-[0-9a-f]{64}\.scope|[0-9a-f]{64}")
 
 
-def stranger_at(port: int, inodes: set[int], instance: str) -> str:
-    """Return the control group of a socket that is not the instance's, empty where there is none or it is unknown.
+class BeyondError(Exception):
+    """A control group is not among the first ones of the host."""
+
+
+def stranger_at(groups: set[int], instance: str) -> str:
+    """Return the first of these control groups that is not the instance's, empty where there is none or it is unknown.
 
     A container of docker has a separate group, whose name does not say which instance it is: it counts as the
-    instance's, as does the group of this process. ``inodes`` are those of the sockets that count.
+    instance's, as does the group of this process.
     """
     units = {f"vllm@{instance}.service", f"vllm-router@{instance}.service"}
-    found = {group for inode, group in listening_groups(port) if inode in inodes}
-    for path in paths_of(found):
-        parts = path.split("/")
-        if path == own_group() or units & set(parts):
-            continue
-        if any(part.endswith(".service") for part in parts) or not any(map(_ENGINE.fullmatch, parts)):
-            return path
+    try:
+        for path in paths_of(groups):
+            parts = path.split("/")
+            # Only systemd names the first one: whom a group is delegated to can call those in it as it likes.
+            service = next((part for part in parts if part.endswith(".service")), "")
+            if path == own_group() or service in units:
+                continue
+            if service or not any(map(_ENGINE.fullmatch, parts)):
+                return path
+    except BeyondError:
+        return f"(a control group behind the first {_MOST} of this host)"
     return ""
 
 
@@ -51,61 +53,25 @@ def own_group() -> str:
     return found.group(1) if found else ""
 
 
-def listening_groups(port: int) -> Iterator[tuple[int, int]]:
-    """Yield inode and control group of each listening socket at a port; none where the kernel does not say."""
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            yield from _parsed(_asked(family, port))
-        except (OSError, struct.error):
-            # No netlink in this unit, or an old kernel: the owner alone decides then.
-            continue
-
-
-def _asked(family: int, port: int) -> bytes:
-    """Return the kernel's messages about the sockets that listen at a port. Raises OSError."""
-    request = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _LISTEN)
-    request += struct.pack(">HH", port, 0) + b"\0" * 36 + b"\xff" * 8
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as asked:
-        asked.settimeout(_SECONDS)
-        asked.send(_HEADER.pack(_HEADER.size + len(request), _DIAG_BY_FAMILY, _DUMP, 1, 0) + request)
-        answer = b""
-        while len(answer) < _MOST_BYTES:
-            part = asked.recv(1 << 16)
-            answer += part
-            if not part or _HEADER.unpack_from(part)[1] in (_DONE, _ERROR):
-                break
-        return answer
-
-
-def _parsed(answer: bytes) -> Iterator[tuple[int, int]]:
-    at = 0
-    while at + _HEADER.size <= len(answer):
-        length, kind = _HEADER.unpack_from(answer, at)[:2]
-        if kind != _DIAG_BY_FAMILY or length < _HEADER.size:
-            return
-        inode = _SOCKET.unpack_from(answer, at + _HEADER.size)[-1]
-        place, end = at + _HEADER.size + _SOCKET.size, at + length
-        while place + _ATTRIBUTE.size <= end:
-            size, name = _ATTRIBUTE.unpack_from(answer, place)
-            if name == _CGROUP_ID:
-                yield inode, struct.unpack_from("=Q", answer, place + _ATTRIBUTE.size)[0]
-            place += max(_ATTRIBUTE.size, (size + 3) & ~3)
-        at += (length + 3) & ~3
-
-
 def paths_of(groups: set[int]) -> Iterator[str]:
-    """Yield the paths of control groups below the root; a group that is gone or out of sight is left out."""
+    """Yield the paths of control groups below the root; a group that is gone or out of sight is left out.
+
+    Those of logins come last, because users make as many as they like there. Raises BeyondError where one is not among
+    the first ones of the host.
+    """
     root = next((path for path in ROOTS if os.path.exists(f"{path}/{_MARK}")), "")
-    waiting, seen = [(root, 0)] if root and groups else [], 0
-    while waiting and seen < _MOST:
-        path, depth = waiting.pop()
+    waiting, left, seen = deque([(root, 0)] if root else []), set(groups), 0
+    while waiting and left:
+        if seen == _MOST:
+            raise BeyondError
+        path, depth = waiting.popleft()
         seen += 1
         try:
-            if os.stat(path).st_ino in groups:
+            found = os.stat(path).st_ino
+            if found in left:
+                left.remove(found)
                 yield path[len(root) :] or "/"
-            if depth < _DEPTH:
-                waiting += [
-                    (entry.path, depth + 1) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)
-                ]
+            below = [each.path for each in os.scandir(path) if depth < _DEPTH and each.is_dir(follow_symlinks=False)]
         except OSError:
             continue
+        waiting.extend((inner, depth + 1) for inner in sorted(below, key=lambda name: name.endswith("/user.slice")))

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.clien
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import (
     api_host,
     listener_host,
+    sock_diag_host,
     wait_ready_host,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import (
@@ -55,7 +56,7 @@ def test_a_stranger_at_another_address_of_the_port_disturbs_nobody():
         other.bind(("127.0.0.2", port))
         other.listen()
         os.fchown(other.fileno(), UID, UID)
-        assert UID in {row.uid for row in listener_host.rows(port)}
+        assert UID in {row.uid for row in sock_diag_host.sockets(port, 1)}
         assert api_host.ask(Listening("127.0.0.1", port), "GET", "/", 5).status == 200
 
 
@@ -71,14 +72,28 @@ def test_an_end_that_took_the_connection_and_gave_the_port_away_is_seen():
 
 
 def test_another_host_is_not_judged(monkeypatch):
-    # No user of this host can be at an end that its tables do not have.
+    # No user of this host can be at an end that the kernel does not have.
     with listening() as (port, _server):
-        monkeypatch.setattr(listener_host, "NET", "/nowhere")
+        monkeypatch.setattr(listener_host, "sockets", lambda _port, _remote: [])
         assert api_host.ask(Listening("127.0.0.1", port), "GET", "/", 5).status == 200
 
 
+def test_nothing_is_sent_where_the_kernel_does_not_say_who_listens(monkeypatch):
+    # It failed open: a table of more bytes than a program reads had no end of the connection.
+    def unknown(*_given):
+        raise OSError("a table has more than 8 MiB")
+
+    with listening() as (port, server):
+        monkeypatch.setattr(listener_host, "sockets", unknown)
+        with pytest.raises(
+            StrangerError, match=rf"127\.0\.0\.1 port {port}: the kernel does not say .*more than 8 MiB"
+        ):
+            api_host.ask(Listening("127.0.0.1", port), "GET", "/", 5, headers={"Authorization": "Bearer k"})
+        assert requests(server) == []
+
+
 def test_a_unit_that_sees_processes_alone_sees_the_tables():
-    code = f"import os; os.stat({listener_host.NET!r} + '/tcp'); print(os.path.exists('/proc/net/tcp'))"
+    code = f"import os; os.stat({sock_diag_host.NET!r} + '/tcp'); print(os.path.exists('/proc/net/tcp'))"
     command = f'mount -t proc -o subset=pid proc /proc && exec {sys.executable} -I -c "{code}"'
     done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

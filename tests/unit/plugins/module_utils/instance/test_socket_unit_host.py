@@ -6,15 +6,15 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import socket_unit_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.sock_diag_host import sockets
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.socket_unit_host import (
-    listening_groups,
+    BeyondError,
     own_group,
     paths_of,
     stranger_at,
@@ -95,21 +95,44 @@ def test_the_kernel_tells_the_group_of_each_listener_at_the_port_alone():
         for opened in (one, other):
             opened.bind(("127.0.0.1", 0))
             opened.listen()
-        port, inode = one.getsockname()[1], os.fstat(one.fileno()).st_ino
-        assert [found for found, _group in listening_groups(port)] == [inode]
+        (found,) = sockets(one.getsockname()[1], 1)
+        assert found.inode == os.fstat(one.fileno()).st_ino
         # This process itself is no stranger.
-        assert stranger_at(port, {inode}, "chat") == ""
+        assert found.group and stranger_at({found.group}, "chat") == ""
 
 
-def test_without_netlink_or_control_groups_nobody_is_a_stranger(monkeypatch, tmp_path):
-    def refused(_family, _port):
-        raise PermissionError
-
+def test_without_control_groups_nobody_is_a_stranger(monkeypatch, tmp_path):
     monkeypatch.setattr(socket_unit_host, "ROOTS", (str(tmp_path),))
-    assert list(paths_of({1, 2})) == []
-    monkeypatch.setattr(socket_unit_host, "_asked", refused)
-    assert list(listening_groups(1)) == []
-    assert stranger_at(1, {1}, "chat") == ""
+    assert list(paths_of({1, 2})) == [] and stranger_at({1}, "chat") == ""
+
+
+@pytest.fixture
+def groups(monkeypatch, tmp_path):
+    (tmp_path / "cgroup.controllers").touch()
+    monkeypatch.setattr(socket_unit_host, "ROOTS", (str(tmp_path),))
+
+    def made(path):
+        (tmp_path / path).mkdir(parents=True)
+        return os.stat(tmp_path / path).st_ino
+
+    return made
+
+
+def test_a_user_who_makes_many_groups_hides_none_and_stops_no_instance(groups, monkeypatch):
+    monkeypatch.setattr(socket_unit_host, "_MOST", 12)
+    for number in range(12):
+        last = groups(f"user.slice/user-1000.slice/user@1000.service/group-{number:02}")
+    unit = groups("system.slice/system-vllm.slice/vllm@chat.service")
+    assert stranger_at({unit}, "chat") == ""
+    with pytest.raises(BeyondError):
+        list(paths_of({last + 10_000_000}))
+    assert stranger_at({last + 10_000_000}, "chat") == "(a control group behind the first 12 of this host)"
+
+
+def test_a_group_inside_another_unit_that_is_called_like_the_instance_s_is_a_stranger(groups):
+    # A container that may write its groups calls them as it likes.
+    inner = groups("system.slice/system-vllm.slice/vllm@other.service/vllm@chat.service")
+    assert stranger_at({inner}, "chat").endswith("/vllm@other.service/vllm@chat.service")
 
 
 def test_a_deep_tree_is_searched_to_a_bounded_depth(monkeypatch, tmp_path):
@@ -126,9 +149,3 @@ def test_the_own_group(monkeypatch, tmp_path):
     (tmp_path / "self").write_text("1:name=systemd:/x\n0::/system.slice/a.service\n")
     monkeypatch.setattr(socket_unit_host, "SELF", str(tmp_path / "self"))
     assert own_group() == "/system.slice/a.service"
-
-
-@pytest.mark.parametrize("answer", [b"", b"\0" * 16, struct.pack("=IHHII", 500, 20, 0, 0, 0) + b"\0" * 60])
-def test_an_odd_answer_of_the_kernel_is_none(monkeypatch, answer):
-    monkeypatch.setattr(socket_unit_host, "_asked", lambda _family, _port: answer)
-    assert list(listening_groups(1)) == []
