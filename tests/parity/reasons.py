@@ -21,6 +21,7 @@ REASONS = {
     "sizes": r"vLLM cannot start with|is impossible here",
     "permission": r"a recipe alone cannot allow that",
     "files": r"which nothing brings to the place",
+    "frontend": r"frontend in Rust refuses",
     "chips": r"more chips requested than the host has",
 }
 

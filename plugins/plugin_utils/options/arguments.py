@@ -148,14 +148,17 @@ def lay(args: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
 
 
 def _with_key(mapping: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
-    result = dict(mapping)
-    if len(keys) > 1:
-        inner = result.get(keys[0])
-        value = _with_key(inner if isinstance(inner, Mapping) else {}, keys[1:], value) or None
-    result.pop(keys[0], None)
-    if value is not None:
-        result[keys[0]] = value
-    return result
+    # Without recursion: a recipe can name any number of keys.
+    levels = [dict(mapping)]
+    for key in keys[:-1]:
+        inner = levels[-1].get(key)
+        levels.append(dict(inner) if isinstance(inner, Mapping) else {})
+    for level, key in zip(reversed(levels), reversed(keys)):
+        level.pop(key, None)
+        if value is not None:
+            level[key] = value
+        value = level or None
+    return levels[0]
 
 
 def to_mapping(args: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:

@@ -19,6 +19,8 @@ KINDS = ("variables", "arguments", "keys")
 _ENTRY = (*KINDS, "because", "feature", "root", "values")
 # Values of a setting that a recipe may make: they name no path, address or repository, and are no flag.
 _PLAIN = r"(?!-\D)(?!.*\.\.)[^/\\~\n]*"
+# More levels than any setting of vLLM has.
+DEEPEST = 20
 _LISTED = "(catalog/options/recipe_settings.yml lists what they may)"
 
 
@@ -77,7 +79,10 @@ class Restrictions:
     def of_args(self, args: Mapping[str, Any]) -> Iterator[Restricted]:
         """Yield the restricted ones of arguments, and of the keys of their JSON."""
         for name, value in args.items():
-            yield from self._judged("arguments", (name,), value)
+            if is_deep(value):
+                yield Restricted((name,), value, f"has more than {DEEPEST} levels")
+            else:
+                yield from self._judged("arguments", (name,), value)
 
     def _judged(self, kind: str, path: tuple[str, ...], value: Any) -> Iterator[Restricted]:
         found = list(_restricted(getattr(self, kind), path, value))
@@ -111,6 +116,31 @@ class Restrictions:
             yield from self._judged("keys", (*path, str(key)), inner)
 
 
+def is_deep(value: Any) -> bool:
+    """Return whether a value has more levels of lists and mappings than a setting may have, with JSON in its texts."""
+    level = [value]
+    for _each in range(DEEPEST + 1):
+        found = [decoded(each) for each in level]
+        lists = [each.values() if isinstance(each, Mapping) else each for each in found if _has_items(each)]
+        level = [inner for each in lists for inner in each]
+        if not level:
+            return False
+    return True
+
+
+def _has_items(value: Any) -> bool:
+    return isinstance(value, (list, tuple, Mapping))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts of a value; those in lists one by one."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+    else:
+        yield str(value)
+
+
 def _read_entries(data: Any, where: str, values: str) -> tuple[list[Restriction], list[Restriction], list[Restriction]]:
     """Return the entries of each kind, in the order of KINDS; ``values`` is the expression of those that have none."""
     if not isinstance(data, list):
@@ -141,7 +171,7 @@ def _restricted(restrictions: Sequence[Restriction], path: tuple[str, ...], valu
     """Yield the setting at the end of a path where it is restricted; a switch that is off never is."""
     if value is None or value is False:
         return
-    texts = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+    texts = list(_texts(value))
     # A key such as cpp.cxx or lmcache.remote_url is judged by its parts too.
     names = (path[-1], *path[-1].split("."))
     for each in restrictions:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
+from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..common.versions import satisfies
 from ..options.arguments import to_mapping
+from ..options.restricted import DEEPEST, is_deep
 from ..options.table import Doubt, Foreign, OptionTable, Unknown
 from ..options.values import NUMBER
 from .conditions import applies
@@ -17,6 +19,8 @@ from .inputs import PlanError
 
 # A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
+
+FRONTEND = "VLLM_USE_RUST_FRONTEND"
 
 TRY_IT = (
     "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
@@ -327,3 +331,24 @@ def errors_of(problems: Sequence[str], strict: bool) -> list[str]:
 def doubts_of(problems: Sequence[str]) -> list[str]:
     """Return the problems that are not certain."""
     return [problem for problem in problems if isinstance(problem, (Doubt, Unknown))]
+
+
+def check_depth(args: Mapping[str, Any], where: str) -> None:
+    """Raise PlanError for an argument that is nested too deeply to be read."""
+    for name, value in args.items():
+        if is_deep(value):
+            raise PlanError(
+                f"{where}.args.{name}: found more than {DEEPEST} levels of lists and mappings, expected fewer; shorten "
+                "it, or remove a recipe's with the value null"
+            )
+
+
+def check_frontend(env: Mapping[str, Any], where: str) -> None:
+    """Raise PlanError for vLLM's frontend in Rust, which loads no middleware."""
+    found = env.get(FRONTEND)
+    if str(found or "0").strip() != "0":
+        raise PlanError(
+            f"{where}.env.{FRONTEND}: found {show_value(found)}, expected '0': vLLM's frontend in Rust refuses "
+            "--middleware, by which this collection steers requests and counts their tokens; leave it out, or remove a "
+            "recipe's with the value null"
+        )

@@ -147,10 +147,12 @@ def check_spanning(strategy: str, table: OptionTable, others: Sequence[OptionTab
 
 def check_executor(args: Mapping[str, Any], where: str) -> None:
     """Raise PlanError for an executor that does not span hosts by vLLM's own means."""
-    found = args.get(EXECUTOR)
-    if found not in (None, "mp"):
+    for name in (EXECUTOR, "data-parallel-backend"):
+        found = args.get(name)
+        if found in (None, "mp"):
+            continue
         raise PlanError(
-            f"{where}.args.{EXECUTOR}: found {show_value(found)}, expected 'mp' for an instance with nodes: since 0.13 "
+            f"{where}.args.{name}: found {show_value(found)}, expected 'mp' for an instance with nodes: since 0.13 "
             "vLLM spans hosts by itself, and Ray would be a second cluster without a password that fails in the same "
             "way; leave it out"
         )

@@ -15,7 +15,9 @@ from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, 
 from ..options.arguments import to_argv, to_config, to_mapping
 from ..options.table import Foreign
 from .checks import (
+    check_depth,
     check_format,
+    check_frontend,
     doubts_of,
     errors_of,
     exclusions,
@@ -158,6 +160,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)
     first = compose(layers, entry.table, where)
+    check_depth(first.args, entry.where)
     because = "offline, quiet, and caches that survive a restart"
     base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
@@ -180,11 +183,12 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     check_preload(entry, composed, accelerator)
     _check_options(entry, composed, accelerator, site, library)
     check_sizes(composed.args, _config_of(entry, library), entry.where)
-    check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
     elif entry.group is not None:
         check_executor(composed.args, entry.where)
+    check_frontend(composed.env, entry.where)
+    check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
     return composed
 
 

@@ -108,6 +108,26 @@ def test_the_names_of_the_finding_are_on_the_list():
     assert [each.path[0] for each in LIST.of_args(inside)] == list(inside)
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"compilation-config": {"backend": "my-pkg.func"}},
+        {"compilation-config": {"backend": "os.system "}},
+        {"compilation-config": {"backend": [["os.system"]]}},
+        {"compilation-config": '{"backend": "inductor\\n.x"}'},
+        {"speculative-config": {"method": [["custom_class"]]}},
+        {"spec-method": [["custom_class"]]},
+        {"distributed-executor-backend": [["evil.Executor"]]},
+        # Ray is a cluster without a password.
+        {"distributed-executor-backend": "ray"},
+        {"distributed-executor-backend": [" Ray"]},
+        {"data-parallel-backend": "ray"},
+    ],
+)
+def test_no_other_spelling_of_a_name_is_a_way_around(args):
+    assert [each.path[0] for each in LIST.of_args(args)] == list(args)
+
+
 def test_what_recipes_often_set_is_not_on_the_list():
     ordinary = {
         "VLLM_USE_V2_MODEL_RUNNER": "1", "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1", "NCCL_NET_PLUGIN": "none",

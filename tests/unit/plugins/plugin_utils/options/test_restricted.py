@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
@@ -61,3 +63,21 @@ def test_a_key_of_json_is_found_at_any_depth(value, path):
 def test_a_malformed_list_is_named(data, message):
     with pytest.raises(OptionTableError, match=message):
         Restrictions.from_data(data)
+
+
+def nested(levels, inner=1):
+    for _each in range(levels):
+        inner = {"text_config": inner}
+    return inner
+
+
+@pytest.mark.parametrize(
+    "value", [nested(900), json.dumps(nested(900)), "[" * 400 + "]" * 400, [json.dumps([json.dumps(nested(19))])]]
+)
+def test_a_value_that_is_nested_too_deeply_is_named_and_not_read(value):
+    (found,) = FOUND.of_args({"hf-overrides": value})
+    assert (found.name, found.because) == ("hf-overrides", "has more than 20 levels")
+
+
+def test_twenty_levels_are_read():
+    assert names(FOUND.of_args({"kv": nested(19, {"module_path": "evil"})})) == [f"kv.{'text_config.' * 19}module_path"]

@@ -121,3 +121,34 @@ def test_an_instance_may_have_a_release_of_its_own():
     spy = Library(**{**theirs.__dict__, "release": lambda name: asked.append(name) or RELEASE})
     (found, *_rest) = plan_instances("h1", H200, requested, SITE, spy)
     assert (asked, found.release) == (["1.9"], "1.9")
+
+
+@pytest.mark.parametrize("value", ['{"text_config":' * 900 + "1" + "}" * 900, "[" * 400 + "]" * 400])
+def test_a_nested_value_of_a_recipe_or_an_instance_is_one_sentence(value):
+    words = (
+        "vllm_instances.chat.args.hf-overrides: found more than 20 levels of lists and mappings, expected fewer; "
+        "shorten it, or remove a recipe's with the value null"
+    )
+    assert refusal({}, a_recipe=recipe(model={"base_args": ["--hf-overrides", value]})) == words
+    assert refusal({"args": {"hf-overrides": value}}) == words
+    dotted = "compilation-config." + ".".join(["a"] * 1500)
+    for found in (
+        refusal({}, a_recipe=recipe(model={"base_args": [f"--{dotted}", "1"]})),
+        refusal({"args": {dotted: 1}}),
+    ):
+        assert found == words.replace("hf-overrides", "compilation-config")
+
+
+def test_the_frontend_that_loads_no_middleware_is_refused():
+    words = (
+        "vllm_instances.chat.env.VLLM_USE_RUST_FRONTEND: found '1', expected '0': vLLM's frontend in Rust refuses "
+        "--middleware, by which this collection steers requests and counts their tokens; leave it out, or remove a "
+        "recipe's with the value null"
+    )
+    setting = recipe(model={"base_env": {"VLLM_USE_RUST_FRONTEND": "1"}})
+    assert refusal({}, a_recipe=setting, site={"strict": False}) == words
+    assert refusal({"env": {"VLLM_USE_RUST_FRONTEND": "1"}}, site={"strict": False}) == words
+    kept = {"env": {"VLLM_USE_RUST_FRONTEND": "0"}}
+    assert plan(kept, site={"strict": False}).env["VLLM_USE_RUST_FRONTEND"] == "0"
+    removed = plan({"env": {"VLLM_USE_RUST_FRONTEND": None}}, a_recipe=setting, site={"strict": False})
+    assert "VLLM_USE_RUST_FRONTEND" not in removed.env
