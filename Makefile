@@ -42,7 +42,7 @@ lint: ready  ## Run ansible-lint, ruff, shellcheck, and the checks of imports, l
 	PYTHONPATH=.collections $(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/check_language.py
 	PATH="$(CURDIR)/$(BIN):$$PATH" antsibull-docs lint-collection-docs --plugin-docs .
-	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh tests/*/*.sh .ci/run
+	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/lab bin/vm roles/*/files/*.sh tests/*.sh tests/*/*.sh .ci/run
 
 types: ready  ## Run mypy in strict mode
 	$(BIN)/mypy

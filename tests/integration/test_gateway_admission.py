@@ -58,7 +58,7 @@ class Waiting:
         return [name for name, *_more in self.answers]
 
     def statuses(self):
-        return [(name, status) for name, status, *_more in self.answers]
+        return [answer[:2] for answer in self.answers]
 
 
 def metrics(found):

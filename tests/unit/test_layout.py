@@ -7,6 +7,7 @@ import-linter (pyproject.toml) holds which room may import which.
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -283,6 +284,23 @@ def test_what_lies_in_a_directory_of_another_user_is_opened_by_the_door_alone():
 )
 def test_a_planted_open_in_a_directory_of_another_user_is_found(line):
     assert set().union(*opens(line).values()) & FOREIGN
+
+
+# Methods and functions of Python 3.9 and later, which compile under 3.8 and fail when they run.
+NEWER = re.compile(
+    r"\.(removesuffix|removeprefix|waitstatus_to_exitcode|bit_count|is_relative_to|batched|lcm)\(|functools\.cache\b"
+)
+# It runs in vLLM's own environment, which has a newer Python.
+OF_AN_ENGINE = {"all_reduce_program_host.py"}
+
+
+def test_host_code_calls_nothing_newer_than_python_3_8():
+    found = {
+        path.name: NEWER.findall(text)
+        for path in (*host_files(), *(TOP / "plugins/modules").glob("*.py"), *programs())
+        if NEWER.search(text := path.read_text(encoding="utf-8")) and path.name not in OF_AN_ENGINE
+    }
+    assert found == {}
 
 
 def test_host_code_is_written_for_python_3_8():

@@ -37,7 +37,7 @@ def show(given: argparse.Namespace) -> int:
     """Print the script for the shell."""
     words: dict[str, list[str]] = {name: [] for name in (*OTHERS, *(name.split()[0] for name in VERBS))}
     for name, verb in VERBS.items():
-        first, _, second = name.partition(" ")
+        first, _space, second = name.partition(" ")
         words[first] += [second] if second else []
         words[first] += [f"--{option.name}" for option in verb.options]
         words[first] += ["--check", "--diff"] if verb.changes else []

@@ -104,7 +104,7 @@ def make_parser() -> Parser:
     verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for name, verb in VERBS.items():
-        first, _, second = name.partition(" ")
+        first, _space, second = name.partition(" ")
         if second and first not in groups:
             group = verbs.add_parser(first, help="the clients of the gateways: add, list, end")
             groups[first] = group.add_subparsers(metavar="VERB", required=True, parser_class=Parser)

@@ -152,7 +152,7 @@ def _show_document(given: argparse.Namespace, command: list[str], callback: str)
 
 def read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return the document that a callback printed last; ``ok`` is whether all went well."""
-    before, _, after = f"\n{done.stdout}".rpartition("\n{\n")
+    before, _start_of_document, after = f"\n{done.stdout}".rpartition("\n{\n")
     try:
         document: dict[str, Any] = json.loads("{" + after)
     except ValueError:

@@ -22,11 +22,9 @@ NAME = r"[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 RESERVED = ("all", "false", "gateways", "inference", "localhost", "mirrors", "no", "none", "null", "off", "on", "true",
             "ungrouped", "yes", "y", "n")  # fmt: skip
 HOST = re.compile(rf"(?P<name>{NAME})(=(?P<address>[0-9a-zA-Z.:-]{{1,253}}))?", re.ASCII)
-ADDRESS = re.compile(r"[0-9a-zA-Z.:-]{1,253}", re.ASCII)
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 MODEL = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
-RUNTIMES = ("container", "venv")
 
 
 class Question(NamedTuple):
@@ -90,7 +88,7 @@ def init(given: argparse.Namespace) -> int:
     found = {} if given.no_detect else detect(given, servers, answers["login"][0])
     for name, text in files(answers, servers, found).items():
         _write(directory / name, text)
-    unknown = ", ".join(name for name, _ in servers if name not in found)
+    unknown = ", ".join(name for name, _address in servers if name not in found)
     if unknown:
         print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
     print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:")
@@ -103,7 +101,7 @@ def init(given: argparse.Namespace) -> int:
 def _check(given: argparse.Namespace, answers: dict[str, list[str]], servers: list[tuple[str, str]]) -> None:
     """Raise CommandError for answers that do not go together."""
     gateway = [] if answers["gateway"] == ["none"] else [_host(answers["gateway"][0])[0]]
-    names = [name for name, _ in servers]
+    names = [name for name, _address in servers]
     for flag, listed in (("hosts", names), ("teams", answers["teams"])):
         if len(set(listed)) != len(listed):
             raise CommandError(f"--{flag}: a name stands there twice")

@@ -98,6 +98,12 @@ def test_check_mode_announces_nothing_on_a_finished_host(serving):
     assert set(re.findall(r"changed=(\d+)", done.stdout)) == {"0"}, done.stdout
 
 
+def test_the_health_service_watches(serving):
+    """The inventory says site_health: true."""
+    assert serving.service("vllm-health").is_running
+    assert "chat" in serving.check_output("vllm-health status")
+
+
 def test_key_is_wanted(serving):
     status = serving.check_output("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8000/v1/models")
     assert status == "401"

@@ -48,7 +48,8 @@ class BurnInError(Exception):
 
 
 def emit(**entry: Any) -> None:
-    print(json.dumps(entry), flush=True)
+    sys.stdout.write(f"{json.dumps(entry)}\n")
+    sys.stdout.flush()
 
 
 class Machine:
@@ -297,4 +298,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -200,7 +200,7 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str], router: Mapping[str
 def _sick(stat: Mapping[str, str]) -> str:
     """Return why a server that stays in service is sick, empty for one that is well (gateway-agent.py)."""
     _up, found, reason = stat["last_agt"].partition(f"({SICK}")
-    return _printable(f"{SICK}{reason.removesuffix(')')}") if found else ""
+    return _printable(f"{SICK}{reason[:-1] if reason.endswith(')') else reason}") if found else ""
 
 
 def _printable(text: str) -> str:

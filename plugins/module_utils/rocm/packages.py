@@ -18,7 +18,6 @@ FIRMWARE = "amdgpu-dkms-firmware"
 RADEON = "https://repo.radeon.com"
 THEROCK_HOST = "https://repo.amd.com"
 CORE_HOST = "https://stable.repo.amd.com"
-HOSTS = (RADEON, THEROCK_HOST, CORE_HOST)
 # The key that signs the driver and ROCm up to 7.2. UNCONFIRMED today.
 RADEON_KEY_ID = "9386B48A1A693C5C"
 

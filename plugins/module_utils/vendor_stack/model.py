@@ -19,7 +19,6 @@ VENDOR = "vendor"
 DISTRO = "distro"
 MIRROR = "mirror"
 NONE = "none"
-SOURCES = (VENDOR, DISTRO, MIRROR, NONE)
 
 # Clones, by their names in /etc/os-release: they use RHEL's packages.
 RHEL_LIKE = ("rhel", "almalinux", "rocky", "centos", "ol")

@@ -19,7 +19,6 @@ from ..common.yaml import UnreadableError, read_yaml
 BUNDLED = CATALOG / "faults"
 OPTION = "health_fault_path"
 # The file whose faults concern every host.
-HOST = "host"
 
 
 class FaultsError(ValueError):

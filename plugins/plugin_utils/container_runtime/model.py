@@ -9,8 +9,6 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.run_file import Installer
 
-SOURCES = ("vendor", "distro", "mirror", "none")
-
 
 @dataclass(frozen=True)
 class Request:

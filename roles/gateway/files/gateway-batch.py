@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answer a batch file through a gateway, as `vllm run-batch` does with a separate engine.
 

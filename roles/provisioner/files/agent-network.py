@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Give the ramdisk its static network, before systemd-networkd starts."""
 

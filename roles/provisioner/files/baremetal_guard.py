@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The last lock, in the ramdisk: the agent writes over no disk that holds a host which nobody has released.
 

@@ -1,4 +1,4 @@
-#!/bin/bash
+# shellcheck shell=bash
 # Make the boot loader, the agent's ramdisk and the image debian13 from Debian's packages, without a loop device:
 #   build.sh WORK OUT     with MIRROR, COMPONENTS, PACKAGES, INDEX, PYTHON and HERE (this directory) in the environment
 # Prints "made" if it made something. What it makes from the same description is made once.

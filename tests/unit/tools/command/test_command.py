@@ -51,6 +51,12 @@ def test_every_variable_is_one_of_its_playbooks():
             assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
 
 
+def test_every_verb_is_on_its_page():
+    page = (TOP / "docs/operate/command.md").read_text(encoding="utf-8")
+    verbs = [*VERBS, "chat", "logs", "lab up", "lab down", "completion bash", "init"]
+    assert [name for name in verbs if f"`{name}" not in page and f"inference {name}" not in page] == []
+
+
 def test_the_new_site_is_planned(site):
     done = run("plan", "--json", cwd=site)
     assert done.returncode == 0, done.stderr

@@ -71,7 +71,7 @@ def test_the_user_of_the_instance_cannot_hold_the_lock(tmp_path):
     words = [sys.executable, "-I", "-c", code, str(tmp_path / "chat"), str(tmp_path / ".chat.lock")]
     with subprocess.Popen(words, user=65534, group=65534, stdout=subprocess.PIPE, text=True) as stranger:
         try:
-            assert [stranger.stdout.readline().strip() for _ in range(2)] == ["held", "Permission denied"]
+            assert [stranger.stdout.readline().strip() for _line in range(2)] == ["held", "Permission denied"]
             with operator_token(str(tmp_path / "chat"), os.getgid(), wait=0):
                 pass
             assert shared_token(str(tmp_path / "chat"))

@@ -118,8 +118,12 @@ def test_a_process_that_has_written_nothing_yet_began_at_zero(store):
 
 def test_what_fails_half_way_stores_nothing_and_holds_nobody_up(store, monkeypatch):
     store.add("a", [part(record(1))], NOW)
+
+    def run_out(*_arguments):
+        raise MemoryError
+
     with monkeypatch.context() as context:
-        context.setattr(Store, "_bounded", lambda *_: (_ for _ in ()).throw(MemoryError))
+        context.setattr(Store, "_bounded", run_out)
         with pytest.raises(MemoryError):
             store.add("a", [part(record(2), end=200)], NOW)
     assert store.offsets("a") == {FILE: 100}

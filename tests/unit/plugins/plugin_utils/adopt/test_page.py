@@ -17,7 +17,7 @@ def test_the_first_part_is_what_a_site_writes():
     )
     variables = variables_of("chat", ADOPTED, compared, "0.33.0")
     text = adopted_text(variables, ADOPTED, compared)
-    written = yaml.safe_load(text.split("\n\n")[0])
+    written = yaml.safe_load(text.split("\n\n", maxsplit=1)[0])
     assert written["vllm_instances"] == {"chat": {"recipe": "o/m", "port": 1}} and written["vllm_release"] == "0.33.0"
     assert "lookup" in written["vllm_secrets"]["chat"]["VLLM_API_KEY"]
     assert (

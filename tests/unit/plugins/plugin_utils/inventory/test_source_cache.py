@@ -38,10 +38,10 @@ def source(tmp_path):
     return open_it
 
 
-def store(source, inputs, data=DATA, part="fleet"):
+def store(source, inputs, data=None, part="fleet"):
     cache, write = source()
     key = cache.key(part, inputs)
-    cache.save(key, data)
+    cache.save(key, DATA if data is None else data)
     write()
     return key
 

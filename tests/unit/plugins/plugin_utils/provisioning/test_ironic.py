@@ -133,7 +133,7 @@ def test_a_failure_is_one_sentence_without_the_password(serve, status, text, kin
     ironic, _seen = serve((status, text))
     with pytest.raises(IronicError) as error:
         ironic.order("n", "manage")
-    assert type(error.value) is kind
+    assert error.value.__class__ is kind
     assert said in str(error.value)
     assert "s3cret" not in str(error.value)
     assert "czNjcmV0" not in str(error.value)

@@ -60,9 +60,9 @@ STATES = {
 }
 
 
-def step(state, now=0.0, deadlines=PHASES, **progress):
+def step(state, now=0.0, deadlines=None, **progress):
     node = state if state is None or isinstance(state, Node) else Node(state, order="order1")
-    return next_step(node, Progress(**{"order": "order1", **progress}), now, deadlines)
+    return next_step(node, Progress(**{"order": "order1", **progress}), now, PHASES if deadlines is None else deadlines)
 
 
 @pytest.mark.parametrize("state", STATES)
