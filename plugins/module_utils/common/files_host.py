@@ -216,7 +216,9 @@ def try_lock(descriptor: int) -> bool:
 def _check_owner(descriptor: int, path: str) -> None:
     """Close a lock's file to others. Raises OSError for one that another user made, or no plain file."""
     found = os.fstat(descriptor)
-    # A share that maps root to another user gives that one the directory too.
+    # A share that maps root to another user gives that one the directory too. Who owns the directory can put any file
+    # in the place of a lock, or take it away, so a file of that user is no weaker than the directory; it is never
+    # followed, has one name only, and nothing in it is believed but a number of a process for a message.
     owners = (0, os.geteuid(), os.stat(os.path.dirname(path) or ".").st_uid)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1 or found.st_uid not in owners:
         problem = f"not a lock of this user (owner uid {found.st_uid}); find out who made it and remove it"

@@ -34,9 +34,12 @@ def listening_inodes(table: str) -> dict[str, int]:
 
 
 def unit_of(cgroup: str) -> str | None:
-    """Return the service that the text of /proc/PID/cgroup names, None for a process outside of any."""
-    names = re.findall(r"/([^/\n]+\.service)", cgroup)
-    return names[-1] if names else None
+    """Return the service that the text of /proc/PID/cgroup names, None for a process outside of any.
+
+    The outermost one: a user to whom a group is delegated, such as each who is logged in, names those inside of it.
+    """
+    found = re.search(r"/([^/\n]+\.service)(?=/|$)", cgroup, re.MULTILINE)
+    return found.group(1) if found else None
 
 
 def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:

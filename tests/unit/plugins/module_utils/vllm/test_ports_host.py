@@ -29,6 +29,13 @@ def test_a_closed_port_has_no_listener():
     assert listeners({port}) == []
 
 
-def test_unit_comes_from_the_innermost_service():
+def test_a_user_who_names_a_service_like_that_of_root_is_still_the_user():
+    assert (
+        unit_of("0::/user.slice/user-1000.slice/user@1000.service/app.slice/haproxy.service\n") == "user@1000.service"
+    )
+    assert unit_of("0::/system.slice/vllm@chat.service/libpod-payload-1\n") == "vllm@chat.service"
+
+
+def test_unit_comes_from_the_outermost_service():
     assert unit_of("0::/system.slice/system-vllm.slice/vllm@chat.service\n") == "vllm@chat.service"
     assert unit_of("0::/user.slice/user-0.slice/session-1.scope\n") is None
