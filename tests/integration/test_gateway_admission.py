@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -72,6 +73,7 @@ def metrics(found):
 def held_back(directory, mode="auto", places=2, **more):
     """Yield requests to come, in front of an engine with so many places that answers when it is freed."""
     clients = [client(name, key_of(name), team=team) for name, team in CLIENTS.items()]
+    clients += [client(f"key{number}", key_of(f"key{number}"), team="research") for number in range(14)]
     clients += [client("counted", key_of("counted"), team="product", rate=2)]
     with engine() as server:
         args = {"max-num-seqs": places, **more.pop("args", {})}
@@ -187,6 +189,90 @@ def test_shadow_refuses_nobody_and_reports_whom_it_would_have(tmp_path):
         waiting.free()
         assert waiting.statuses() == [("night", 200)] * 8
         assert waiting.found.log.read_text().count('class="batch" admission="refused"') == 4
+
+
+class Slow:
+    """Requests over HTTP/1.1 whose heads and first bytes are there, and whose bodies come when the test sends them."""
+
+    def __init__(self, found, name, number):
+        self.body = json.dumps({"messages": [], "wait": 1}).encode()
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer {key_of(name)}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(self.body)}\r\n\r\n"
+        self.sockets = [socket.create_connection(("127.0.0.1", found.port), 40) for _n in range(number)]
+        for each in self.sockets:
+            each.sendall(head.encode() + self.body[:5])
+
+    def finish(self):
+        for each in self.sockets:
+            each.sendall(self.body[5:])
+
+    def close(self):
+        for each in self.sockets:
+            each.close()
+
+
+@pytest.mark.parametrize("affinity", ["none", "prefix"])
+def test_who_has_not_sent_its_body_has_no_place_and_locks_nobody_out(tmp_path, affinity):
+    with held_back(tmp_path, options={"services": {"chat": {"affinity": affinity}}}) as waiting:
+        slow = Slow(waiting.found, "night", 20)
+        time.sleep(1)
+        assert waiting.known() == 0
+        waiting.server.freed.set()
+        # The places are free for others meanwhile.
+        waiting.send("prod", 3)
+        for thread in waiting.threads:
+            thread.join()
+        assert waiting.statuses() == [("prod", 200)] * 3
+        waiting.server.freed.clear()
+        slow.finish()
+        until(lambda: waiting.known() == 23)
+        # Two have the places and two wait. Each thread of HAProxy may decide about one at the same moment.
+        found = metrics(waiting.found)
+        labels = 'inference_gateway_admission_requests_total{service="chat",class="batch",team="nightly",decision='
+        taken, waits, refused = (found[f'{labels}"{word}"}}'] for word in ("now", "waits", "refused"))
+        assert taken <= 2 + os.cpu_count() and taken + waits <= 4 + os.cpu_count() and taken + waits + refused == 20
+        waiting.send("prod", 2)
+        waiting.free()
+        assert waiting.statuses() == [("prod", 200)] * 5
+        slow.close()
+
+
+def test_many_keys_of_a_team_get_no_more_than_half_as_much_again(tmp_path):
+    with held_back(tmp_path, places=2) as waiting:
+        for number in range(14):
+            waiting.send(f"key{number}")
+        # Two run, and four may wait; three more are first requests of quiet clients.
+        assert waiting.statuses() == [("key9", 429), ("key10", 429), ("key11", 429), ("key12", 429), ("key13", 429)]
+        waiting.free()
+
+
+def test_the_queue_of_lower_classes_refuses_nobody(tmp_path):
+    with held_back(tmp_path, places=16) as waiting:
+        waiting.send("night", 32)
+        # The places fall to one: 15 or so of batch wait, more than twelve times as many.
+        waiting.found.tell("set maxconn server chat/gw--chat-1 1")
+        waiting.server.freed.set()
+        waiting.server.freed.clear()
+        until(lambda: waiting.found.stat("gw--chat-1", "scur") == "1")
+        assert int(waiting.found.stat("BACKEND", "qcur")) + int(waiting.found.stat("gw--chat-1", "qcur")) >= 12
+        waiting.send("prod", 2)
+        assert ("prod", 429) not in waiting.statuses()
+        waiting.free()
+
+
+@pytest.mark.parametrize("affinity", ["none", "prefix"])
+def test_admission_works_beside_the_other_programs_in_lua(tmp_path, affinity):
+    options = {"services": {"chat": {"affinity": affinity}}}
+    plans = {"long-1": plan(1, models=("long",), of="long")}
+    with held_back(tmp_path, options=options) as waiting:
+        waiting.found.more["plans"] = {**waiting.found.more["plans"], **plans}
+        waiting.found.write()
+        waiting.found.reload()
+        until(lambda: waiting.found.state("gw--chat-1") == "UP")
+        waiting.send("night", 5)
+        until(lambda: ("night", 429) in waiting.statuses())
+        waiting.free()
+        assert "Lua function" not in waiting.found.log.read_text()
 
 
 def test_the_limit_of_a_minute_is_kept(tmp_path):

@@ -15,13 +15,15 @@ pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_
 
 # A service with 100 places whose requests take 2 to 18 seconds. Teams and clients send at a constant mean rate.
 SIMULATION = """
-local now, actions = 0, {}
-local fake = { now = function() return { sec = now // 1000, usec = now %% 1000 * 1000 } end, backends = {},
+local now, actions, working = 0, {}, {}
+local stktable = { lookup = function(_, key) return { conn_cur = working[key:match(":(.*)")] or 0 } end }
+local fake = { now = function() return { sec = now // 1000, usec = now %% 1000 * 1000 } end,
+    backends = { ["gateway:shares"] = { stktable = stktable } },
     register_action = function(name, _, run) actions[name] = run end, register_service = function() end }
 assert(loadfile("%(lua)s", "t", setmetatable({ core = fake }, { __index = _G })))()
 math.randomseed(44)
 local PLACES, HOUR = 100, %(seconds)d * 1000
-local queue, running, working, served, refused, longest = {}, {}, {}, {}, {}, {}
+local queue, running, served, refused, longest = {}, {}, {}, {}, {}
 
 -- A heap by HAProxy's order: class, then time, then arrival.
 local function before(a, b)
@@ -171,3 +173,57 @@ def test_a_class_gets_all_that_the_classes_above_it_leave(tmp_path):
     assert found["product"][1] == found["research"][1] == 0 and found["nightly"][1] > 0
     assert found["product"][2] < 2000 and found["research"][2] < 8000
     assert sum(found[team][0] for team, *_more in sources) >= 9.7 * 3000
+
+
+# Places are left by one request after the other; then come two of a team that has sent nothing.
+TURNS = """
+local lowest = 0
+local function come(team, class, times)
+    for _ = 1, times do
+        now = now + 5
+        arrive({ team = team, class = class, client = team })
+    end
+end
+local function until_served(team)
+    local completed = 0
+    while true do
+        local left = 0
+        for _, request in ipairs(queue) do
+            lowest = math.min(lowest, request.txn.vars["txn.offset"])
+            left = left + (request.team == team and 1 or 0)
+        end
+        if left == 0 then return completed end
+        complete()
+        completed = completed + 1
+    end
+end
+%s
+print(("[%%d,%%d]"):format(until_served("res"), lowest))
+"""
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        # Fast ones, each over before the next, and then slow ones.
+        'for _ = 1, 540 do come("loud", "standard", 1); complete() end; come("loud", "standard", 195)',
+        # A class that was idle while a lower one kept the queue from being empty.
+        'come("night", "batch", 190); come("res", "standard", 3); until_served("res"); now = now + 600000; '
+        'come("night", "batch", 20); come("loud", "standard", 40)',
+        # A burst whose requests are not answered, and one ten minutes later.
+        'come("night", "batch", 190); come("loud", "standard", 40); for n = #queue, 1, -1 do '
+        'if queue[n].team == "loud" then table.remove(queue, n); working.loud = working.loud - 1 end end; '
+        'now = now + 600000; come("loud", "standard", 40)',
+    ],
+)
+def test_a_team_that_was_quiet_is_next_whatever_was_before(tmp_path, story):
+    head, _rest = SIMULATION.split("local sources, due =")
+    text = head % {"lua": ROLE / "files/gateway-admission.lua", "seconds": 3600}
+    (tmp_path / "turns.lua").write_text(text + TURNS % f'{story}; come("res", "standard", 2)')
+    (tmp_path / "haproxy.cfg").write_text(f"global\n    lua-load {tmp_path / 'turns.lua'}\n")
+    done = subprocess.run([HAPROXY, "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[") and line.endswith("]")]
+    completed, lowest = json.loads(lines[0])
+    assert completed <= 4, lines
+    # HAProxy's queue looks back 524 s, and a request may wait 30 s in it, twice.
+    assert lowest >= -464000

@@ -2,8 +2,8 @@
 """Decide how many requests a gateway gives to an engine at once, from what the engine says of its own queue.
 
 It starts with its share of what the plan says. While nothing waits in the engine and the bound is in use, it grows.
-When more waits there than an engine needs at hand, the bound becomes what the engine runs of this gateway: nothing that
-runs is cut. In between it stays, so a constant load changes nothing.
+When more waits there than an engine needs at hand, the bound becomes what the engine runs of this gateway, and at least
+an eighth of its share: nothing that runs is cut. In between it stays, so a constant load changes nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ FIGURES = (RUNNING, WAITING, KV_CACHE)
 FULL = 0.9
 # A sixteenth of what runs may wait in the engine, and the bound grows by as much.
 PART = 16
+# The bound stays at an eighth of the share: an engine counts sequences, and one request may have hundreds of them
+# (``n``, a list of prompts), so a few such requests say little of how many others fit.
+LEAST_PART = 8
+# No engine runs as many; what it reports may be anything.
+MOST = 10**6
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Places:
         total, in_use = load.running + load.waiting, load.own >= self.bound
         if load.waiting > max(1, load.running // PART):
             own_waiting = math.ceil(load.waiting * load.own / total)
-            self.bound = max(1, min(self.bound, load.own - own_waiting))
+            least = max(1, self.share // LEAST_PART)
+            self.bound = min(self.bound, max(least, load.own - own_waiting))
         elif in_use and load.cache < FULL and (not load.waiting or self.bound < total * self.share // self.most):
             # Something waits already: only a gateway with less than its share of what is there grows, one by one.
             step = max(1, self.bound // PART) if not load.waiting else 1
@@ -58,4 +64,5 @@ class Places:
 
 def load_of(metrics: Mapping[str, float], own: int) -> Load:
     """Return the load from an engine's metrics and the number of this gateway's requests there."""
-    return Load(int(metrics.get(RUNNING, 0)), int(metrics.get(WAITING, 0)), metrics.get(KV_CACHE, 0.0), own)
+    running, waiting = (int(min(max(0.0, metrics.get(name, 0.0)), MOST)) for name in (RUNNING, WAITING))
+    return Load(running, waiting, min(max(0.0, metrics.get(KV_CACHE, 0.0)), 1.0), own)

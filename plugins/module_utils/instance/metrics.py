@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Collection, Iterator
 
@@ -39,4 +40,5 @@ def sums(text: str, names: Collection[str]) -> dict[str, float]:
         number = read_finite(value)
         if number is not None:
             found[name] = found.get(name, 0.0) + number
-    return found
+    # Finite numbers may have an infinite sum.
+    return {name: number for name, number in found.items() if math.isfinite(number)}

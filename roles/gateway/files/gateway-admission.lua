@@ -13,8 +13,9 @@
 local BOUNDS = { gold = 4, standard = 2, batch = 1 }
 local RETRY_AFTER = { gold = 1, standard = 2, batch = 10 }
 local BUCKETS = { 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60 }
--- HAProxy moves a request by up to 524 seconds.
-local FURTHEST = 500000
+-- HAProxy's queue looks back 524 seconds, and puts what is older last. A request may wait there twice, for 30 seconds each.
+local FURTHEST = 450000
+local HIGHER = { gold = { "gold" }, standard = { "gold", "standard" }, batch = { "gold", "standard", "batch" } }
 
 local clocks, counts, waits = {}, {}, {}
 
@@ -84,14 +85,36 @@ local function served(clock, round)
     end
 end
 
--- Whether a class is refused: too many wait, and its team has its share of those that run and wait already. One of ``teams`` teams
--- that wait, this one included, has the same share as the others, so a quiet one is not refused because of a noisy one, and the same
--- holds for one of ``clients`` clients of the team, which has ``own`` requests. Where three times as many wait, those of higher
--- classes do, and nothing is left for this one.
+-- Nothing waits, so nobody owes anybody a turn.
+local function restart(clock)
+    served(clock, clock.top)
+    clock.teams = {}
+end
+
+-- Whether a class is refused: too many of it and of higher ones wait, and its team has its share of those that run and wait already.
+-- One of ``teams`` teams that wait, this one included, has the same share as the others, so a quiet one is not refused because of a
+-- noisy one. The same holds for one of ``clients`` clients of the team, which has ``own`` requests, until the team has half as much
+-- again: many keys get no more than that. Where three times as many wait, those of higher classes do, and nothing is left for this one.
 local function is_refused(class, queue, places, working, teams, own, clients)
     local most = BOUNDS[class] * places
     local share = math.max(1, (places + most) // teams)
-    return queue >= most and (queue >= 3 * most or working > share and own > math.max(1, share // clients))
+    local too_many = working > share and (own > math.max(1, share // clients) or working > share + math.max(1, share // 2))
+    return queue >= most and (queue >= 3 * most or too_many)
+end
+
+-- What HAProxy's table has of each team: requests that run or wait.
+local function present(service, team)
+    local entry = core.backends["gateway:shares"].stktable:lookup(service .. ":" .. team)
+    return entry and entry.conn_cur or 0
+end
+
+-- Requests of a class that run or wait.
+local function present_of(service, class)
+    local sum = 0
+    for team in pairs(at(counts, service, class)) do
+        sum = sum + present(service, team)
+    end
+    return sum
 end
 
 -- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
@@ -106,19 +129,32 @@ local function occupancy(txn, service, places, servers, mode)
     return math.max(0, taken - places), math.max(0, places - taken), places
 end
 
+-- How many of a class and of higher ones wait at least, where ``running`` requests of any class run. Others' queue refuses nobody.
+local function queue_of(service, class, queue, running)
+    local sum = 0
+    for _, each in ipairs(HIGHER[class]) do
+        sum = sum + present_of(service, each)
+    end
+    return math.max(0, math.min(queue, sum - 1 - running))
+end
+
 local function admit(txn, service, all, servers, mode)
     local class, team, client = txn:get_var("txn.class"), txn:get_var("txn.team"), txn:get_var("txn.client") or "-"
     local queue, free, places = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
     local clock, now = clock_of(service, class), milliseconds()
+    local count = at(counts, service, class, team)
+    if free > 0 and queue == 0 or present_of(service, class) <= 1 then
+        restart(clock)
+    end
     local teams = waiting(clock.teams, clock.round) + (clock.teams[team] and 0 or 1)
     local others = clock.teams[team] and clock.teams[team].clients or {}
     local clients = waiting(others, clock.round) + (others[client] and 0 or 1)
     local decision = free > 0 and queue == 0 and "now" or "waits"
-    if is_refused(class, queue, places, txn:get_var("txn.working"), teams, txn:get_var("txn.own"), clients) then
+    local before = queue_of(service, class, queue, txn.f:be_conn(service) - 1 - queue)
+    if is_refused(class, before, places, txn:get_var("txn.working"), teams, txn:get_var("txn.own"), clients) then
         decision = "refused"
         txn:set_var("txn.retry_after", RETRY_AFTER[class])
     end
-    local count = at(counts, service, class, team)
     count[decision] = (count[decision] or 0) + 1
     txn:set_var("txn.admission", decision)
     if decision == "refused" and mode == "auto" then
@@ -144,12 +180,6 @@ local function answered(txn)
     for _, bucket in ipairs(BUCKETS) do
         wait[bucket] = (wait[bucket] or 0) + (seconds <= bucket and 1 or 0)
     end
-end
-
--- What HAProxy's table has of each team: requests that run or wait.
-local function present(service, team)
-    local entry = core.backends["gateway:shares"].stktable:lookup(service .. ":" .. team)
-    return entry and entry.conn_cur or 0
 end
 
 local function metrics()

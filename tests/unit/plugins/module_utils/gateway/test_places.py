@@ -6,8 +6,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load, Places, load_of
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import KV_CACHE, Load, Places, load_of
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.metrics import RUNNING, WAITING
 
 # Seconds between two observations.
 INTERVAL = 2
@@ -33,6 +34,9 @@ INTERVAL = 2
         (32, 64, Load(40, 20, 0.9, 30), 20),
         (8, 8, Load(0, 8, 1.0, 8), 1),
         (8, 8, Load(0, 8, 1.0, 0), 1),
+        # Four requests with 256 sequences each say little of how many others fit.
+        (256, 256, Load(256, 768, 0.5, 4), 32),
+        (256, 256, Load(256, 24, 0.5, 4), 32),
         # It has less than its share, and the other gateway has the rest.
         (8, 64, Load(60, 1, 0.5, 8), 8),
         (8, 16, Load(60, 1, 0.5, 8), 9),
@@ -51,6 +55,15 @@ def test_a_bound_falls_to_what_runs_and_not_below_while_the_rest_still_waits():
 def test_what_an_engine_does_not_tell_counts_as_nothing():
     assert load_of({}, 3) == Load(0, 0, 0.0, 3)
     assert Places(4, 8).update(load_of({}, 3)) == 4
+
+
+@pytest.mark.parametrize("number", [-4.0, 1e308, float("inf"), -1e308])
+def test_whatever_an_engine_tells_the_bound_is_a_number_within_its_limits(number):
+    for figures in ({RUNNING: number}, {WAITING: number}, {KV_CACHE: number}, {RUNNING: number, WAITING: 4.0}):
+        places = Places(4, 8)
+        assert 1 <= places.update(load_of(figures, 4)) <= 8
+        load = load_of(figures, 4)
+        assert load.running >= 0 and load.waiting >= 0 and 0 <= load.cache <= 1
 
 
 def test_haproxy_gets_the_bound_in_front_of_the_reason():
