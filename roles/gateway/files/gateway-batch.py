@@ -3,9 +3,7 @@
 
     gateway-batch.py --url https://GATEWAY --key-file FILE [--ca FILE] INPUT OUTPUT
 
-Each line of INPUT is a request of OpenAI's batch format, each line of OUTPUT its answer. Run it again after an
-interrupt: it goes on, and every request has one answer at the end. Give its key to a team of the class batch, so that
-it takes what others leave. The directory beside this file has what it imports of the collection.
+Each line of INPUT is a request of OpenAI's batch format, each line of OUTPUT its answer. After an interrupt it goes on.
 """
 
 from __future__ import annotations
