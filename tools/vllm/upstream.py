@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Show what upstream offers and the catalogue lacks: releases, chips and recipes, as a table with sources and date.
 
-tools/vllm/upstream.py             # from the stored copy, tools/vllm/offered.yml, without a network
+tools/vllm/upstream.py             # from the stored copy, tools/vllm/offered.json, without a network
 tools/vllm/upstream.py --read      # read it again first: pip asks this machine's index; recipes are in .cache/vllm
 tools/vllm/upstream.py --page      # write docs/reference/upstream.md
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
     DEFAULT_RELEASES,
 )
 
-STORED = ROOT / "tools" / "vllm" / "offered.yml"
+STORED = ROOT / "tools" / "vllm" / "offered.json"
 PAGE = ROOT / "docs" / "reference" / "upstream.md"
 RELEASES = ROOT / "catalog" / "releases"
 # The newest ones are enough.
@@ -141,9 +142,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.read:
         newest = max((path.stem for path in PINS.glob("*.yml")), key=sort_key)
-        text = yaml.safe_dump(read(newest), sort_keys=False, width=120, default_flow_style=None)
-        STORED.write_text(f"---\n# Written by: tools/vllm/upstream.py --read\n{text}", encoding="utf-8")
-    text = page(yaml.safe_load(STORED.read_text(encoding="utf-8")))
+        STORED.write_text(f"{json.dumps(read(newest), indent=2)}\n", encoding="utf-8")
+    text = page(json.loads(STORED.read_text(encoding="utf-8")))
     if given.read or given.page:
         PAGE.write_text(text, encoding="utf-8")
     print(text[len(HEAD) :], end="")

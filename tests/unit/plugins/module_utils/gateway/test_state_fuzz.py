@@ -105,7 +105,7 @@ def test_whatever_haproxy_answers_to_commands_a_drain_ends_with_one_sentence(tmp
         *(str(tmp_path / name) for name in ("socket", "config", "state", "drained.json", "arrivals", "tool"))
     )
     monkeypatch.setattr(
-        "ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host.ANSWER_SECONDS", 0.3
+        "ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host.PART_SECONDS", 0.3
     )
     Path(paths.tool).write_text("")
     ended = 0
