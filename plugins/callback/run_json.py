@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: run_json
 type: stdout
 short_description: One JSON document of what a playbook did and said
-version_added: 0.8.0
+version_added: 0.9.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 description:

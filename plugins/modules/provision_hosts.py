@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: provision_hosts
 short_description: (internal) Write an operating system to servers that are switched off
-version_added: 0.8.0
+version_added: 0.9.0
 description:
   - Gives Ironic the servers that the variable C(provision) of the hosts describes, and waits until the new system of
     each host answers SSH with the host key that it was given. One process on the controller polls all hosts, so use
