@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
+from ...module_utils.common.kinds import show_value
 from ..options.arguments import lay, to_mapping
 from ..options.table import Doubt, Foreign, OptionTable
 from .flags import Given, read_flags
@@ -91,7 +92,7 @@ def _model(named: str, wanted: str) -> str:
     """Return the repository of the weights."""
     if wanted:
         if not _REPOSITORY.match(wanted):
-            raise CommandError(f"adopt_model: found {wanted!r}, expected ORGANISATION/NAME as on the hub")
+            raise CommandError(f"adopt_model: found {show_value(wanted)}, expected ORGANISATION/NAME as on the hub")
         return wanted
     if not named:
         raise CommandError("the command names no model, expected `vllm serve MODEL` or `--model MODEL`")
@@ -103,8 +104,8 @@ def _model(named: str, wanted: str) -> str:
     if not _REPOSITORY.match(named):
         what = ", a path that only that machine has" if re.match(r"[~./]*/", named) else ""
         raise CommandError(
-            f"the model: found {as_written(named)!r}{what}, expected a repository of the hub; name it with -e "
-            "adopt_model=ORGANISATION/NAME"
+            f"the model: found {show_value(as_written(named))}{what}, expected a repository of the hub; name it with "
+            "-e adopt_model=ORGANISATION/NAME"
         )
     return named
 
@@ -121,7 +122,7 @@ def _take(adopted: Adopted, place: dict[str, Any], rest: list[Given], given: Giv
     elif part:
         adopted.left_out.append((flag, f"{part}; set args {name}"))
     elif name in _PLACES and not re.fullmatch(_PLACES[name], str(value)):
-        adopted.left_out.append((flag, f"found {' '.join(given.values)!r}, expected {_EXPECTED[name]}"))
+        adopted.left_out.append((flag, f"found {show_value(' '.join(given.values))}, expected {_EXPECTED[name]}"))
     elif name in _PLACES:
         place[name] = list(map(str, given.values)) if name == "served-model-name" else value
     elif name == "revision":
@@ -187,7 +188,7 @@ def _place(adopted: Adopted, start: Start, place: Mapping[str, Any]) -> dict[str
             parts = published.partition("/")[0].rsplit(":", 2)
             if unreadable(published):
                 adopted.left_out.append(("--publish", f"{only_there(published)}; set port"))
-            elif parts[-1] == str(port) and len(parts) > 1 and parts[-2].isdigit():
+            elif parts[-1] == str(port) and len(parts) > 1 and parts[-2].isascii() and parts[-2].isdigit():
                 port, host = int(parts[-2]), parts[0] if len(parts) > 2 and parts[0] else _ALL
                 break
     return {**({"host": host} if host not in ("127.0.0.1", "localhost") else {}), "port": port}

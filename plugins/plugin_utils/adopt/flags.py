@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence
 
+from ...module_utils.common.kinds import show_value
 from ..options.arguments import Setting, read_words
 from ..options.table import Flag, OptionTable
 from ..options.values import Entry
@@ -39,7 +40,9 @@ def read_flags(words: Sequence[str], table: OptionTable, others: Sequence[Option
         for extra in values[takes:]:
             if model:
                 raise CommandError(
-                    f"found {as_written(extra)!r}" + (f" behind {flag}" if flag else "") + ", which belongs to no flag "
+                    f"found {show_value(as_written(extra))}"
+                    + (f" behind {flag}" if flag else "")
+                    + ", which belongs to no flag "
                     "of vLLM; expected the model once, and flags"
                 )
             model = extra

@@ -15,8 +15,8 @@ from .containers import read_run, run_command, take
 from .shell import CommandError, as_written, check_text, expand, interpolated, statements
 from .start import Start, assignments, check_image, finish, is_shell, served_words
 
-_SECTION = re.compile(r"^\[(Service|Container|Unit)\]\s*$", re.M)
-_SERVICES = re.compile(r"^(?:services|[\w.-]+):\s*(?:#.*)?$", re.M)
+_SECTION = re.compile(r"^\[(Service|Container|Unit)\]\s*$", re.MULTILINE)
+_SERVICES = re.compile(r"^(?:services|[\w.-]+):\s*(?:#.*)?$", re.MULTILINE)
 # Keys of a compose service that name what an option of docker run names.
 _SINGLE = {
     "ipc": "ipc",
@@ -192,7 +192,9 @@ def _service(entry: Mapping[str, Any]) -> Start:
     for device in _list(entry.get("devices")):
         take(start, "device", _text(device), {})
     for reserved in _reserved(entry):
-        start.chips += [int(chip) for chip in _list(reserved.get("device_ids")) if str(chip).isdigit()]
+        start.chips += [
+            int(chip) for chip in _list(reserved.get("device_ids")) if str(chip).isascii() and str(chip).isdigit()
+        ]
     for file in _list(entry.get("env_file")):
         start.lost.append(f"env_file {as_written(_text(file.get('path') if isinstance(file, Mapping) else file))}")
     read = {"image", "environment", "ports", "devices", "env_file", "entrypoint", "command", "gpus", *_SINGLE}

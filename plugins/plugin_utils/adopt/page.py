@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Iterable, Iterator, Mapping
 
 from ..common.tables import wrapped
@@ -73,4 +72,4 @@ def _value(value: Any) -> str:
 
 def _lines(entries: Iterable[tuple[str, str]]) -> Iterator[str]:
     for word, reason in dict.fromkeys(entries):
-        yield wrapped(f"- {word}: {re.sub(r'[.;] *$', '', reason)}", WIDTH, further="  ")
+        yield wrapped(f"- {word}: {reason.rstrip(' ').rstrip('.;')}", WIDTH, further="  ")

@@ -38,5 +38,6 @@ def redact(value: Any, command: str) -> Any:
 def secrets_of(command: str) -> set[str]:
     """Return the values in a command that look like secrets."""
     found = {value for name, value in _VARIABLE.findall(command) if is_secret(name)}
-    found |= {value for value in _FLAG.findall(command) if not value.isdigit()} | set(_TOKEN.findall(command))
+    found |= {value for value in _FLAG.findall(command) if not (value.isascii() and value.isdigit())}
+    found |= set(_TOKEN.findall(command))
     return {value for value in found if len(value) >= _SHORTEST and not value.startswith(("$", "{{"))}

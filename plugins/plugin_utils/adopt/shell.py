@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Iterator, Mapping
 
+from ...module_utils.common.kinds import show_value
+
 MOST_BYTES = 64 * 1024
 
 # These stand for a $ and a ` that a shell would replace; characters of no script.
@@ -86,8 +88,8 @@ def _read_word(text: str, place: int) -> tuple[str, int]:
             part, place = _live(text[place:end]), end
         elif char in _TYPOGRAPHIC:
             raise CommandError(
-                f"found {char!r} in line {_line(text, begin)}, which some program has put in place of a quote or of "
-                "--; expected ' or \" or --"
+                f"found {show_value(char)} in line {_line(text, begin)}, which some program has put in place of a "
+                "quote or of --; expected ' or \" or --"
             )
         else:
             part, place = _live(char), place + 1

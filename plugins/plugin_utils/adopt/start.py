@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Iterator, Mapping, Sequence
 
+from ...module_utils.common.kinds import show_value
 from .shell import CommandError, as_written, expand, only_there, statements, unreadable
 
 # The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
@@ -136,6 +137,6 @@ def check_image(start: Start) -> None:
         raise CommandError(f"the image: {only_there(start.image)}; write its name")
     if start.image and not start.stack and not start.words:
         raise CommandError(
-            f"the image: found {start.image!r}, expected one of vLLM, such as vllm/vllm-openai, or the command `vllm "
-            "serve` behind it"
+            f"the image: found {show_value(start.image)}, expected one of vLLM, such as vllm/vllm-openai, or "
+            "the command `vllm serve` behind it"
         )

@@ -34,6 +34,7 @@ all:
     inference: {hosts: {gpu-1: {accelerator: h200}}}
     gateways: {hosts: {gw-1: {}}}
     mirrors: {hosts: {mirror-1: {}}}
+    provisioner: {hosts: {prov-1: {}}}
     store: {hosts: {nas-1: {}}}
     empty: {}
 """

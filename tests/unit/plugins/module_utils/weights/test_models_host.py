@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import platform
 import stat
 import threading
 import time
@@ -389,7 +390,8 @@ def test_second_run_waits_for_the_first_and_finds_its_work_done(weights, server,
     repository.mkdir(parents=True)
     descriptor = os.open(repository / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert "another process is still downloading into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
+    holder = f"process {os.getpid()} of {platform.node()} (uid {os.geteuid()})"
+    assert f"{holder} is still downloading into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
 
     def first():
         for name, data in FILES.items():
