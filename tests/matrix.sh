@@ -12,9 +12,9 @@ cd "$(dirname "$0")/.."
 declare -rA PYTHONS=([2.18]=3.11 [2.19]=3.11 [2.20]=3.12 [2.21]=3.12 [newest]=3.13)
 readonly ROWS=(2.18 2.19 2.20 2.21 newest)
 readonly NEEDED=(pip pytest pytest-xdist pytest-timeout hypothesis jsonschema "redfish[aiohttp]" botocore uvicorn selenium sushy-tools)
-# What loads or runs Ansible; the other tests are of pure functions.
+# What loads or runs Ansible. The command runs it too, and with it the callbacks.
 readonly TESTS=(
-  tests/unit/plugins/{action,filter,inventory,lookup,modules,plugin_utils,vars} tests/unit/{playbooks,inventories,roles}
+  tests/unit/plugins/{action,filter,inventory,lookup,modules,plugin_utils,vars} tests/unit/{playbooks,inventories,roles} tests/unit/tools/command
 )
 export UV_PYTHON_DOWNLOADS=never
 for found in ~/.pyenv/versions/*/bin; do PATH=$PATH:$found; done

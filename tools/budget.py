@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[1]
 TABLE = TOP / "tests/unit/budget.csv"
-SUFFIXES = {".py", ".yml", ".j2", ".lua", ".sh"}
+SUFFIXES = {".py", ".yml", ".j2", ".lua", ".sh", ".json", ".js", ".css", ".html"}
 
 
 class Row(NamedTuple):
@@ -29,11 +29,12 @@ class Row(NamedTuple):
 
 
 def count_lines() -> dict[str, int]:
-    """Return the lines of each room: of both trees, of the other kinds of plugins, of the roles and the playbooks."""
+    """Return the lines of each room: both trees, other kinds of plugins, roles, playbooks and the command."""
     trees = [TOP / "plugins/module_utils", TOP / "plugins/plugin_utils", TOP / "roles"]
     rooms = [path for tree in trees for path in tree.iterdir()]
     rooms += [path for path in (TOP / "plugins").iterdir() if path not in trees]
-    counted = {str(room.relative_to(TOP)): _lines_of(room) for room in (*rooms, TOP / "playbooks")}
+    rooms += [TOP / "playbooks", TOP / "tools/command"]
+    counted = {str(room.relative_to(TOP)): _lines_of(room) for room in rooms}
     return {room: lines for room, lines in sorted(counted.items()) if lines}
 
 

@@ -15,7 +15,7 @@ from ...module_utils.vllm.plan_document import PlanDocument
 # The highest first: the last one is refused first.
 CLASSES = ("gold", "standard", "batch")
 STANDARD = "standard"
-OFF, SHADOW, AUTO = MODES = ("off", "shadow", "auto")
+OFF, SHADOW, AUTO = ("off", "shadow", "auto")
 # The places of an engine without max-num-seqs: vLLM's own smallest number.
 UNKNOWN_PLACES = 256
 
