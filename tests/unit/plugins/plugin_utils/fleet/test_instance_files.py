@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.instance_files import (
     instance_entries,
     instance_files,
 )
 
+TOP = Path(__file__).resolve().parents[5]
 VENV = {"instance": "chat", "runtime": "venv"}
 CONTAINER = {"instance": "chat", "runtime": "container"}
 
@@ -82,3 +86,14 @@ def test_every_directory_comes_before_what_lies_in_it():
     assert restarts["/usr/local/lib/vllm-wait-ready.py"] == restarts["/usr/local/lib/vllm-drain.py"] == []
     assert all(restarts[path] == [] for path in paths if path.startswith("/usr/local/lib/vllm/"))
     assert paths.index("/usr/local/lib/vllm/availability.py") < paths.index("/etc/vllm/chat.yaml")
+
+
+def test_what_roles_select_from_the_files_is_there():
+    """A key that an entry lacks fails where the variable is used: on hosts with containers only, for example."""
+    texts = [path.read_text(encoding="utf-8") for path in TOP.glob("roles/*/*/*.yml")]
+    uses = [use for text in texts for use in re.findall(r"\bvllm_files\b((?: *\|[^|}]+)+)", text)]
+    names = {name for use in uses for name in re.findall(r"(?:selectattr|rejectattr|attribute=)\(?'(\w+)'", use)}
+    names |= {name for use in uses for name in re.findall(r"attribute='(\w+)'", use)}
+    files = instance_files({"a": {**CONTAINER, "instance": "a"}, "b": {**VENV, "instance": "b"}}, {"user": "vllm"})
+    assert names >= {"path", "template", "name"}
+    assert [name for name in sorted(names) if any(name not in entry for entry in files)] == []
