@@ -23,6 +23,7 @@ SHORT = {
     "gateway_streams.py": ("--rounds", "1", "--streams", "2", "--single", "2"),
     "gateway_models.py": ("--turns", "2"),
     "gateway_affinity.py": ("--at-once", "2", "--conversations", "2"),
+    "gateway_fair.py": ("--seconds", "2", "--engines", "1", "--places", "2"),
     "weights.py": ("--rounds", "1", "--megabytes", "4", "--small", "4"),
     "origin.py": ("--hosts", "2", "--megabytes", "4"),
 }
@@ -43,7 +44,10 @@ def test_every_benchmark_has_a_short_form():
     assert {path.name for path in BENCH.glob("*.py")} == {*SHORT, *OF_THE_LAB, *PARTS}
 
 
-@pytest.mark.parametrize("name", SHORT)
+# The traces of classes take more than a minute, however short each one is.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "gateway_fair.py")) for name in SHORT]
+)
 def test_a_benchmark_runs_to_its_end(name):
     tool = NEEDS.get(name, "")
     if tool and not shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin"):
