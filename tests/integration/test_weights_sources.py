@@ -262,7 +262,7 @@ def test_controller_that_dies_does_not_end_the_fetch_and_the_next_run_waits_for_
     first.communicate()
     code, text = read_until_they_meet(site.start([f"{server.url}/weights"], progress=1), met)
     assert code == 0, text
-    assert re.search(r"localhost: example/tiny: waits for process \d+ of \S+, which fetches it", text)
+    assert re.search(r"localhost: example/tiny: waits for process \d+ of \S+ \(uid \d+\), which fetches it", text)
     assert "changed=0" in text
     assert site.content() == FILES
     whole = [path for method, path, _range in server.log if method == "GET" and path.endswith("config.json")]
@@ -280,7 +280,7 @@ def test_of_hosts_that_share_a_store_one_fetches_and_the_others_check(site, serv
     assert site.content() == FILES
     gets = [path for method, path, _range in server.log if method == "GET"]
     assert len([path for path in gets if path.endswith("config.json")]) == 1
-    assert re.search(r"gpu-[12]: example/tiny: waits for process \d+ of \S+, which fetches it", text)
+    assert re.search(r"gpu-[12]: example/tiny: waits for process \d+ of \S+ \(uid \d+\), which fetches it", text)
     assert len(re.findall(r"changed: \[gpu-[12]\]", text)) == len(re.findall(r"ok: \[gpu-[12]\]", text)) == 1
 
 
