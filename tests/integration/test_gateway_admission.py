@@ -320,11 +320,11 @@ def test_the_agent_makes_a_bound_smaller_that_the_engine_cannot_take(tmp_path):
         waiting.send("res", 8)
         server.metrics.update({"vllm:num_requests_running": 2.0, "vllm:num_requests_waiting": 4.0})
         with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[6, 6]):
-            until(lambda: found.stat("gw--chat-1", "slim") == "2")
+            until(lambda: found.stat("gw--chat-1", "slim") == "2", 120)
             assert (found.stat("gw--chat-1", "scur"), found.state("gw--chat-1")) == ("6", "UP")
             # Nothing waits in it any more.
             server.metrics.update({"vllm:num_requests_running": 6.0, "vllm:num_requests_waiting": 0.0})
-            until(lambda: found.stat("gw--chat-1", "slim") == "6")
+            until(lambda: found.stat("gw--chat-1", "slim") == "6", 120)
             waiting.free()
         assert waiting.statuses() == [("res", 200)] * 8
 

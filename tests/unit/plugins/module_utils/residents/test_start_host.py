@@ -28,7 +28,8 @@ def test_a_start_gives_up_before_systemd_does(tmp_path):
         "1.5",
     ]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and 1 < time.monotonic() - began < 5
+    # The bound is for a hang; a busy machine may take ten times as long as a quiet one.
+    assert done.returncode == 1 and 1 < time.monotonic() - began < 60
     assert "did not become free in 2 s" in done.stderr and "journalctl -u vllm-residents@nothing-here" in done.stderr
     # The limit of starts does not count it.
     assert reset.read_text() == "reset-failed vllm@chat.service\n"
