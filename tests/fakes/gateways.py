@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
 import json
 import os
@@ -202,8 +203,12 @@ class RunningGateway:
 
     def stat(self, server: str, name: str) -> str:
         """Return one of HAProxy's counters of a server."""
-        rows = [line.split(",") for line in self.tell("show stat").splitlines() if line]
-        return {row[1]: row[rows[0].index(name)] for row in rows[1:] if row[0] == "chat"}[server]
+        return {row["svname"]: row[name] for row in self.stats()}[server]
+
+    def stats(self) -> list[dict[str, str]]:
+        """Return HAProxy's counters of the servers of chat, and of it as a whole."""
+        rows = csv.DictReader(self.tell("show stat").removeprefix("# ").splitlines())
+        return [row for row in rows if row["pxname"] == "chat"]
 
     def save(self) -> None:
         """Save the server states as the unit does before a reload and a stop."""

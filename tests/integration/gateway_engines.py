@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import threading
 import time
@@ -31,6 +32,8 @@ class Engine(BaseHTTPRequestHandler):
         if server.broken and self.command == "POST" and b'"stream"' not in body:
             return self.send('{"error": "broken"}', 500)
         server.asked.append((self.command, self.path, dict(self.headers), len(body)))
+        if user := re.search(rb'"user": "([^"]*)"', body):
+            server.users.append(user.group(1).decode())
         if self.path == "/v1/completions" and server.stuck.is_set():
             server.freed.wait(600)
         if b'"stream"' in body:
@@ -68,6 +71,7 @@ class Engine(BaseHTTPRequestHandler):
 def engine():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
     server.daemon_threads = True
+    server.users: list[str] = []
     server.asked, server.healthy, server.tokens, server.pause, server.broken = [], True, 10, 0.1, False
     server.metrics = {"vllm:num_requests_running": 0.0, "vllm:generation_tokens_total": 1.0}
     server.stuck, server.freed, server.running = threading.Event(), threading.Event(), threading.Semaphore(0)

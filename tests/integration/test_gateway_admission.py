@@ -30,36 +30,45 @@ def key_of(name):
 
 
 class Waiting:
-    """Requests that have been sent, with their answers in the order of their arrival."""
+    """Requests that have been sent, with their answers, which come in any order."""
 
     def __init__(self, found, server):
-        self.found, self.server, self.answers, self.threads = found, server, [], []
+        self.found, self.server, self.servers = found, server, [server]
+        self.answers, self.threads = [], []
 
     def send(self, name, number=1, **headers):
-        """Send requests, each after HAProxy has the one before."""
+        """Send requests, each after the one before waits, is refused or is in the engine."""
         for _n in range(number):
-            before = self.known()
-            self.threads.append(threading.Thread(target=self._ask, args=(name, headers)))
+            before = self.settled()
+            self.threads.append(threading.Thread(target=self._ask, args=(name, headers, len(self.threads))))
             self.threads[-1].start()
-            until(lambda: self.known() > before)  # noqa: B023
+            until(lambda: self.settled() > before)  # noqa: B023
 
-    def _ask(self, name, headers):
-        body = json.dumps({"messages": [], "wait": 1}).encode()
-        self.answers.append((name, *self.found.ask("POST", CHAT, key_of(name), body, **headers)))
+    def _ask(self, name, headers, number):
+        body = json.dumps({"messages": [], "wait": 1, "user": name}).encode()
+        self.answers.append((name, *self.found.ask("POST", CHAT, key_of(name), body, **headers), number))
 
     def known(self):
         """Return how many requests HAProxy has admitted or refused."""
         return sum(value for line, value in metrics(self.found).items() if "_requests_total" in line)
 
+    def settled(self):
+        """Return how many requests are refused, wait in HAProxy, or have reached an engine."""
+        rows = self.found.stats()
+        queued = sum(int(row["qcur"] or 0) for row in rows)
+        reached = sum(len(server.users) for server in self.servers)
+        return queued + reached + [answer[1] for answer in self.answers].count(429)
+
     def free(self):
-        """Let the engine answer all, and return the clients in the order of their answers."""
+        """Let the engine answer all, and return the clients in the order in which it got their requests."""
         self.server.freed.set()
         for thread in self.threads:
             thread.join()
-        return [name for name, *_more in self.answers]
+        return self.server.users
 
     def statuses(self):
-        return [answer[:2] for answer in self.answers]
+        """Return clients and statuses by the order in which the requests were sent."""
+        return [answer[:2] for answer in sorted(self.answers, key=lambda answer: answer[-1])]
 
 
 def metrics(found):
@@ -305,6 +314,7 @@ def test_a_server_that_ends_leaves_its_queue_to_the_others(tmp_path):
         waiting.found.write()
         waiting.found.reload()
         until(lambda: waiting.found.state("gw--chat-2") == "UP")
+        waiting.servers.append(other)
         waiting.send("res", 5)
         waiting.found.tell("set server chat/gw--chat-1 state maint")
         other.freed.set()
