@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide how many replicas of a service work: more within seconds, fewer one by one and slowly.
+
+Requests that wait are the sign of too few, wherever they wait. What the replicas run at that moment is what they can
+take, so no setting says it. A replica leaves only when the most of the last ten minutes fits into the others. As one
+leaves in ten minutes at most, and only what has left can come back, a load that rises and falls changes the number
+once in five minutes at most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Sequence
+
+# What a replica does, as the gateway and its host see it. LOST: it should serve and does not, or nobody knows.
+SERVING, STARTING, ASLEEP, STOPPED, LOST = "serving", "starting", "asleep", "stopped", "lost"
+WAKE, START, SLEEP, STOP = "wake", "start", "sleep", "stop"
+# Requests have to wait for so many seconds before a replica is added.
+UP_AFTER = 3.0
+# A replica leaves after so many seconds without a change, and when their highest load fits into the others.
+DOWN_AFTER = 600.0
+# The part of what the others can take that this highest load may fill.
+ROOM = 0.7
+# As for places.py: a sixteenth of what runs may wait in an engine.
+PART = 16
+# Seconds until a replica that was asked to start or wake shows it, and until one that did not is asked again.
+SHOWS, AGAIN = 10.0, 300.0
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A replica; ``held``: a person or a rollout has it. ``resident``: it sleeps and wakes, else it stops and starts.
+
+    ``places``: requests that it takes at once, by its plan.
+    """
+
+    name: str
+    state: str
+    places: int
+    running: int = 0
+    held: bool = False
+    resident: bool = False
+
+
+@dataclass(frozen=True)
+class Action:
+    """What is to be done with a replica, and why; ``verb`` is empty where nothing is."""
+
+    verb: str
+    name: str
+    why: str
+
+
+@dataclass
+class Scale:
+    """The number of replicas of a service: ``least`` serve, at most ``most`` have chips."""
+
+    least: int
+    most: int
+    # What a replica takes, as seen when requests waited last; 0 where none ever did.
+    capacity: float = 0.0
+    # Since when requests wait, when the number changed last, and the loads of the last seconds.
+    waiting_since: float = math.inf
+    changed_at: float = -math.inf
+    peaks: deque[tuple[float, int]] = field(default_factory=deque)
+    asked: dict[str, float] = field(default_factory=dict)
+
+    def decide(self, replicas: Sequence[Replica], waiting: int, now: float) -> Action:
+        """Return what is to be done now; ``waiting`` are the requests that wait at all gateways and in the engines."""
+        serving = [each for each in replicas if each.state == SERVING and not each.held]
+        running = sum(each.running for each in replicas)
+        if self.changed_at == -math.inf:
+            # A gateway that begins to decide has not seen the load before.
+            self.changed_at = now
+        self._note(len(serving), running, waiting, now)
+        coming = [each for each in replicas if not each.held and self._comes(each, now)]
+        wanted = self._wanted(len(serving), running, waiting, now)
+        if len(serving) + len(coming) < wanted:
+            return self._add(replicas, len(serving) + len(coming), wanted, waiting, now)
+        if coming:
+            return Action("", "", f"{coming[0].name} is about to serve")
+        return self._remove(replicas, serving, now)
+
+    def _note(self, serving: int, running: int, waiting: int, now: float) -> None:
+        """Remember the load."""
+        if waiting > running // PART:
+            self.waiting_since = min(self.waiting_since, now)
+            self.capacity = max(1.0, running / serving) if serving and running else self.capacity
+        else:
+            self.waiting_since = math.inf
+        load = running + waiting
+        while self.peaks and self.peaks[-1][1] <= load:
+            self.peaks.pop()
+        self.peaks.append((now, load))
+        while self.peaks[0][0] < now - DOWN_AFTER:
+            self.peaks.popleft()
+
+    def _comes(self, replica: Replica, now: float) -> bool:
+        """Return whether a replica is about to serve."""
+        just_asked = now - self.asked.get(replica.name, -math.inf) < SHOWS
+        return replica.state == STARTING or (just_asked and replica.state in (ASLEEP, STOPPED))
+
+    def _wanted(self, serving: int, running: int, waiting: int, now: float) -> int:
+        """Return how many replicas should serve: at least ``least``, and more while requests wait."""
+        if not serving and waiting:
+            # Nobody else answers them.
+            return max(self.least, 1)
+        if now - self.waiting_since < UP_AFTER:
+            return self.least
+        # As many as would run all of it. One is asked at a time, for as long as requests wait.
+        return max(self.least, min(math.ceil(serving * (1 + waiting / max(1, running))), self.most))
+
+    def _add(self, replicas: Sequence[Replica], have: int, wanted: int, waiting: int, now: float) -> Action:
+        """Return which replica wakes or starts."""
+        why = f"{waiting} requests wait, {have} of {wanted} replicas serve or are about to"
+        if sum(each.state in (SERVING, STARTING) for each in replicas) >= self.most:
+            return Action("", "", f"{why}, and max is {self.most}")
+        able = [
+            each
+            for each in replicas
+            if each.state in (ASLEEP, STOPPED)
+            and not each.held
+            and not SHOWS <= now - self.asked.get(each.name, -math.inf) < AGAIN
+            and not self._comes(each, now)
+        ]
+        if not able:
+            return Action("", "", f"{why}, and no other one can be started")
+        # The first one that sleeps, because it serves in a second.
+        first = min(able, key=lambda each: (each.state != ASLEEP, each.name))
+        self.asked[first.name] = self.changed_at = now
+        return Action(WAKE if first.state == ASLEEP else START, first.name, why)
+
+    def _remove(self, replicas: Sequence[Replica], serving: Sequence[Replica], now: float) -> Action:
+        """Return which replica sleeps or stops."""
+        left = len(serving) - 1
+        held = [each.name for each in replicas if each.held]
+        if left < self.least:
+            return Action("", "", f"{len(serving)} replicas serve, and min is {self.least}")
+        if held:
+            # A rollout takes the next one soon, and a person may need the others.
+            return Action("", "", f"{held[0]} is drained, and none leaves meanwhile")
+        capacity = self.capacity or sum(each.places for each in serving) / len(serving)
+        most, room = self.peaks[0][1], int(left * capacity * ROOM)
+        if most > room:
+            return Action("", "", f"{most} requests at once need {len(serving)} replicas")
+        if now - self.changed_at < DOWN_AFTER:
+            return Action("", "", f"{left} replicas would do; {DOWN_AFTER - (now - self.changed_at):.0f} s left")
+        last = min(serving, key=lambda each: (each.running, [-ord(letter) for letter in each.name]))
+        self.changed_at = now
+        self.asked.pop(last.name, None)
+        why = f"{most} requests at once in {DOWN_AFTER:.0f} s, and {left} replicas take {room}"
+        return Action(SLEEP if last.resident else STOP, last.name, why)

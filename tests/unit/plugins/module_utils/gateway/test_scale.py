@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The number of replicas: one decision after another, and a thousand servers of 50 teams for an hour."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import random
+from dataclasses import dataclass, field, replace
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import (
+    AGAIN,
+    ASLEEP,
+    DOWN_AFTER,
+    LOST,
+    SERVING,
+    SHOWS,
+    SLEEP,
+    START,
+    STARTING,
+    STOP,
+    STOPPED,
+    UP_AFTER,
+    WAKE,
+    Action,
+    Replica,
+    Scale,
+)
+
+PLACES = 16
+# Seconds between two observations, and of a start.
+INTERVAL, START_TAKES = 2, 60
+# Of a request.
+SECONDS = 4
+
+
+def replicas(*states: str, running: int = 0) -> list[Replica]:
+    return [
+        Replica(f"gpu-{letter}--chat", state, PLACES, running if state == SERVING else 0, resident=state == ASLEEP)
+        for letter, state in zip("abcdefgh", states)
+    ]
+
+
+def verdict(action: Action) -> tuple[str, str]:
+    return action.verb, action.name.partition("--")[0]
+
+
+def settled(scale: Scale, found: list[Replica], waiting: int = 0) -> Action:
+    """Return the decision when the same was seen for longer than any time that the rules have."""
+    action = scale.decide(found, waiting, 0)
+    for now in range(2, int(DOWN_AFTER) + 3, 2):
+        action = scale.decide(found, waiting, now)
+        if action.verb:
+            return action
+    return action
+
+
+@pytest.mark.parametrize(
+    ("states", "waiting", "expected"),
+    [
+        # Too few wait to matter.
+        ((SERVING, STOPPED), 1, ("", "")),
+        ((SERVING, STOPPED), 2, (START, "gpu-b")),
+        # One that sleeps serves sooner.
+        ((SERVING, STOPPED, ASLEEP), 9, (WAKE, "gpu-c")),
+        # One that is about to serve is awaited.
+        ((SERVING, STARTING, STOPPED), 9, ("", "")),
+        # As many as would run what waits.
+        ((SERVING, SERVING, STARTING, STOPPED), 90, (START, "gpu-d")),
+        # One that should serve and does not is not touched, and has no part in max.
+        ((SERVING, LOST, STOPPED), 9, (START, "gpu-c")),
+        ((SERVING, SERVING, SERVING, SERVING, STOPPED), 99, ("", "")),
+    ],
+)
+def test_replicas_come_while_requests_wait(states: tuple[str, ...], waiting: int, expected: tuple[str, str]) -> None:
+    scale = Scale(1, 4)
+    found = replicas(*states, running=PLACES)
+    assert verdict(scale.decide(found, waiting, 0)) == ("", "")
+    assert verdict(scale.decide(found, waiting, UP_AFTER)) == expected
+
+
+def test_a_short_wait_starts_nothing() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, STOPPED, running=PLACES)
+    for now in range(100):
+        assert not scale.decide(found, 9 if now % 3 else 0, now).verb
+
+
+def test_one_that_was_asked_and_does_not_start_leaves_its_turn_to_the_next() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, STOPPED, STOPPED, running=PLACES)
+    orders = [(now, scale.decide(found, 9, now)) for now in range(int(AGAIN) + 60)]
+    assert [(now, action.name) for now, action in orders if action.verb] == [
+        (3, "gpu-b--chat"),
+        (3 + SHOWS, "gpu-c--chat"),
+        (3 + AGAIN, "gpu-b--chat"),
+        (3 + SHOWS + AGAIN, "gpu-c--chat"),
+    ]
+
+
+def test_min_is_kept_without_any_request() -> None:
+    assert verdict(Scale(2, 4).decide(replicas(SERVING, STOPPED), 0, 0)) == (START, "gpu-b")
+    assert verdict(Scale(2, 4).decide(replicas(SERVING, LOST, STOPPED), 0, 0)) == (START, "gpu-c")
+    assert not settled(Scale(2, 4), replicas(SERVING, SERVING)).verb
+
+
+def test_an_idle_replica_leaves_after_ten_minutes_and_the_next_one_ten_minutes_later() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, SERVING, SERVING)
+    left = []
+    for now in range(0, 3600, INTERVAL):
+        action = scale.decide(found, 0, now)
+        if action.verb:
+            left.append((now, *verdict(action)))
+            found = [replace(each, state=STOPPED) if each.name == action.name else each for each in found]
+    assert left == [(600, STOP, "gpu-c"), (1200, STOP, "gpu-b")]
+
+
+def test_one_that_shares_its_chips_sleeps_instead() -> None:
+    found = [replace(each, resident=True) for each in replicas(SERVING, SERVING)]
+    assert verdict(settled(Scale(1, 4), found)) == (SLEEP, "gpu-b")
+
+
+def test_the_one_with_the_fewest_requests_leaves() -> None:
+    found = [replace(each, running=each.name != "gpu-b--chat") for each in replicas(SERVING, SERVING, SERVING)]
+    assert verdict(settled(Scale(1, 4), found)) == (STOP, "gpu-b")
+
+
+@pytest.mark.parametrize("running", [11, 12])
+def test_none_leaves_while_the_others_would_be_more_than_seven_tenths_full(running: int) -> None:
+    found = [
+        replace(each, running=running if each.name.startswith("gpu-a") else 0) for each in replicas(*[SERVING] * 2)
+    ]
+    assert bool(settled(Scale(1, 2), found).verb) == (running <= 0.7 * PLACES)
+
+
+def test_what_replicas_ran_while_requests_waited_counts_more_than_the_plan() -> None:
+    # Long contexts: four requests fill an engine.
+    scale, found = Scale(1, 2), replicas(SERVING, SERVING, running=4)
+    scale.decide(found, 8, 0)
+    found = [replace(each, running=3 if each.name.startswith("gpu-a") else 0) for each in found]
+    for now in range(2, 4 * int(DOWN_AFTER), INTERVAL):
+        assert not scale.decide(found, 0, now).verb
+
+
+def test_what_somebody_holds_is_not_touched() -> None:
+    held = [replace(each, held=each.name.startswith("gpu-b")) for each in replicas(SERVING, STOPPED, running=PLACES)]
+    assert not settled(Scale(1, 4), held, waiting=9).verb
+    held = [replace(each, held=each.name.startswith("gpu-c")) for each in replicas(SERVING, SERVING, SERVING)]
+    # Nor does another one leave while a rollout has one.
+    assert not settled(Scale(1, 4), held).verb
+    # It does not count as one that serves.
+    held = [replace(each, held=each.name.startswith("gpu-a")) for each in replicas(SERVING, STOPPED)]
+    assert verdict(Scale(1, 4).decide(held, 0, 0)) == (START, "gpu-b")
+
+
+def test_to_zero_and_back() -> None:
+    scale, found = Scale(0, 1), replicas(SERVING)
+    assert verdict(settled(scale, found)) == (STOP, "gpu-a")
+    found = replicas(STOPPED)
+    assert not scale.decide(found, 0, 2000).verb
+    # The first request is enough, and it is not made to wait for a second look.
+    assert verdict(scale.decide(found, 1, 2002)) == (START, "gpu-a")
+    # A request a minute keeps it.
+    scale, found = Scale(0, 1), replicas(SERVING)
+    assert not any(scale.decide([replace(found[0], running=now % 60 < 2)], 0, now).verb for now in range(0, 3600, 2))
+
+
+@dataclass
+class Service:
+    """A service whose replicas take PLACES requests of SECONDS each, for as long as requests come."""
+
+    scale: Scale
+    states: list[str]
+    until: list[float]
+    work: float = 0.0
+    changes: list[int] = field(default_factory=list)
+    # How many requests had come, and how many of them had begun, at each observation.
+    came: list[float] = field(default_factory=list)
+    began: list[float] = field(default_factory=list)
+    used: int = 0
+
+    def step(self, offered: float, now: int, seconds: int = INTERVAL) -> None:
+        """Let ``offered`` requests a second come for ``seconds``."""
+        for at, state in enumerate(self.states):
+            if state == STARTING and now >= self.until[at]:
+                self.states[at] = SERVING
+        serving = self.states.count(SERVING)
+        room = serving * PLACES
+        running = min(room, self.work)
+        self.work += (offered - running / SECONDS) * seconds
+        waiting = max(0.0, self.work - room)
+        self.came.append((self.came[-1] if self.came else 0.0) + offered * seconds)
+        self.began.append(self.came[-1] - waiting)
+        self.used += serving + self.states.count(STARTING)
+        found = [
+            Replica(f"gpu-{at:02}--chat", state, PLACES, int(running / serving) if state == SERVING else 0)
+            for at, state in enumerate(self.states)
+        ]
+        action = self.scale.decide(found, int(waiting), now)
+        if action.verb:
+            at = next(at for at, each in enumerate(found) if each.name == action.name)
+            self.states[at], self.until[at] = (STARTING, now + START_TAKES) if action.verb == START else (STOPPED, 0)
+            self.changes.append(now)
+
+    def longest_wait(self, since: int = 0) -> int:
+        """Return for how many observations a request waited, of those that came from the one numbered ``since`` on."""
+        waits = [bisect.bisect_left(self.began, came - 0.01) - at for at, came in enumerate(self.came)]
+        return max(waits[since:])
+
+
+def service(count: int, least: int = 1) -> Service:
+    return Service(Scale(least, count), [SERVING] * least + [STOPPED] * (count - least), [0.0] * count)
+
+
+@pytest.mark.parametrize("period", [60, 300, 700, 1200, 3000])
+def test_a_saw_tooth_changes_the_number_once_in_five_minutes_at_most(period: int) -> None:
+    of, hours = service(8), 3
+    for now in range(0, hours * 3600, INTERVAL):
+        # From nothing to what seven replicas take.
+        of.step(7 * PLACES / SECONDS * (now % period) / period, now)
+    assert len(of.changes) <= hours * 3600 / 300 + 8
+    # Of a short one nobody notices that it falls.
+    assert period > 300 or not [now for now in of.changes if now > 1800]
+
+
+def test_a_constant_load_changes_nothing_after_its_start() -> None:
+    for part in (0.05, 0.3, 0.5, 0.63, 0.71, 0.9):
+        of = service(8)
+        for now in range(0, 2 * 3600, INTERVAL):
+            of.step(part * 8 * PLACES / SECONDS, now)
+        assert not [now for now in of.changes if now > 3600 - 600]
+        assert of.longest_wait(1800) == 0
+
+
+def test_an_hour_of_fifty_teams_on_a_thousand_servers() -> None:
+    random.seed(44)
+    fleet = [service(10) for _ in range(100)]
+    # Each team uses ten services: by day and night, in bursts, or all the time.
+    teams = [(random.sample(range(100), 10), random.random() * 3600, random.choice((1, 2, 3))) for _ in range(50)]
+    interval = 6
+    for now in range(0, 3600, interval):
+        offered = [0.0] * 100
+        for services, phase, kind in teams:
+            wave = (1 + math.sin((now + phase) / 573), 2.0 * ((now + phase) % 900 < 300), 1.0)[kind - 1]
+            for each in services:
+                offered[each] += 0.7 * PLACES / SECONDS * wave
+        for each, of in zip(offered, fleet):
+            of.step(min(each, 9 * PLACES / SECONDS), now, interval)
+    changes = [len(of.changes) for of in fleet]
+    # From one to ten replicas; then only what left comes back, and one leaves in ten minutes at most.
+    assert max(changes) <= 9 + 2 * 3600 / DOWN_AFTER
+    assert max(sum(now >= 1800 for now in of.changes) for of in fleet) <= 1800 / 300
+    # Nobody starves. A client that comes while nearly all replicas are stopped waits for their start.
+    assert max(of.longest_wait() for of in fleet) * interval <= 2 * START_TAKES
+    assert max(of.longest_wait(300) for of in fleet) <= 3
+    # Against ten replicas of each all the time.
+    assert sum(of.used for of in fleet) / (1000 * 3600 / interval) < 0.95
