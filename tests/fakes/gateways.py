@@ -14,9 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
+import weakref
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -45,7 +47,11 @@ def free_port() -> int:
     raise AssertionError("no port is free")
 
 
-def until(condition: Any, seconds: float = 40.0) -> Any:
+# Seconds, for what hangs: a busy machine may take ten times as long as a quiet one.
+HANGS = 120.0
+
+
+def until(condition: Any, seconds: float = HANGS) -> Any:
     """Wait for ``condition`` and return its value."""
     end = time.monotonic() + seconds
     while True:
@@ -54,6 +60,13 @@ def until(condition: Any, seconds: float = 40.0) -> Any:
             return found
         assert time.monotonic() < end, f"not within {seconds} s: {condition}"
         time.sleep(0.05)
+
+
+def early_in_a_minute(seconds: int) -> None:
+    """Wait until so many seconds of a minute of the clock are left, by which requests of a client are counted."""
+    left = 60 - time.time() % 60
+    if left < seconds:
+        time.sleep(left + 0.5)
 
 
 def plan(port: int, host: str = "0.0.0.0", models: Any = ("baremetal/gpt-oss-smoke",), of: str = "chat", **more: Any):
@@ -115,8 +128,11 @@ class RunningGateway:
         constants = yaml.safe_load((ROLE / "vars/main.yml").read_text())
         self.paths = {
             **constants["__gateway_paths"],
-            **{name: str(directory / name) for name in ("chroot", "maps", "secret", "socket", "stats", "state")},
+            **{name: str(directory / name) for name in ("maps", "secret", "socket", "stats", "state")},
+            # HAProxy takes 97 characters for a socket, and the directories of tests may be longer.
+            "chroot": tempfile.mkdtemp(prefix="gw-"),
         }
+        weakref.finalize(self, shutil.rmtree, self.paths["chroot"], ignore_errors=True)
         self.paths["certificate"] = str(directory / "gateway.pem")
         for name in ("settle", "hanging", "body", "admission"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
@@ -130,7 +146,9 @@ class RunningGateway:
                 refusal[3] = refusal[3].replace(f"{{{{ {name} }}}}", value)
         self.log = directory / "haproxy.log"
         self.process: Any = None
-        (directory / "chroot/routed").mkdir(parents=True, exist_ok=True)
+        # HAProxy enters it as a user of its own.
+        Path(self.paths["chroot"]).chmod(0o755)
+        Path(self.paths["chroot"], "routed").mkdir()
         self.write()
 
     @property
@@ -186,13 +204,13 @@ class RunningGateway:
     def stop(self) -> None:
         if self.process:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(10)
+            self.process.wait(HANGS)
             self.process = None
 
     def tell(self, command: str) -> str:
         """Return the answer to a command on the admin socket."""
         with socket.socket(socket.AF_UNIX) as admin:
-            admin.settimeout(5)
+            admin.settimeout(HANGS)
             admin.connect(self.paths["socket"])
             admin.sendall(command.encode() + b"\n")
             return b"".join(iter(lambda: admin.recv(65536), b"")).decode()
@@ -249,4 +267,7 @@ def gateway(directory: Path, ports: list[int], clients: Any = None, **more: Any)
         found.stop()
 
 
-__all__ = ["HAPROXY", "KEY", "RunningGateway", "client", "gateway", "options", "os", "plan", "render", "until"]
+__all__ = [
+    "HANGS", "HAPROXY", "KEY", "RunningGateway", "client", "early_in_a_minute", "gateway", "options", "os", "plan",
+    "render", "until",
+]  # fmt: skip

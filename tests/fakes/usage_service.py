@@ -10,7 +10,7 @@ import subprocess
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import UsageError, read_usage
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.usage import merge_rows
 
-from tests.fakes.gateways import program
+from tests.fakes.gateways import HANGS, program
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def service(directory, name, engines, port, output=None, **more):
         yield process
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(HANGS)
 
 
 def stored(tmp_path, *names):

@@ -7,6 +7,8 @@ import socket
 import struct
 import time
 
+from tests.fakes.gateways import HANGS
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
@@ -19,7 +21,7 @@ STATUS = {0x88: 200, 0x89: 204, 0x8A: 206, 0x8B: 304, 0x8C: 400, 0x8D: 404, 0x8E
 class Http2:
     """A connection without TLS; ``statuses``, ``ended``, ``resets`` and ``bodies`` have what came back by stream."""
 
-    def __init__(self, port, timeout=20):
+    def __init__(self, port, timeout=HANGS):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self.next, self.unread, self.open = 1, b"", True
         self.statuses, self.ended, self.resets, self.bodies, self.blocks = {}, set(), {}, {}, {}
@@ -51,7 +53,7 @@ class Http2:
             self.socket.sendall(frame(DATA, flags, stream, body[at : at + 16384]))
         return stream
 
-    def read(self, until, seconds=20):
+    def read(self, until, seconds=HANGS):
         """Read frames until ``until()`` or the end of the connection; return whether it came to be."""
         end = time.monotonic() + seconds
         while self.open and not until() and time.monotonic() < end:
@@ -71,12 +73,12 @@ class Http2:
                 self.unread = self.unread[9 + length :]
         return until()
 
-    def status(self, stream, seconds=20):
+    def status(self, stream, seconds=HANGS):
         """Return the status of a stream as soon as it is there, None for a stream without one."""
         self.read(lambda: stream in self.statuses or stream in self.resets, seconds)
         return self.statuses.get(stream)
 
-    def finished(self, stream, seconds=20):
+    def finished(self, stream, seconds=HANGS):
         """Return whether the answer of a stream came to its end without a reset that is an error."""
         self.read(lambda: stream in self.ended or stream in self.resets, seconds)
         return stream in self.ended and self.resets.get(stream, NO_ERROR) == NO_ERROR

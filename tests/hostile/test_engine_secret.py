@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import routed_host
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, free_port, gateway, until
 from tests.fakes.usage_service import service, stored
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -26,7 +26,7 @@ GUESSES = ["", "-", NEW[:-1], NEW + "x", NEW.upper(), f"{NEW},{OLD}", "\xff" * 3
 
 
 def ask(engine, method, path, headers):
-    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=HANGS)
     connection.request(method, path, BODY if method == "POST" else None, headers)
     found = connection.getresponse()
     text = found.read()

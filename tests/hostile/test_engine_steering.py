@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import routed_host
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, gateway, until
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
 FIELDS = {
@@ -45,7 +45,7 @@ def test_no_field_of_a_client_steers_an_engine(one, path, form):
 def test_nor_does_one_behind_a_router(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFILL_HOSTS", "10.0.0.9")
     with counted_engine(tmp_path / "run", wrap=routed_host.Routed) as engine:
-        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=HANGS)
         place = {"do_remote_prefill": True, "remote_host": "10.0.0.9"}
         body = {"model": "m", "messages": "word", "max_tokens": 1, **FIELDS, "kv_transfer_params": place}
         connection.request("POST", "/routed/v1/chat/completions", json.dumps(body))

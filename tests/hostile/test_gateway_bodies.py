@@ -149,8 +149,9 @@ def test_another_client_is_answered_while_one_sends_the_slowest_bodies(reading, 
     waited = time.monotonic() - began
     for thread in threads:
         thread.join()
-    # HAProxy goes on with others after 10,000 instructions of Lua. The eight waited 28.9 s together in 0.7.0.
-    assert waited <= 2 + 0.1 * reading.kib / 64
+    # HAProxy goes on with others after 10,000 instructions of Lua, which takes a tenth of a second on a quiet machine.
+    # The eight waited 28.9 s together in 0.7.0.
+    assert waited <= 10 + 0.1 * reading.kib / 64
 
 
 def test_a_form_names_its_model_within_its_first_parts(reading):

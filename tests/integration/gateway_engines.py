@@ -11,7 +11,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.fakes.gateways import program
+from tests.fakes.gateways import HANGS, program
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -103,4 +103,4 @@ def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, **more):
         yield process
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(HANGS)

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from tests.fakes.gateways import TOP, free_port, until
+from tests.fakes.gateways import HANGS, TOP, free_port, until
 
 CHAT = "/v1/chat/completions"
 # The ends of streams, by path.
@@ -70,7 +70,7 @@ class Instance:
     def end(self):
         """End as a crash does."""
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(HANGS)
         self.reader.join()
 
 
@@ -158,7 +158,7 @@ class Requests(threading.Thread):
             time.sleep(self.load.pause)
 
     def send(self, port, path, body, more=()):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANGS)
         for level, option, value in more:
             connection.connect()
             connection.sock.setsockopt(level, option, value)

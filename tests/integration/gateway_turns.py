@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, gateway, until
 from tests.fakes.programs import installed
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
@@ -86,7 +86,7 @@ def running(found, server):
 
     asked = threading.Thread(target=ask)
     asked.start()
-    assert server.running.acquire(timeout=20)
+    assert server.running.acquire(timeout=HANGS)
     try:
         yield statuses
     finally:
@@ -100,7 +100,7 @@ def kill(found):
     worker = int(found.tell("show info").split("Pid: ")[1].split()[0])
     for pid in (found.process.pid, worker):
         os.kill(pid, signal.SIGKILL)
-    found.process.wait(10)
+    found.process.wait(HANGS)
     found.process = None
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan, program, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, early_in_a_minute, gateway, plan, program, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 from tools.vllm.surface import routes
@@ -101,7 +101,7 @@ def test_a_model_is_asked_for_by_its_id(one):
 )
 def test_a_whole_address_in_the_request_line_is_its_path(one, target, status):
     before = len(one.engine.asked)
-    with socket.create_connection(("127.0.0.1", one.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", one.port), timeout=HANGS) as connection:
         lines = [
             f"GET {target.format(url=one.url)} HTTP/1.1",
             f"Host: 127.0.0.1:{one.port}",
@@ -217,7 +217,7 @@ def test_a_prompt_of_five_megabytes_passes(one):
 
 def raw(found, head, body=b""):
     """Return the status and the body of the answer to the bytes of a request."""
-    with socket.create_connection(("127.0.0.1", found.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", found.port), timeout=HANGS) as connection:
         # It may answer, and close, before it has read everything.
         with contextlib.suppress(OSError):
             connection.sendall(head + b"\r\n\r\n" + body)
@@ -290,7 +290,7 @@ def test_no_client_reads_or_cancels_the_response_of_another(one):
 @pytest.mark.long
 def test_tokens_come_as_they_are_made_for_half_a_minute(one):
     one.engine.tokens, one.engine.pause = 300, 0.1
-    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=HANGS)
     connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
     answer = connection.getresponse()
     late = []
@@ -307,7 +307,7 @@ def test_tokens_come_as_they_are_made_for_half_a_minute(one):
 
 def test_the_gateway_says_whether_it_has_servers(one):
     def health():
-        connection = http.client.HTTPConnection("127.0.0.1", one.stats_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", one.stats_port, timeout=HANGS)
         connection.request("GET", "/health")
         answer = connection.getresponse()
         return answer.status, answer.read()
@@ -325,7 +325,7 @@ def test_the_gateway_says_whether_it_has_servers(one):
 
 
 def test_prometheus_reads_what_each_server_did(one):
-    connection = http.client.HTTPConnection("127.0.0.1", one.stats_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", one.stats_port, timeout=HANGS)
     connection.request("GET", "/metrics")
     assert (
         'haproxy_server_status{proxy="chat",server="gw--chat-1",state="UP"} 1'
@@ -336,9 +336,7 @@ def test_prometheus_reads_what_each_server_did(one):
 def test_limits_of_a_client_are_its_own(tmp_path):
     clients = [client("few", rate=3), client("narrow", WRONG, concurrent=1), client("free", "f" * 32)]
     with engine() as server, gateway(tmp_path, [server.server_port], clients) as found:
-        # The counter begins again with each minute of the clock.
-        if time.time() % 60 > 40:
-            time.sleep(61 - time.time() % 60)
+        early_in_a_minute(20)
         assert [found.ask("GET", "/v1/models", KEY)[0] for _n in range(5)] == [200, 200, 200, 429, 429]
         status, headers, body = found.ask("GET", "/v1/models", KEY)
         assert json.loads(body)["error"]["code"] == "rate_limit_exceeded"
@@ -348,7 +346,7 @@ def test_limits_of_a_client_are_its_own(tmp_path):
         while server.running.acquire(blocking=False):
             pass
         waiting.start()
-        assert server.running.acquire(timeout=10)
+        assert server.running.acquire(timeout=HANGS)
         began = time.monotonic()
         status, headers, body = found.ask("GET", "/v1/models", WRONG)
         # It was looked at a second time.
@@ -365,12 +363,12 @@ def test_limits_of_a_client_are_its_own(tmp_path):
 
 def test_a_client_that_goes_away_keeps_no_server_busy(tmp_path):
     with engine() as server, gateway(tmp_path, [server.server_port]) as found:
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANGS)
         connection.request("POST", "/v1/completions", b'{"wait": 1}', {"Authorization": f"Bearer {KEY}"})
-        assert server.running.acquire(timeout=10)
+        assert server.running.acquire(timeout=HANGS)
         assert found.stat("gw--chat-1", "scur") == "1"
         connection.close()
-        until(lambda: found.stat("gw--chat-1", "scur") == "0", 20)
+        until(lambda: found.stat("gw--chat-1", "scur") == "0")
 
 
 def test_an_open_gateway_asks_for_no_key_and_lets_no_more_through(tmp_path):

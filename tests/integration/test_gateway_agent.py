@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, free_port, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, free_port, gateway, until
 from tests.integration.gateway_engines import agent, engine
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -25,7 +25,7 @@ def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_bac
             with agent(tmp_path, port, ports):
                 first.stuck.set()
                 first.metrics["vllm:num_requests_running"] = 3.0
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)")
                 assert found.state("gw--chat-2") == "UP"
                 assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
                 assert not any(path == "/v1/models" for _m, path, _h, _n in first.asked)
@@ -33,7 +33,7 @@ def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_bac
                 first.stuck.clear()
                 first.metrics["vllm:generation_tokens_total"] += 1
                 first.metrics["vllm:num_requests_running"] = 0.0
-                until(lambda: found.state("gw--chat-1") == "UP", 40)
+                until(lambda: found.state("gw--chat-1") == "UP")
                 found.tell("set server chat/gw--chat-2 state drain")
             # Without its agent a server stays what it was.
             time.sleep(2.5)
@@ -47,12 +47,12 @@ def test_the_servers_of_one_instance_are_in_service_together_only(tmp_path):
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, group="h1"):
             until(lambda: found.ask("GET", "/v1/models", KEY)[0] == 200)
             second.healthy = False
-            until(lambda: found.state("gw--chat-2") == "DOWN", 60)
-            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
+            until(lambda: found.state("gw--chat-2") == "DOWN")
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)")
             assert found.ask("GET", "/v1/models", KEY)[0] == 503
             # Neither keeps the other one out.
             second.healthy = True
-            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP", 60)
+            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
             assert found.ask("GET", "/v1/models", KEY)[0] == 200
 
 
@@ -62,12 +62,12 @@ def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path
         ports = [first.server_port, second.server_port]
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, probe_after=1.0):
             first.stuck.set()
-            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)")
             until(lambda: found.state("gw--chat-2") == "UP")
             until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in second.asked))
             first.stuck.clear()
             first.freed.set()
-            until(lambda: found.state("gw--chat-1") == "UP", 60)
+            until(lambda: found.state("gw--chat-1") == "UP")
 
 
 def test_an_engine_that_shows_requests_which_were_cut_off_comes_back(tmp_path):
@@ -77,8 +77,8 @@ def test_an_engine_that_shows_requests_which_were_cut_off_comes_back(tmp_path):
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
             # Its figures stand still, and it gives a token to whoever asks.
             first.metrics["vllm:num_requests_running"] = 3.0
-            until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked), 40)
-            until(lambda: found.state("gw--chat-1") == "UP", 40)
+            until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked))
+            until(lambda: found.state("gw--chat-1") == "UP")
 
 
 def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
@@ -89,7 +89,7 @@ def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
         first.metrics["vllm:num_requests_running"] = 3.0
         with gateway(tmp_path, ports, agent_port=port) as found:
             with agent(tmp_path, port, ports):
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)")
             with agent(tmp_path, port, ports, stuck_after=600):
                 time.sleep(3)
                 assert found.state("gw--chat-1") == "DOWN (agent)"
@@ -102,7 +102,7 @@ def post(found):
 
 def stream(found):
     """Begin a stream and return its answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANGS)
     connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
     answer = connection.getresponse()
     answer.readline()
@@ -175,10 +175,10 @@ def test_requests_of_an_engine_that_hangs_are_ended(tmp_path):
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
             until(lambda: found.state("gw--chat-1") == "UP")
             waiting = pool.submit(found.ask, "POST", "/v1/completions", KEY, b'{"wait": 1}')
-            assert first.running.acquire(timeout=20)
+            assert first.running.acquire(timeout=HANGS)
             first.stuck.set()
             first.metrics["vllm:num_requests_running"] = 1.0
-            status, _headers, body = waiting.result(60)
+            status, _headers, body = waiting.result(HANGS)
             assert (status, json.loads(body)["error"]["type"]) in ((502, "server_error"), (503, "server_error"))
 
 
@@ -199,4 +199,4 @@ def test_a_shared_address_is_kept_while_haproxy_has_servers(tmp_path):
             found.tell("set server chat/gw--chat-1 state ready")
             until(lambda: written.read_text() == "0\n")
             found.stop()
-            until(lambda: written.read_text() == "1\n", 10)
+            until(lambda: written.read_text() == "1\n")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.fakes.gateways import HAPROXY, free_port
+from tests.fakes.gateways import HANGS, HAPROXY, free_port
 
 TOP = Path(__file__).resolve().parents[2]
 BINDS = ("/etc/haproxy", "/run/haproxy", "/etc/systemd/system")
@@ -95,7 +95,7 @@ def play(site, *words, terminal=True, **variables):
     streams = {"stdin": theirs, "stderr": theirs} if terminal else {"stdin": subprocess.DEVNULL, "stderr": -2}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False, text=True, cwd=TOP, **streams)
     os.close(theirs)
-    reader.join(10)
+    reader.join(HANGS)
     os.close(ours)
     return done.returncode, done.stdout, b"".join(shown).decode()
 

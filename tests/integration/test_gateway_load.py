@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, client, free_port, gateway, program, until
+from tests.fakes.gateways import HANGS, HAPROXY, client, free_port, gateway, program, until
 from tests.integration import gateway_attacks
 from tests.integration.gateway_attacks import Attacks
 from tests.integration.gateway_engines import agent
@@ -65,7 +65,7 @@ class Service:
 
     def end(self):
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(HANGS)
 
     def says(self, line):
         """Return whether Prometheus gets this line through the gateway."""
@@ -106,7 +106,7 @@ def site(tmp_path, number=3):
 def answered_more(load, number):
     """Wait until the clients got so many answers more."""
     before = load.answered
-    until(lambda: load.failures or load.answered >= before + number, 120)
+    until(lambda: load.failures or load.answered >= before + number)
 
 
 def records(tmp_path):

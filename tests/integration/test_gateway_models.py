@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, client, gateway, plan, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, gateway, plan, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 
@@ -273,7 +273,7 @@ def test_no_header_gets_a_key_to_another_service(one, value):
         one.ask(*POST, QUICK, body_of("quick"), **{"X-Model": value})
     lines = ["X-Model: quick", f"X-Model: {value}", "Content-Length: 2", "Connection: close"]
     head = ["POST /v1/chat/completions HTTP/1.1", "Host: gw", f"Authorization: Bearer {QUICK}", *lines]
-    with socket.create_connection(("127.0.0.1", one.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", one.port), timeout=HANGS) as connection:
         connection.sendall("\r\n".join([*head, "", "{}"]).encode("latin-1"))
         connection.recv(65536)
     assert set(one.to()) <= {"quick"}
@@ -438,7 +438,7 @@ def test_a_client_that_sends_its_body_slowly_is_served(one):
         f"Authorization: Bearer {KEY}",
         f"Content-Length: {len(body)}",
     ]
-    with socket.create_connection(("127.0.0.1", one.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", one.port), timeout=HANGS) as connection:
         connection.sendall("\r\n".join([*head, "Connection: close", "", ""]).encode())
         for each in range(0, len(body), 20):
             connection.sendall(body[each : each + 20])

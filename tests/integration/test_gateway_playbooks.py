@@ -47,7 +47,7 @@ def site(tmp_path):
 
 
 def play(found, site, name, *arguments, **variables):
-    """Run a playbook; return its status and what it said."""
+    """Run a playbook of the collection, or one with a path; return its status and what it said."""
     lib = site / "lib"
     lib.mkdir(exist_ok=True)
     if not (lib / "gateway-tool.py").exists():
@@ -61,7 +61,15 @@ def play(found, site, name, *arguments, **variables):
     Path("/run/vllm").mkdir(exist_ok=True)
     (found.directory / "etc/haproxy.cfg").write_text((found.directory / "haproxy.cfg").read_text())
     mounts = " && ".join(f"mount --bind {source} {target}" for source, target in binds.items())
-    words = [sys.executable, "-m", "ansible", "playbook", f"playbooks/{name}.yml", "-i", str(site / "hosts.json")]
+    words = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        str(TOP / "playbooks" / f"{name}.yml"),
+        "-i",
+        str(site / "hosts.json"),
+    ]
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh", *words, "-e", json.dumps(variables), *arguments],
         cwd=TOP, check=False, capture_output=True, text=True,
@@ -203,27 +211,24 @@ def test_a_host_that_is_off_is_drained_all_the_same(site):
 def test_an_instance_that_is_removed_leaves_its_gateways_first(site):
     role = {"name": "baremetal.inference.vllm", "tasks_from": "leave_gateways"}
     tasks = [{"name": "Leave", "ansible.builtin.include_role": role}]
-    playbook = TOP / "playbooks/leave-in-a-test.yml"
+    playbook = site / "leave"
+    playbook.with_suffix(".yml").write_text(json.dumps([{"hosts": "gw", "gather_facts": False, "tasks": tasks}]))
     variables = {"vllm_drain_timeout": 20}
     with gate(site / "gate") as found:
-        try:
-            playbook.write_text(json.dumps([{"hosts": "gw", "gather_facts": False, "tasks": tasks}]))
-            rc, said = play(found, site, playbook.stem, __vllm_name="chat-9", **variables)
-            assert rc == 0 and "changed=0" in said, said
-            rc, said = play(found, site, playbook.stem, "--check", __vllm_name="chat-1", **variables)
-            assert rc == 0 and "changed=1" in said and found.state(ONE) == "UP", said
-            with running(found, found.first):
-                found.first.freed.set()
-                rc, said = play(found, site, playbook.stem, __vllm_name="chat-1", **variables)
-            assert rc == 0 and "changed=1" in said and found.state(ONE).startswith("DRAIN"), said
-            assert found.state(TWO) == "UP"
-            entry = run(found)["servers"][ONE]
-            assert (entry["reason"], entry["sessions"]) == ("no longer in vllm_instances", 0)
-            # Its service ends with it, and a gateway that does not answer stops nothing.
-            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
-            assert rc == 0 and found.state(TWO).startswith("DRAIN"), said
-            found.stop()
-            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
-            assert rc == 0 and "changed=0" in said, said
-        finally:
-            playbook.unlink(missing_ok=True)
+        rc, said = play(found, site, playbook, __vllm_name="chat-9", **variables)
+        assert rc == 0 and "changed=0" in said, said
+        rc, said = play(found, site, playbook, "--check", __vllm_name="chat-1", **variables)
+        assert rc == 0 and "changed=1" in said and found.state(ONE) == "UP", said
+        with running(found, found.first):
+            found.first.freed.set()
+            rc, said = play(found, site, playbook, __vllm_name="chat-1", **variables)
+        assert rc == 0 and "changed=1" in said and found.state(ONE).startswith("DRAIN"), said
+        assert found.state(TWO) == "UP"
+        entry = run(found)["servers"][ONE]
+        assert (entry["reason"], entry["sessions"]) == ("no longer in vllm_instances", 0)
+        # Its service ends with it, and a gateway that does not answer stops nothing.
+        rc, said = play(found, site, playbook, __vllm_name="chat-2", **variables)
+        assert rc == 0 and found.state(TWO).startswith("DRAIN"), said
+        found.stop()
+        rc, said = play(found, site, playbook, __vllm_name="chat-2", **variables)
+        assert rc == 0 and "changed=0" in said, said

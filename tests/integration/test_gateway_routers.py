@@ -8,6 +8,7 @@ import contextlib
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +177,6 @@ def test_the_affinity_of_a_service_holds_for_its_routers(tmp_path, affinity):
 
 
 def test_nobody_else_gets_past_the_keys(tmp_path):
-    with routed(tmp_path) as (_found, _pairs):
-        paths = list((tmp_path / "chroot/routed").iterdir())
+    with routed(tmp_path) as (found, _pairs):
+        paths = list(Path(found.paths["chroot"], "routed").iterdir())
         assert {(path.owner(), path.stat().st_mode & 0o777) for path in paths} == {("haproxy", 0o600)}

@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, client, free_port, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, free_port, gateway, until
 from tests.fakes.usage_service import service, stored
 
 OTHER = "other-key-" + "0123456789abcdef" * 2
@@ -163,7 +163,7 @@ def test_prometheus_gets_the_tokens_from_the_gateway(tmp_path):
         assert found.ask("POST", CHAT, KEY, request(0, 3)[1])[0] == 200
 
         def page():
-            with urllib.request.urlopen(f"http://127.0.0.1:{found.stats_port}/metrics/usage", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{found.stats_port}/metrics/usage", timeout=HANGS) as answer:
                 return answer.read().decode()
 
         labels = 'client="alice",team="research",model="m",kind="completion"'
@@ -180,7 +180,7 @@ def test_counting_costs_less_than_a_millisecond_at_the_median(tmp_path):
             headers = {"X-Gateway-Usage": "gw alice research"} if named else {}
             asked = urllib.request.Request(f"http://127.0.0.1:{engine.port}{CHAT}", body, headers)
             started = time.perf_counter()
-            with urllib.request.urlopen(asked, timeout=20) as answer:
+            with urllib.request.urlopen(asked, timeout=HANGS) as answer:
                 answer.read()
             times.setdefault(named, []).append(time.perf_counter() - started)
     plain, counted = (statistics.median(times[named]) for named in (False, True))
@@ -243,7 +243,7 @@ def test_odd_keys_and_bodies_let_nobody_in_and_stop_no_count(tmp_path):
 
         def raw(key, body):
             lines = (f"POST {CHAT} HTTP/1.1", "Host: x", f"Authorization: Bearer {key}", f"Content-Length: {len(body)}")
-            with socket.create_connection(("127.0.0.1", found.port), timeout=20) as connection, contextlib.suppress(
+            with socket.create_connection(("127.0.0.1", found.port), timeout=HANGS) as connection, contextlib.suppress(
                 OSError
             ):
                 connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode() + body)

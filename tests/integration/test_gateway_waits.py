@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.fakes.gateways import KEY, free_port, until
+from tests.fakes.gateways import HANGS, KEY, free_port, until
 from tests.integration.gateway_engines import agent
 from tests.integration.gateway_turns import (
     ONE,
@@ -41,7 +41,7 @@ def test_a_request_that_runs_is_waited_for_until_the_deadline(tmp_path):
             timer = threading.Timer(1, found.first.freed.set)
             timer.start()
             result = drain(found, ONE, wait=60)
-            assert result["idle"] and result["servers"][ONE]["sessions"] == 0 and result["waited_s"] < 30
+            assert result["idle"] and result["servers"][ONE]["sessions"] == 0
         assert statuses == [200]
 
 
@@ -49,7 +49,7 @@ def test_a_stream_is_not_cut_by_a_drain(tmp_path):
     with pair(tmp_path) as found:
         found.tell(f"set server chat/{TWO} state drain")
         found.first.tokens, found.first.pause = 30, 0.1
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANGS)
         connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
         answer = connection.getresponse()
         answer.readline()
@@ -143,16 +143,16 @@ def test_a_server_that_the_agent_or_a_check_takes_out_is_not_up_and_does_not_cou
         found.first.metrics["vllm:num_requests_running"] = 0.0
         assert ready(found, ONE, wait=60)["up"]
         found.second.healthy = False
-        until(lambda: found.state(TWO) == "DOWN", 60)
+        until(lambda: found.state(TWO) == "DOWN")
         assert "Service Unavailable" in run(found)["servers"][TWO]["why"]
 
 
 def test_faults_of_servers_count_and_what_clients_give_up_does_not(tmp_path, monkeypatch):
     with pair(tmp_path) as found:
         drain(found, TWO)
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANGS)
         connection.request("POST", "/v1/completions", b'{"wait": 1}', {"Authorization": f"Bearer {KEY}"})
-        assert found.first.running.acquire(timeout=10)
+        assert found.first.running.acquire(timeout=HANGS)
         connection.close()
         until(lambda: found.stat(ONE, "scur") == "0")
         found.first.freed.set()

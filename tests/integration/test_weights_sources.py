@@ -286,7 +286,9 @@ def test_of_hosts_that_share_a_store_one_fetches_and_the_others_check(site, serv
 
 def test_process_that_dies_is_reported_and_the_next_run_goes_on(site, server):
     server.files = {f"/weights/{PATH}/{name}": data for name, data in FILES.items()}
-    first = site.start([f"{server.url}/weights"], bandwidth=2, progress=1)
+    met = threading.Event()
+    server.faults[f"/weights/{PATH}/model.safetensors"] = slowly(met)
+    first = site.start([f"{server.url}/weights"], progress=1)
     report = wait_for_report(site.home / ".ansible_async")
     os.kill(report["pid"], signal.SIGKILL)
     text = re.sub(r"\s+", " ", first.communicate(timeout=300)[0])
@@ -294,6 +296,7 @@ def test_process_that_dies_is_reported_and_the_next_run_goes_on(site, server):
     assert f"the fetch on the host ended without a result or hangs (process {report['pid']}, " in text
     assert "run again: what has arrived is kept" in text
     assert "Traceback" not in text
+    met.set()
     code, text = site.run([f"{server.url}/weights"])
     assert code == 0, text
     assert site.content() == FILES

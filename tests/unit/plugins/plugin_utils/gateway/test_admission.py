@@ -108,7 +108,7 @@ def test_without_admission_classes_change_no_byte(tmp_path, access, tokens, affi
             tmp_path / name, [1], [client()], options={**chosen, **ports}, variables=variables, agent_port=2
         )
         text = (tmp_path / name / "haproxy.cfg").read_text().replace(str(tmp_path / name), "")
-        return text.replace(str(found.stats_port), "")
+        return text.replace(str(found.stats_port), "").replace(found.paths["chroot"], "")
 
     before = rendered("before")
     assert rendered("after", teams=TEAMS, service={"places": 3}) == before
