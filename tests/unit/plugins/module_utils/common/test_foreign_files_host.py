@@ -64,7 +64,7 @@ def test_nothing_odd_is_read_or_counts(odd, directory):
     assert not directory.has("ready")
     with pytest.raises(OSError, match=r"."):
         directory.read("ready")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 20
 
 
 def test_nothing_odd_is_touched_created_over_or_renamed(odd, directory):

@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.fakes.adapter_engine import adapter_engine
+from tests.fakes.gateways import until
 from tests.fakes.wheelhouse import run_module
 
 KEY = "s3cret-of-chat"
@@ -275,9 +276,9 @@ def test_no_request_is_lost_while_an_adapter_is_replaced(host, engine):
     workers = [threading.Thread(target=client) for _number in range(6)]
     for each in workers:
         each.start()
-    time.sleep(0.5)
+    until(lambda: answers)
     result = run(host, engine, {**engine.adapters, "sql": "/lora/sql-2"})
-    time.sleep(1)
+    until(lambda: "/lora/sql-2" in answers[-1][1])
     stop.set()
     for each in workers:
         each.join()

@@ -210,7 +210,7 @@ def test_a_server_that_is_loading_is_waited_for(fake):
         handler.send_text("", 503 if time.monotonic() - began < 2 else 200)
 
     fake.behaviour["/health"] = loading
-    result = run(url=fake.url, model=MODEL, checks=["models"], ready_timeout=20)
+    result = run(url=fake.url, model=MODEL, checks=["models"], ready_timeout=120)
     assert result["ok"]
     assert [path for path, _payload, _key in fake.asked if path != "/health"] == ["/v1/models"]
 

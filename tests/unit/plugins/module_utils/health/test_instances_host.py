@@ -45,7 +45,7 @@ def test_nothing_in_the_place_of_a_mark_stops_the_service(instances, tmp_path, o
     for reason in ("isolate_host the chip is gone", ""):
         problem = instances.tell("chat", reason)
         assert not problem or problem.startswith(f"{tmp_path}/run/chat/unhealthy: cannot be written: ")
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     assert not (tmp_path / "run/nologin").exists()
 
 

@@ -37,19 +37,19 @@ class Stop(threading.Thread):
 
     def end(self):
         """Return what it says when systemd may send SIGTERM."""
-        self.join(30)
+        self.join(60)
         assert not self.is_alive()
         return self.said
 
 
 def ask(engine, path, host="127.0.0.1"):
-    connection = http.client.HTTPConnection(host, engine.port, timeout=20)
+    connection = http.client.HTTPConnection(host, engine.port, timeout=60)
     connection.request("GET", path)
     answer = connection.getresponse()
     return answer.status, answer.read()
 
 
-def until(true, seconds=10.0):
+def until(true, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -69,11 +69,12 @@ def test_health_turns_red_while_everything_else_is_served(tmp_path, host, at):
     with stopping_engine(tmp_path, host) as engine:
         engine.takes = 0.0
         assert ask(engine, "/health", at)[0] == 200
-        stop = Stop(engine, tmp_path, host=host)
+        # So long, a busy machine may take for the requests below.
+        stop = Stop(engine, tmp_path, notice=3.0, host=host)
         until(lambda: ask(engine, "/health", at)[0] == 404)
         assert [ask(engine, "/health", at)[0] for _time in range(10)] == [404] * 10
         assert [ask(engine, "/slow", at) for _time in range(10)] == [(200, b"ok")] * 10
-        assert stop.end() == "Stopping: no request runs" and stop.took > 1.0
+        assert stop.end() == "Stopping: no request runs" and stop.took > 3.0
         # After SIGTERM vLLM would accept requests that it never answers.
         engine.stopped = True
         assert ask(engine, "/health", at)[0] == 404 and ask(engine, "/slow", at)[0] == 503
@@ -86,7 +87,7 @@ def test_while_a_host_is_missing_requests_are_refused_and_may_come_again(tmp_pat
         (tmp_path / "ready").rename(tmp_path / "withdrawn")
         assert [ask(engine, path)[0] for path in ("/health", "/slow", "/metrics")] == [503, 503, 200]
         assert engine.asked == []
-        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
         connection.request("GET", "/slow")
         assert connection.getresponse().headers["retry-after"] == "5"
         (tmp_path / "withdrawn").rename(tmp_path / "ready")
@@ -105,8 +106,8 @@ def test_a_stop_waits_for_requests_from_before_and_after_its_beginning(tmp_path)
         during = threading.Thread(target=lambda: found.append(ask(engine, "/slow")[0]))
         during.start()
         assert stop.end() == "Stopping: no request runs"
-        before.join(1)
-        during.join(1)
+        before.join()
+        during.join()
         assert found == [200, 200] and stop.took > 2.5
 
 
@@ -126,7 +127,7 @@ def test_a_request_without_an_end_is_left_after_the_time(tmp_path):
         engine.running, engine.waiting = 3, 4
         stop = Stop(engine, tmp_path, seconds=0.5, notice=0.2)
         assert stop.end() == "Stopping: 7 requests still run after 0.5 s"
-        assert stop.took < 3 and ask(engine, "/slow")[0] == 503
+        assert stop.took < 30 and ask(engine, "/slow")[0] == 503
 
 
 @pytest.mark.parametrize(("host", "gateway", "expected"), [

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import preload_host
@@ -52,25 +51,27 @@ def systemd(host, monkeypatch):
     """What the service tells systemd."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(host / "notify"))
-        listener.settimeout(10)
+        listener.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(host / "notify"))
         yield listener
 
 
-def later(action):
-    thread = threading.Thread(target=lambda: (time.sleep(1), action()))
+def when_ready(systemd, action):
+    """Do something as soon as the service has told systemd that it is ready; what it told is in the list."""
+    told = []
+    thread = threading.Thread(target=lambda: (told.append(systemd.recv(1000).decode()), action()))
     thread.start()
-    return thread
+    return thread, told
 
 
 def test_the_weights_are_there_when_every_part_has_its_socket(host, systemd):
     (host / "run/abc").mkdir()
     # Left by a program that was killed.
     (host / "run/abc/vllm_weight_cache_old.sock").touch()
-    thread = later((host / "etc/chat.yaml").unlink)
+    thread, told = when_ready(systemd, (host / "etc/chat.yaml").unlink)
     assert serve("chat") == 0
     thread.join()
-    assert systemd.recv(1000).decode() == f"READY=1\nSTATUS={host / 'run/abc'}"
+    assert told == [f"READY=1\nSTATUS={host / 'run/abc'}"]
     assert os.listdir(host / "run/abc") == ["vllm_weight_cache_0.sock"]
     assert (host / "run/words").read_text().split() == [
         "preload", "--config", str(host / "run/chat.yaml"), "--weight-cache-socket-dir", str(host / "run/abc"),
@@ -78,10 +79,9 @@ def test_the_weights_are_there_when_every_part_has_its_socket(host, systemd):
     assert (host / "run/config").read_text() == "model: /m\n"
 
 
-@pytest.mark.usefixtures("systemd")
-def test_it_ends_when_the_configuration_names_other_weights(host):
+def test_it_ends_when_the_configuration_names_other_weights(host, systemd):
     config = host / "etc/chat.yaml"
-    thread = later(lambda: config.write_text(CONFIG.format(host / "run/other")))
+    thread, _told = when_ready(systemd, lambda: config.write_text(CONFIG.format(host / "run/other")))
     assert serve("chat") == 0
     thread.join()
 

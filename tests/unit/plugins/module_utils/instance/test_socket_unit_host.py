@@ -142,7 +142,7 @@ def test_a_deep_tree_is_searched_to_a_bounded_depth(monkeypatch, tmp_path):
     monkeypatch.setattr(socket_unit_host, "ROOTS", (str(tmp_path),))
     began = time.monotonic()
     assert list(paths_of({deep, near})) == ["/a/b"]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_the_own_group(monkeypatch, tmp_path):

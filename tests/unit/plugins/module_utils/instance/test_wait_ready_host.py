@@ -87,7 +87,7 @@ def test_a_warm_up_ends_when_its_time_is_up(host, monkeypatch, capsys):
         configure(host, engine)
         began = time.monotonic()
         said = run(1.2)
-        assert time.monotonic() - began < 10 and health(engine) == 200
+        assert time.monotonic() - began < 60 and health(engine) == 200
     assert "the time was up at " in said
 
 

@@ -16,7 +16,7 @@ from tests.fakes.stopping_engine import stopping_engine
 
 
 def answer(engine, path):
-    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
     connection.request("GET", path)
     found = connection.getresponse()
     return found.status, found.getheader("unhealthy"), found.read()
@@ -45,9 +45,9 @@ def test_whatever_is_in_the_file_is_one_header(tmp_path, text):
 
 
 def unanswered(engine, wanted):
-    """Return what /metrics says of unanswered requests, once it says what is wanted or half a second later."""
-    for _attempt in range(25):
-        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+    """Return what /metrics says of unanswered requests, once it says what is wanted or ten seconds later."""
+    for _attempt in range(500):
+        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
         connection.request("GET", "/metrics")
         with connection.getresponse() as found:
             if found.getheader("unanswered") == wanted:
@@ -58,7 +58,7 @@ def unanswered(engine, wanted):
 
 def send(engine, text):
     """Send the beginning of a request; return the open connection."""
-    connection = socket.create_connection(("127.0.0.1", engine.port), 20)
+    connection = socket.create_connection(("127.0.0.1", engine.port), 60)
     connection.sendall(text)
     return connection
 

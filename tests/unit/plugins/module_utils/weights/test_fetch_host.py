@@ -181,7 +181,7 @@ def test_file_that_another_process_changes_during_the_download_is_not_published(
 
     def meddle(handler, _start, _end):
         if handler.command != "HEAD":
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not first.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             # Later than the clock of file systems can tell.
@@ -215,7 +215,7 @@ def test_file_that_was_only_touched_is_read_again_and_published(server, tmp_path
 
     def touch(handler, _start, _end):
         if handler.command != "HEAD":
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not first.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             os.utime(first, (1, 1))

@@ -232,7 +232,7 @@ class TestTime:
         began = time.monotonic()
         (answer,) = ask(server, ca_file, timeout=5, deadline=2)
         assert answer.reason == "did not answer all requests within 2 s"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
 
     def test_a_name_look_up_that_hangs_does_not_keep_the_process(self):
         program = (
