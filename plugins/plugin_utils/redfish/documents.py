@@ -142,5 +142,9 @@ def name_of(processor: Document) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text of a BMC in a form that is safe to show and store: bounded, without control characters."""
-    return "".join(character if character.isprintable() else "?" for character in text.strip()[:MAX_NAME])
+    """Return a text of a BMC in a form that is safe to show and store: bounded, without control characters.
+
+    Nor are there braces, because Ansible evaluates templates in an inventory, and the record of provision.yml is one.
+    """
+    kept = (each if each.isprintable() and each not in "{}" else "?" for each in text.strip()[:MAX_NAME])
+    return "".join(kept)

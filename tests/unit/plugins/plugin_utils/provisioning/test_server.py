@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record, RecordFile
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.server import (
     MOST_DISKS,
     Disk,
@@ -42,6 +46,17 @@ def test_a_server_is_read_with_its_disks(documents):
 def test_a_bmc_without_a_list_of_disks_has_none(documents):
     del documents[SYSTEM]["Storage"]
     assert survey(documents, read_server("")).disks == ()
+
+
+def test_a_text_of_a_bmc_is_no_template_in_the_record(documents, tmp_path):
+    documents[SYSTEM]["SerialNumber"] = documents[SYSTEM]["Model"] = "{{ 6 * 7 }}{% set a = 1 %}{# b #}"
+    found = survey(documents, read_server(""))
+    assert found.name == "Example ?? 6 * 7 ???% set a = 1 %??# b #?"
+    RecordFile(tmp_path / "provisioned.yml").note("gpu-01", Record("order1", bmc_serial=found.serial))
+    words = ["-m", "ansible", "adhoc", "-i", str(tmp_path), "gpu-01", "-m", "debug", "-a", "var=provisioned.bmc_serial"]
+    shown = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True).stdout
+    assert found.serial in shown
+    assert "42" not in shown
 
 
 def test_several_systems_need_a_name(documents):
