@@ -28,7 +28,7 @@ BY_ROLE = {
     "restart", "rm", "runtime", "security-opt", "shm-size", "stop-timeout", "tmpfs", "tty", "ulimit", "user", "userns",
     "uts", "volume", "workdir",
 }  # fmt: skip
-_CHIP = re.compile(r"/dev/(?:davinci|nvidia)(\d+)(?::|\Z)|\w+\.com/gpu=(\d+)\Z")
+_CHIP = re.compile(r"/dev/(?:davinci|nvidia)([0-9]{1,4})(?::|\Z)|\w+\.com/gpu=([0-9]{1,4})\Z")
 
 
 def run_command(words: Sequence[str]) -> int | None:
@@ -87,7 +87,10 @@ def take(start: Start, name: str, value: str, known: Mapping[str, str]) -> None:
     elif name == "env-file":
         start.lost.append(f"--env-file {as_written(value)}")
     elif name == "entrypoint":
-        start.entrypoint = shlex.split(value)
+        try:
+            start.entrypoint = shlex.split(value)
+        except ValueError as exc:
+            raise CommandError(f"--entrypoint: has a quote that is never closed ({exc})") from exc
     else:
         if name in ("network", "net") and value == "host":
             start.host_network = True
@@ -99,7 +102,7 @@ def take(start: Start, name: str, value: str, known: Mapping[str, str]) -> None:
 def chips_of(name: str, value: str) -> list[int]:
     """Return the indices of the chips that an option names; none for all, or for a number of them."""
     if name == "gpus":
-        found = re.search(r"\bdevice=([\d,]+)", value.replace('"', ""))
-        return [int(text) for text in found.group(1).split(",") if text] if found else []
+        found = re.search(r"\bdevice=([0-9]{1,4}(?:,[0-9]{1,4})*)(?![\w,])", value.replace('"', ""))
+        return [int(text) for text in found.group(1).split(",")] if found else []
     chip = _CHIP.search(value)
     return [int(chip.group(1) or chip.group(2))] if chip else []

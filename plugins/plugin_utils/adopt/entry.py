@@ -188,7 +188,7 @@ def _place(adopted: Adopted, start: Start, place: Mapping[str, Any]) -> dict[str
             parts = published.partition("/")[0].rsplit(":", 2)
             if unreadable(published):
                 adopted.left_out.append(("--publish", f"{only_there(published)}; set port"))
-            elif parts[-1] == str(port) and len(parts) > 1 and parts[-2].isascii() and parts[-2].isdigit():
+            elif parts[-1] == str(port) and len(parts) > 1 and re.fullmatch("[0-9]{1,5}", parts[-2]):
                 port, host = int(parts[-2]), parts[0] if len(parts) > 2 and parts[0] else _ALL
                 break
     return {**({"host": host} if host not in ("127.0.0.1", "localhost") else {}), "port": port}
@@ -197,7 +197,7 @@ def _place(adopted: Adopted, start: Start, place: Mapping[str, Any]) -> dict[str
 def _visible(env: Mapping[str, str | None]) -> list[int]:
     """Return the chips that a variable of the command names."""
     for name, value in env.items():
-        if name.endswith("_VISIBLE_DEVICES") and re.fullmatch(r"\d+(,\d+)*", value or ""):
+        if name.endswith("_VISIBLE_DEVICES") and re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", value or ""):
             return [int(number) for number in str(value).split(",")]
     return []
 

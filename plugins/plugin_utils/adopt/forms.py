@@ -193,7 +193,7 @@ def _service(entry: Mapping[str, Any]) -> Start:
         take(start, "device", _text(device), {})
     for reserved in _reserved(entry):
         start.chips += [
-            int(chip) for chip in _list(reserved.get("device_ids")) if str(chip).isascii() and str(chip).isdigit()
+            int(chip) for chip in _list(reserved.get("device_ids")) if re.fullmatch("[0-9]{1,4}", str(chip))
         ]
     for file in _list(entry.get("env_file")):
         start.lost.append(f"env_file {as_written(_text(file.get('path') if isinstance(file, Mapping) else file))}")

@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any, Iterable, Iterator, Mapping
 
 from ..common.tables import wrapped
-from ..common.yaml import dump_yaml
+from ..common.yaml import dump_yaml, literal
 from .comparison import Compared
 from .entry import Adopted
 
 WIDTH = 120
+SECRETS = "vllm_secrets"
 
 
 def variables_of(name: str, adopted: Adopted, compared: Compared, release: str) -> dict[str, Any]:
@@ -19,13 +20,14 @@ def variables_of(name: str, adopted: Adopted, compared: Compared, release: str) 
     return {
         **({"vllm_release": str(release)} if release else {}),
         "vllm_instances": {str(name): compared.instance},
-        **({"vllm_secrets": {str(name): secrets}} if secrets else {}),
+        **({SECRETS: {str(name): secrets}} if secrets else {}),
     }
 
 
 def adopted_text(variables: Mapping[str, Any], adopted: Adopted, compared: Compared) -> str:
     """Return the whole text."""
-    parts = [dump_yaml(dict(variables)).rstrip()]
+    # The words of a command may be anybody's; the lookups of secrets are ours.
+    parts = [dump_yaml({key: each if key == SECRETS else literal(each) for key, each in variables.items()}).rstrip()]
     if compared.recipe:
         parts.append(_recipe(adopted, compared))
     for title, lines in (

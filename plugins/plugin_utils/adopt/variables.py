@@ -30,6 +30,7 @@ _ALWAYS = (
     "VLLM_NO_USAGE_STATS",
     "VLLM_DO_NOT_TRACK",
 )
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LOGIN = re.compile(r"://[^/\s]*@")
 
 
@@ -57,6 +58,10 @@ def sort_variables(
     """Return what becomes of each variable."""
     found = Sorted({}, [], [], [])
     for name, value in env.items():
+        # The text that is printed has it within a template of ours.
+        if not _NAME.fullmatch(name):
+            found.left_out.append((name, "no name of a variable"))
+            continue
         problems = [text.removeprefix(f"{name}: ") for text in table.check_env([name], foreign, others, replaced)]
         dead = any(isinstance(text, Unknown) for text in table.check_env([name], foreign))
         reason = _reason(name) or (problems[0] if dead or (problems and is_secret(name)) else "") or _unset(name, value)

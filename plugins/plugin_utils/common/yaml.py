@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping
 
 import yaml
 
@@ -19,6 +19,15 @@ class _Dumper(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  PyYAML's signature
         super().increase_indent(flow, False)
+
+
+class _Literal(str):
+    """A text that Ansible evaluates nothing in."""
+
+    __slots__ = ()
+
+
+_Dumper.add_representer(_Literal, lambda dumper, text: dumper.represent_scalar("!unsafe", str(text)))
 
 
 class UnreadableError(ValueError):
@@ -45,6 +54,20 @@ def read_yaml(path: Path) -> Any:
 def load_yaml(text: str) -> Any:
     """Return the plain values of a document; a date stays a text. Raises EventYamlError, also for a duplicate key."""
     return EventReader().read(text)
+
+
+def literal(value: Any) -> Any:
+    """Return plain values of somebody else for a file of Ansible: what would be a template there gets !unsafe."""
+    if isinstance(value, Mapping):
+        return {key: literal(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [literal(entry) for entry in value]
+    return _Literal(value) if isinstance(value, str) and is_template(value) else value
+
+
+def is_template(text: str) -> bool:
+    """Return whether Ansible would evaluate something in a text."""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 def dump_yaml(value: Any) -> str:

@@ -16,6 +16,7 @@ from .values import decoded
 
 # The characters that systemd and a shell take literally without quotes in an assignment.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _WHOLE_FLAG = re.compile(r"--[A-Za-z][\w.-]*\Z")
 
@@ -228,6 +229,8 @@ def env_line(name: str, value: str, literal: bool = False) -> str:
         raise ValueError(f"environment variable {name!r}: expected letters, digits and '_'")
     if "\n" in value or "\r" in value:
         raise ValueError(f"environment variable {name}: the value has more than one line, which systemd cannot take")
+    if _CONTROL.search(value):
+        raise ValueError(f"environment variable {name}: the value has a control character, which systemd cannot take")
     if literal or _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = re.sub(r'([\\"$`])', r"\\\1", value)

@@ -18,7 +18,7 @@ from .values import decoded
 KINDS = ("variables", "arguments", "keys")
 _ENTRY = (*KINDS, "because", "feature", "root", "values")
 # Values of a setting that a recipe may make: they name no path, address or repository, and are no flag.
-_PLAIN = r"(?!-\D)(?!.*\.\.)[^/\\~\n]*"
+_PLAIN = r"(?!-\D)(?!.*\.\.)[^/\\~\x00-\x1f\x7f]*"
 # More levels than any setting of vLLM has.
 DEEPEST = 20
 _LISTED = "(catalog/options/recipe_settings.yml lists what they may)"

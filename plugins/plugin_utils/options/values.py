@@ -15,6 +15,10 @@ INTEGER = re.compile(r"-?[0-9]+\Z")
 NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 # 1k is 1000, 1K is 1024; the binary ones take no decimals.
 SUFFIXED = re.compile(r"([0-9]+(\.[0-9]+)?[kmgt]|[0-9]+[KMGT])\Z")
+# The largest one of 64 bits has 20 digits; Python refuses to print one of 4,300, and compares no infinite one.
+LONGEST_NUMBER = 40
+# Of a value in a message.
+_SHOWN = 200
 BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
 
 # The limits of a number in an entry, by pydantic's names: how it compares, and in words.
@@ -63,6 +67,8 @@ def _scalar_fits(entry: Entry, text: str) -> bool:
     kind = entry["kind"]
     if kind == "choice":
         return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
+    if kind in ("integer", "number") and len(text) > LONGEST_NUMBER:
+        return False
     if kind == "integer":
         number = INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))
         return text in entry.get("words", ()) or bool(number and in_range(entry, text))
@@ -79,6 +85,8 @@ def in_range(entry: Entry, text: str) -> bool:
 
 def read_number(text: str) -> float | None:
     """Return a number as vLLM reads it, with a suffix (1k is 1000, 1K is 1024); None for any other text."""
+    if len(text) > LONGEST_NUMBER:
+        return None
     if NUMBER.match(text):
         return float(text)
     if not SUFFIXED.match(text):
@@ -162,7 +170,8 @@ def expected(entry: Entry) -> str:
 
 
 def described(value: Any) -> str:
-    return json.dumps(value, default=str)
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def near_value(entry: Entry, value: Any) -> str:

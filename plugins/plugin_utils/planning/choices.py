@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping
 
@@ -309,7 +310,7 @@ def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
     for key, value in (requested.get("args") or {}).items():
         if key in SIZES:
             number = "1" if value is None else str(value)
-            if not (number.isascii() and number.isdigit()) or int(number) < 1:
+            if not re.fullmatch("[0-9]{1,18}", number) or int(number) < 1:
                 raise PlanError(f"{where}.args.{key}: {not_a_number(value, 'a whole number from 1')}")
             own[key] = int(number)
     return own

@@ -7,6 +7,7 @@ the linear layers. Vocabulary: VocabParallelEmbedding. Mamba: MambaMixer2. The n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Mapping
 
@@ -128,7 +129,7 @@ class Division:
 def _size(args: Mapping[str, Any], name: str, default: int = 1) -> int:
     """Return a size among the arguments; the table of the release judges invalid numbers."""
     text = str(args.get(name, default))
-    return int(text) if text.isascii() and text.isdigit() else default
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else default
 
 
 def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:

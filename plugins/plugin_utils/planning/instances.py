@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import math
 import re
 from typing import Any, Mapping, Sequence
 
@@ -34,6 +33,8 @@ OTHER_NAMES = {
     "version": "release",
     "vllm_release": "release",
 }
+# No host has as much memory.
+MOST_GIB = 1 << 20
 RUNTIMES = ("container", "venv")
 
 # Arguments that follow from another key; setting both could contradict.
@@ -212,7 +213,7 @@ def _check_kv_cache(where: str, requested: Any) -> None:
         if key != "host_gib":
             raise PlanError(f"{where}: unknown key {show_value(key)}; {nearest(str(key), ['host_gib'])}")
     found = requested.get("host_gib")
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 < found < math.inf
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and 0 < found < MOST_GIB
     if found != "auto" and not is_number:
         raise PlanError(f"{where}.host_gib: found {show_value(found)}, expected auto or a number of GiB above 0")
 

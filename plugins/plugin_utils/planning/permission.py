@@ -11,6 +11,7 @@ import json
 from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.common.spelling import misspelt, nearest
+from ..common.yaml import is_template
 from ..options.restricted import Restricted, Restrictions
 from ..options.table import Foreign
 from .choices import Chosen
@@ -101,7 +102,17 @@ def _at(args: Mapping[str, Any], wanted: Restricted) -> Any:
 def _format_value(value: Any) -> str:
     """Return a value as YAML and JSON write it, without control characters of a foreign file."""
     text = json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return _flow(value) if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _flow(value: Any) -> str:
+    """Return a value that is not deep in YAML's flow style; a text that would be a template of Ansible is marked."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {_flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    text = json.dumps(value, default=str)
+    return f"!unsafe {text}" if isinstance(value, str) and is_template(value) else text
 
 
 def code_of(manifest: Manifest | None) -> list[str]:

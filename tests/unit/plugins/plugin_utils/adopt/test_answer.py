@@ -3,6 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.answer import AdoptRequest, answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.redaction import redact, secrets_of
@@ -36,6 +41,49 @@ def test_one_that_cannot_be_read_is_answered_in_one_sentence(entry):
     with pytest.raises(CommandError) as caught:
         answer(AdoptRequest(**options), entry["text"])
     assert entry["refused"] in str(caught.value) and "\n" not in str(caught.value)
+
+
+HOSTILE = """
+services:
+  chat:
+    image: vllm/vllm-openai:v0.33.0
+    command: ["--model", "o/m", "--served-model-name", "{{ 6 * 7 }}", "--chat-template", "{% set a = 6 * 7 %}{{ a }}"]
+    environment:
+      NCCL_DEBUG: "{# #}{{ 40 + 2 }}"
+      "HF_' ) ~ (40 + 2) ~ ('_KEY": x
+      "NCCL_{{ 40 + 2 }}": x
+      VLLM_API_KEY: x
+"""
+
+
+def test_what_a_site_writes_evaluates_no_word_of_a_command(tmp_path):
+    found = answer(AdoptRequest(), HOSTILE)
+    (tmp_path / "site.yml").write_text(found["text"].split("\n\n", maxsplit=1)[0])
+    for name in ("vllm_instances", "vllm_secrets"):
+        words = ["localhost", "-m", "debug", "-a", f"var={name}", "-e", f"@{tmp_path}/site.yml"]
+        shown = subprocess.run(
+            [sys.executable, "-m", "ansible", "adhoc", *words], capture_output=True, text=True, check=True,
+            env={**os.environ, "VLLM_API_KEY": "the-key"},
+        )  # fmt: skip
+        assert "42" not in shown.stdout
+        assert ("the-key" if name == "vllm_secrets" else "{{ 6 * 7 }}") in shown.stdout
+    assert [each["reason"] for each in found["left_out"] if "40 + 2" in each["word"]] == ["no name of a variable"] * 2
+
+
+NINES = "9" * 5000
+LONG = [
+    f"CUDA_VISIBLE_DEVICES={NINES} vllm serve o/m", f"docker run --gpus device={NINES} vllm/vllm-openai --model o/m",
+    f"docker run --device /dev/davinci{NINES} vllm/vllm-openai --model o/m", f"vllm serve o/m --max-model-len {NINES}",
+    f"docker run -p {NINES}:8000 vllm/vllm-openai --model o/m", f"vllm serve o/m -dp {NINES} -pp {NINES}",
+    f"services:\n  a:\n    image: vllm/vllm-openai\n    command: --model o/m\n    gpus: [device_ids: ['{NINES}']]\n",
+    "docker run --entrypoint \"'\" vllm/vllm-openai --model o/m",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_a_number_without_end_is_no_fault_of_ours(text):
+    with contextlib.suppress(CommandError):
+        assert answer(AdoptRequest(), text)["instances"]
 
 
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["source"]) for entry in COMMANDS])

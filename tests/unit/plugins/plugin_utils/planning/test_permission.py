@@ -75,6 +75,20 @@ def test_a_recipe_alone_cannot_load_code_into_vllm():
     )
 
 
+@pytest.mark.parametrize("value", ["1\0", "1\r2", "\x1b[2J", "1\x7f"])
+def test_no_value_of_a_recipe_has_control_characters(value):
+    with pytest.raises(PermissionNeededError, match="which recipes may not set to such a value"):
+        strict_plan(a_recipe=recipe(model={"base_env": {"OMP_NUM_THREADS": value}}))
+
+
+def test_what_the_message_says_to_write_is_no_template():
+    evil = recipe(model={"base_args": ["--chat-template", "{{ 6 * 7 }}"], "base_env": {"NOBODY_KNOWS": "{% x %}"}})
+    with pytest.raises(PermissionNeededError) as caught:
+        strict_plan(a_recipe=evil)
+    assert 'vllm_instances.chat.args: {chat-template: !unsafe "{{ 6 * 7 }}"}' in str(caught.value)
+    assert 'vllm_instances.chat.env: {NOBODY_KNOWS: !unsafe "{% x %}"}' in str(caught.value)
+
+
 BLOCKS = {
     "model": {"model": {"base_args": ["--middleware", "evil.Code"]}},
     "rule": {"model": {"rules": [{"when": {"stack": "cuda"}, "extra_args": ["--middleware", "evil.Code"]}]}},

@@ -152,3 +152,14 @@ def test_the_frontend_that_loads_no_middleware_is_refused():
     assert plan(kept, site={"strict": False}).env["VLLM_USE_RUST_FRONTEND"] == "0"
     removed = plan({"env": {"VLLM_USE_RUST_FRONTEND": None}}, a_recipe=setting, site={"strict": False})
     assert "VLLM_USE_RUST_FRONTEND" not in removed.env
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1" + "0" * 400, "9" * 5000 + "k", "1e400"], ids=len)
+@pytest.mark.parametrize("flag", ["max-model-len", "data-parallel-size", "pipeline-parallel-size", "max-num-seqs"])
+def test_a_number_that_nothing_can_hold_names_its_flag(flag, number):
+    assert f"--{flag}: expected an integer" in refusal(a_recipe=recipe(model={"base_args": [f"--{flag}", number]}))
+    assert flag in refusal({"args": {flag: number}})
+
+
+def test_an_amount_of_memory_that_nothing_has_is_refused():
+    assert "kv_cache.host_gib: found 1000" in refusal({"kv_cache": {"host_gib": 10**400}})
