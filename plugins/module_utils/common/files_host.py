@@ -14,8 +14,6 @@ import grp
 import hashlib
 import json
 import os
-import platform
-import secrets
 import stat
 import time
 from typing import Callable, Iterator
@@ -53,7 +51,7 @@ def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None =
     """
     directory, name = os.path.split(path)
     _remove_abandoned(directory, name)
-    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    beside = _beside(directory, name)
     try:
         create(beside, data, mode, group, durable)
         os.replace(beside, path)
@@ -81,7 +79,7 @@ def create(path: str, data: bytes | str, mode: int, group: str | None = None, du
 def publish_once(path: str, data: str, mode: int) -> None:
     """Write a complete file as ``publish`` does, unless there is one already. Raises OSError."""
     directory, name = os.path.split(path)
-    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    beside = _beside(directory, name)
     try:
         create(beside, data, mode)
         with contextlib.suppress(FileExistsError):
@@ -96,7 +94,7 @@ def publish_link(target: str, path: str) -> None:
     """Put a symbolic link at ``path`` in one durable step. Raises OSError."""
     directory, name = os.path.split(path)
     _remove_abandoned(directory, name)
-    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    beside = _beside(directory, name)
     os.symlink(target, beside)
     try:
         os.replace(beside, path)
@@ -238,7 +236,7 @@ def describe_holder(descriptor: int) -> str:
     for pid in _lock_pids(f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"):
         with contextlib.suppress(OSError):
             uid = os.stat(f"/proc/{pid}").st_uid
-            return f"process {pid} of {platform.node()} (uid {uid})"
+            return f"process {pid} of {os.uname().nodename} (uid {uid})"
     try:
         noted = json.loads(os.pread(descriptor, 4096, 0))
         return f"process {int(noted['pid'])} of {str(noted['host'])[:64]!a}".replace("'", "")
@@ -258,7 +256,11 @@ def _lock_pids(place: str) -> Iterator[int]:
 def _sign(descriptor: int) -> None:
     """Note in a lock's file who holds it, for the message that another process prints."""
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"host": platform.node(), "pid": os.getpid()}).encode(), 0)
+    os.pwrite(descriptor, json.dumps({"host": os.uname().nodename, "pid": os.getpid()}).encode(), 0)
+
+
+def _beside(directory: str, name: str) -> str:
+    return os.path.join(directory, f".{name[:80]}.{os.urandom(6).hex()}{_SUFFIX}")
 
 
 def _remove_abandoned(directory: str, name: str) -> None:

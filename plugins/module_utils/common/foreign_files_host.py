@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from typing import Iterator
 
@@ -78,7 +77,7 @@ class ForeignDirectory:
         self, name: str, text: str, mode: int = 0o644, durable: bool = False, times: os.stat_result | None = None
     ) -> None:
         """Write a file under its final name in one step, with other ``times`` where some are given."""
-        beside = f".{name}.{secrets.token_hex(6)}.partial"
+        beside = f".{name}.{os.urandom(6).hex()}.partial"
         with self._opened() as directory:
             try:
                 _write(os.open(beside, _NEW, 0o600, dir_fd=directory), text, mode, durable=durable, times=times)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import time
 from typing import Iterator
 
@@ -31,7 +30,7 @@ def operator_token(directory: str, gid: int, wait: float = _WAIT_SECONDS) -> Ite
 
     ``directory`` is that of the instance below /run/vllm, ``gid`` the group of the engine. Raises OperatorError.
     """
-    place, token = ForeignDirectory(directory), secrets.token_hex(32)
+    place, token = ForeignDirectory(directory), os.urandom(32).hex()
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(_locked(directory, wait))
@@ -64,7 +63,7 @@ def shared_token(directory: str) -> str:
             with _locked(directory, 0):
                 if not _token_in(place, OPERATOR_SECONDS / 2):
                     place.remove(OPERATOR)
-                    place.create(OPERATOR, f"{secrets.token_hex(32)}\n", 0o640)
+                    place.create(OPERATOR, f"{os.urandom(32).hex()}\n", 0o640)
         except LockedError:
             found = _token_in(place, OPERATOR_SECONDS)
             if found:

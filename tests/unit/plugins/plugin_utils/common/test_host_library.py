@@ -86,3 +86,34 @@ def test_a_program_runs_from_its_own_modules_beside_another_ansible(program, tmp
 @pytest.mark.parametrize("program", DOORS, ids=lambda path: path.stem)
 def test_what_a_program_runs_lies_in_module_utils(program):
     assert len(program.read_text().splitlines()) <= 50
+
+
+# What systemd runs before a unit is active or has stopped: how many modules of the collection it loads, and which of
+# Python's, with what those load. Each one costs up to 5 ms at every start and stop.
+PYTHON = "contextlib dataclasses errno fcntl grp hashlib http.client ipaddress json os re socket ssl stat struct threading"
+AT_START_OR_STOP = {
+    "vllm-drain": (13, PYTHON),
+    "vllm-wait-ready": (14, f"{PYTHON} concurrent.futures.thread random"),
+    "vllm-preload": (10, f"{PYTHON} subprocess"),
+    "vllm-residents": (23, f"{PYTHON} concurrent.futures.thread subprocess traceback uuid"),
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the modules that code loads in a Python without site-packages."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", AT_START_OR_STOP)
+def test_a_start_or_stop_loads_few_modules(name, tmp_path):
+    path = installed(name, tmp_path)
+    number, python = AT_START_OR_STOP[name]
+    found = loaded_by(f"import runpy; runpy.run_path({str(path)!r}, run_name='door')")
+    own = {module for module in found if module.startswith("ansible_collections.") and module.count(".") > 5}
+    allowed = loaded_by(f"import runpy, {python.replace(' ', ', ')}, typing, datetime, __future__, pkgutil")
+    others = {module for module in found - allowed if not module.startswith("ansible_collections")}
+    assert (len(own), others) == (number, set()), sorted(own)
