@@ -137,8 +137,8 @@ class TunedSite:
         for name, tasks in ROLE.items():
             path = self.collection / "roles/vllm/tasks" / name
             path.write_text("---\n" + tasks.replace("HOST", str(self.host)))
-        lock = self.collection / "plugins/modules/tune_lock.py"
-        lock.write_text(lock.read_text().replace("/var/lib/vllm/tune.json", str(self.host / "tune.json")))
+        lock = self.collection / "plugins/modules/work_lock.py"
+        lock.write_text(lock.read_text().replace("/var/lib/vllm", str(self.host)))
         step = self.collection / "playbooks/tasks/tune_measurement.yml"
         assert STOP in step.read_text()
         step.write_text(step.read_text().replace(STOP, "      ansible.builtin.debug: {msg: stopped}\n"))

@@ -49,9 +49,7 @@ def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None =
     waits for the disk then. Raises OSError, and LookupError for an unknown group; then the file at ``path`` is
     unchanged, and nothing is left beside it.
     """
-    directory, name = os.path.split(path)
-    _remove_abandoned(directory, name)
-    beside = _beside(directory, name)
+    directory, beside = _beside(path)
     try:
         create(beside, data, mode, group, durable)
         os.replace(beside, path)
@@ -78,8 +76,7 @@ def create(path: str, data: bytes | str, mode: int, group: str | None = None, du
 
 def publish_once(path: str, data: str, mode: int) -> None:
     """Write a complete file as ``publish`` does, unless there is one already. Raises OSError."""
-    directory, name = os.path.split(path)
-    beside = _beside(directory, name)
+    directory, beside = _beside(path)
     try:
         create(beside, data, mode)
         with contextlib.suppress(FileExistsError):
@@ -92,9 +89,7 @@ def publish_once(path: str, data: str, mode: int) -> None:
 
 def publish_link(target: str, path: str) -> None:
     """Put a symbolic link at ``path`` in one durable step. Raises OSError."""
-    directory, name = os.path.split(path)
-    _remove_abandoned(directory, name)
-    beside = _beside(directory, name)
+    directory, beside = _beside(path)
     os.symlink(target, beside)
     try:
         os.replace(beside, path)
@@ -254,17 +249,15 @@ def _lock_pids(place: str) -> Iterator[int]:
 
 
 def _sign(descriptor: int) -> None:
-    """Note in a lock's file who holds it, for the message that another process prints."""
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"host": os.uname().nodename, "pid": os.getpid()}).encode(), 0)
+    """Note in a lock's file who holds it, for the message that another process prints; a full disk has no room."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({"host": os.uname().nodename, "pid": os.getpid()}).encode(), 0)
 
 
-def _beside(directory: str, name: str) -> str:
-    return os.path.join(directory, f".{name[:80]}.{os.urandom(6).hex()}{_SUFFIX}")
-
-
-def _remove_abandoned(directory: str, name: str) -> None:
-    """Remove what killed processes left beside a file."""
+def _beside(path: str) -> tuple[str, str]:
+    """Return the directory of a file and a new name beside it; remove what killed processes left there."""
+    directory, name = os.path.split(path)
     prefix, now = f".{name[:80]}.", time.time()
     with contextlib.suppress(OSError), os.scandir(directory or ".") as entries:
         for entry in entries:
@@ -272,6 +265,7 @@ def _remove_abandoned(directory: str, name: str) -> None:
                 with contextlib.suppress(OSError):
                     if now - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_SECONDS:
                         os.unlink(entry.path)
+    return directory, os.path.join(directory, f"{prefix}{os.urandom(6).hex()}{_SUFFIX}")
 
 
 def _group_id(group: str) -> int:

@@ -19,7 +19,7 @@ def return_states(
     """Return the digest of the state to restore for each of an instance's units. Raises TuneError.
 
     ``plans`` are those of the unchanged instance, by unit; ``slots`` is the result of instance_slot, ``lock`` that of
-    tune_lock. After an interrupted tune the states are those that its lock names.
+    work_lock. After an interrupted tune the states are those that its lock names.
     """
     if slots.get("turn"):
         raise TuneError(

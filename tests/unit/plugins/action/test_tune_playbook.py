@@ -68,7 +68,7 @@ def test_a_whole_tune(site):
     site.settings["digest"] = "another"
     (site.host / "tune.json").write_text(json.dumps({"id": "deploy-2:/x", "since": "2026", "states": {}}))
     refused = site.tune(tune_matrix=MATRIX)
-    assert refused.returncode == 2 and "the tune deploy-2:/x has been working on this host since 2026" in refused.stdout
+    assert refused.returncode == 2 and "the tune deploy-2:/x has been working here since 2026" in refused.stdout
     assert site.log[before + 1 :] == []
 
 
@@ -207,7 +207,7 @@ def test_two_tunes_at_once_and_one_that_is_killed(site):
         same = site.tune(tune_variants=MORE)
         assert f"process {first.pid} tunes this instance; wait until it has ended" in text_of(same)
         other = site.tune(tune_variants=MORE, tune_dir=str(site.top / "elsewhere"))
-        assert "results/here/chat has been working on this host since" in text_of(other)
+        assert "results/here/chat has been working here since" in text_of(other)
         assert {same.returncode, other.returncode} == {2} and site.log == before
     finally:
         # Ansible's workers and modules are in separate sessions.

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pathlib
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -301,3 +302,14 @@ def test_of_a_file_without_an_end_the_beginning_is_read(tmp_path, monkeypatch):
         file.truncate(1 << 40)
     assert len(files_host.text_of(str(tmp_path / "huge"))) == 1000
     assert files_host.bytes_of(str(tmp_path / "huge"), 901) == b"a" * 900 + b"\0"
+
+
+def test_a_lock_is_taken_where_a_full_disk_has_no_room_for_its_note(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with locked(str(tmp_path / "lock")):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (tmp_path / "lock").read_text() == ""

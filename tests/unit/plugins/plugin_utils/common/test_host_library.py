@@ -90,7 +90,7 @@ def test_what_a_program_runs_lies_in_module_utils(program):
 
 # What systemd runs before a unit is active or has stopped: how many modules of the collection it loads, and which of
 # Python's, with what those load. Each one costs up to 5 ms at every start and stop.
-PYTHON = "contextlib dataclasses errno fcntl grp hashlib http.client ipaddress json os re socket ssl stat struct threading"
+PYTHON = "contextlib dataclasses errno fcntl grp hashlib http.client ipaddress json os re socket ssl threading"
 AT_START_OR_STOP = {
     "vllm-drain": (13, PYTHON),
     "vllm-wait-ready": (14, f"{PYTHON} concurrent.futures.thread random"),
