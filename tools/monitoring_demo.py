@@ -71,7 +71,7 @@ def phases(directory: Path) -> list[tuple[str, tuple[str, ...]]]:
         ("Install what the controller needs", ("tools/bootstrap.sh",)),
         ("Start the lab hosts", ("bin/lab", "up", *HOSTS)),
         ("Create the stand-ins for chips and instances", (*play, "molecule/role_health/prepare.yml")),
-        ("Watch the chips: health.yml", (*play, "playbooks/health.yml", "-e", f"site_hosts={SERVING}")),
+        ("Watch the chips: health.yml", (*play, "playbooks/health.yml", "-e", f"target_hosts={SERVING}")),
         ("Set up the gateway: gateway.yml", (*play, "playbooks/gateway.yml", *settings)),
         ("Write targets, rules and dashboards: monitoring.yml", (*play, "playbooks/monitoring.yml", *settings)),
         (

@@ -39,7 +39,7 @@ class ActionModule(ControllerAction):
         found = needs.as_dict()
         if not (found["models"] or found["locks"] or found["images"] or found["unpinned"]):
             raise AnsibleActionFail(
-                "nothing to fetch: no host of bundle_hosts has vllm_instances, and neither bundle_releases nor "
+                "nothing to fetch: no host of target_hosts has vllm_instances, and neither bundle_releases nor "
                 "bundle_models names anything"
             )
         return {

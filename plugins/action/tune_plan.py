@@ -24,7 +24,7 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hosts = variables["ansible_play_hosts_all"]
         if len(hosts) != 1:
-            raise AnsibleActionFail(f"tune_hosts: found {len(hosts)} hosts, expected one; name it with -l HOST")
+            raise AnsibleActionFail(f"target_hosts: found {len(hosts)} hosts, expected one; name it with -l HOST")
         name, instances = options["instance"], options["instances"]
         check_instance(instances, name)
         variants, goal = parse_variants(options["variants"], options["matrix"]), parse_goal(options["goal"])

@@ -13,7 +13,9 @@ description:
     Ansible itself skips the play and reports success.
 options:
   _terms:
-    description: The default pattern, and before it the name of the variable with which a user sets another.
+    description:
+      - The default pattern, and before it the name of the variable with which a user sets another.
+      - A name that ends in C(_hosts) is deprecated; the variable is C(target_hosts) in all playbooks.
     type: list
     elements: str
     required: true
@@ -35,13 +37,28 @@ _raw:
   sample: [inference]
 """
 
-from typing import Any
+from typing import Any, Mapping
 
 from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.common.output import warn
 from ..plugin_utils.common.selection import Selection, SelectionError
+
+OPTION = "target_hosts"
+
+
+def _option(name: str, known: Mapping[str, Any]) -> str:
+    """Return the variable that the user has set. Raises AnsibleLookupError where it has its former name, too."""
+    if not name.endswith("_hosts"):
+        return name
+    if name not in known:
+        return OPTION
+    if OPTION in known:
+        raise AnsibleLookupError(f"found {OPTION} and {name}, its former name; leave {name} out")
+    warn(f"{name} is deprecated and goes in 0.11.0; write {OPTION}, as in all playbooks")
+    return name
 
 
 class LookupModule(LookupBase):
@@ -50,7 +67,8 @@ class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
         """Return the pattern. Raises AnsibleLookupError where it selects no host."""
         known = variables or {}
-        option, default = terms if len(terms) > 1 else ("", *terms)
+        name, default = terms if len(terms) > 1 else ("", *terms)
+        option = _option(name, known)
         given = self._templar.template(known[option]) if option in known else default
         pattern = ",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)
         # A check of the syntax has no inventory.

@@ -79,7 +79,7 @@ class Discovery:
         """Return the output as one line, and the number of changes."""
         command = [Path(sys.executable).with_name("ansible-playbook"), "playbooks/discover.yml"]
         command += ["-i", "inventories/lab", "-i", self.variables, "-e", f"discover_cache={self.cache}"]
-        command += ["-e", "discover_hosts=mirror:cpu-12", *words]
+        command += ["-e", "target_hosts=mirror:cpu-12", *words]
         done = subprocess.run(
             command, cwd=TOP, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=180
         )

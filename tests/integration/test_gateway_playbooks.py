@@ -162,10 +162,10 @@ def owners(found):
 @needs_mounts
 @pytest.mark.long
 def test_an_event_returns_only_what_an_event_drained_and_only_after_a_proof(site):
-    event = {"drain_event": "alertmanager", "drain_hosts": "gw"}
+    event = {"drain_event": "alertmanager", "target_hosts": "gw"}
     with gate(site / "gate") as found:
-        rc, said = play(found, site, "drain", **{**event, "drain_hosts": "inference"}, drain_min_available=0)
-        assert rc and 'drain_hosts: "inference" of the event "alertmanager" is no host of the inventory' in said, said
+        rc, said = play(found, site, "drain", **{**event, "target_hosts": "inference"}, drain_min_available=0)
+        assert rc and 'target_hosts: "inference" of the event "alertmanager" is no host of the inventory' in said, said
         rc, said = play(found, site, "drain", **event)
         assert rc and "min_available is 1" in said and found.state(ONE) == "UP", said
         rc, said = play(found, site, "drain", **event, drain_min_available=0, drain_reason="a sick chip")

@@ -58,11 +58,11 @@ def test_two_people_on_two_clusters(clusters):
     before, began = clusters.looks(), clusters.journals()
     with clusters.load() as load:
         # Its turn lasts, so that the other two find it at work.
-        first = clusters.begin(*CLUSTERS, rollout_hosts=OTHER, rollout_watch=60)
+        first = clusters.begin(*CLUSTERS, target_hosts=OTHER, rollout_watch=60)
         try:
             clusters.until(lambda: clusters.journals() > began and "drain" in steps(clusters.journal(), OTHER), 300)
             both = clusters.rollout(*CLUSTERS)
-            second = clusters.rollout(*CLUSTERS, rollout_hosts=":".join(LAB))
+            second = clusters.rollout(*CLUSTERS, target_hosts=":".join(LAB))
             ended = first.end()
         finally:
             first.kill()

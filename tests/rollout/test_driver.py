@@ -13,7 +13,7 @@ from tests.rollout.site import HOSTS, TOP, steps
 HOST = "cuda-12"
 DRIVER = ("-i", str(Path(__file__).with_name("driver.yml")))
 NEW, LATER = "580.159.04", "580.159.05"
-UPGRADE = {"rollout_hosts": f"{HOST}:cpu-12", "lab_driver": NEW}
+UPGRADE = {"target_hosts": f"{HOST}:cpu-12", "lab_driver": NEW}
 
 
 @pytest.fixture(scope="module")

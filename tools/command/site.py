@@ -27,6 +27,18 @@ MODEL = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
 
 
+# The collection's release for each stack, which a new site pins.
+RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
+
+
+class Chips(NamedTuple):
+    """The accelerators of a server: their model, their number, and the stack that drives them."""
+
+    model: str
+    count: int
+    stack: str
+
+
 class Question(NamedTuple):
     """A question of init: the flag that answers it, its default, and the pattern of each of its answers."""
 
@@ -134,8 +146,8 @@ def _host(text: str) -> tuple[str, str]:
     return found["name"], found["address"] or found["name"]
 
 
-def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str) -> dict[str, tuple[str, int]]:
-    """Ask the servers over SSH for their accelerators, and return model and number of those that answered."""
+def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str) -> dict[str, Chips]:
+    """Ask the servers over SSH for their accelerators, and return those of the servers that answered."""
     hosts = {name: {"ansible_host": address, "ansible_user": user} for name, address in servers}
     print("Asking the servers for their accelerators ...", flush=True)
     with tempfile.TemporaryDirectory() as work:
@@ -147,20 +159,18 @@ def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str)
     for name, result in (document.get("results") or {}).items():
         chips = result.get("accelerator")
         if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
-            found[name] = (str(chips["model"]), int(chips.get("count") or 1))
+            found[name] = Chips(str(chips["model"]), int(chips.get("count") or 1), str(chips.get("stack")))
     for error in document.get("errors") or ():
         print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found
 
 
-def files(
-    answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, tuple[str, int]]
-) -> dict[str, str]:
+def files(answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, Chips]) -> dict[str, str]:
     """Return the files of the site by their names. Keys are made here and are in no other file."""
     gateway = "" if answers["gateway"] == ["none"] else answers["gateway"][0]
     written = {
         "hosts.yml": _hosts(answers["login"][0], servers, found, gateway),
-        "group_vars/inference.yml": _models(answers),
+        "group_vars/inference.yml": _models(answers, _releases(found)),
     }
     if gateway:
         written["group_vars/gateways.yml"] = _gateways(answers["teams"])
@@ -171,11 +181,18 @@ def files(
     return written
 
 
-def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, tuple[str, int]], gateway: str) -> str:
-    lines = ["# The machines of the site.", "all:", f"  vars: {{ansible_user: {user}}}", "inference:", "  hosts:"]
+def _releases(found: dict[str, Chips]) -> list[str]:
+    """Return the release of each stack of the servers; where no server answered, that of NVIDIA's and AMD's."""
+    return sorted({RELEASES[chips.stack] for chips in found.values() if chips.stack in RELEASES}) or [RELEASES["cuda"]]
+
+
+def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, Chips], gateway: str) -> str:
+    lines = ["---", "# The machines of the site.", "all:", f"  vars: {{ansible_user: {user}}}", "inference:", "  hosts:"]
     for name, address in servers:
         known = found.get(name)
-        chips = f", accelerator: {known[0]}, accelerator_count: {known[1]}" if known else ""
+        chips = f", accelerator: {known.model}, accelerator_count: {known.count}" if known else ""
+        if known and len(_releases(found)) > 1 and known.stack in RELEASES:
+            chips += f', vllm_release: "{RELEASES[known.stack]}"'
         lines.append(f'    {name}: {{ansible_host: "{address}"{chips}}}')
         lines += (
             [] if known else [f"    # What {name} has is not known: add accelerator and accelerator_count to its line."]
@@ -186,13 +203,17 @@ def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, tuple[str
     return "\n".join(lines) + "\n"
 
 
-def _models(answers: dict[str, list[str]]) -> str:
+def _models(answers: dict[str, list[str]], releases: list[str]) -> str:
     model, runtime = answers["model"][0], answers["runtime"][0]
-    listens = "    # It listens on loopback; a gateway would need host: 0.0.0.0."
+    listens = "    # It listens on loopback; a gateway needs host: 0.0.0.0."
     if answers["gateway"] != ["none"]:
         listens = "    host: 0.0.0.0 # the gateway must reach it; let no other network in"
+    pinned = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
     return f"""\
+---
 # What is served. `inference plan` shows what becomes of it, on each kind of hardware.
+# The release of vLLM stays until you change it here: `inference rollout` upgrades the servers one after the other.
+{pinned}
 vllm_runtime: {runtime}
 vllm_instances:
   chat:
@@ -223,6 +244,7 @@ def _gateways(teams: list[str]) -> str:
         f'  {team}: {{key_file: "{{{{ inventory_dir }}}}/.keys/{team}.key", team: {team}}}' for team in teams
     )
     return f"""\
+---
 # One address with TLS and a key for each client. Clients get .ca/ca.crt and their key; `inference key add` makes more.
 gateway_ca_dir: "{{{{ inventory_dir }}}}/.ca"
 gateway_clients:

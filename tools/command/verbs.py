@@ -51,14 +51,14 @@ VERBS: dict[str, Verb] = {
     "plan": Verb(
         "show what every host would run, and where each setting comes from; connects to no host",
         ("explain",),
-        "explain_hosts",
+        "target_hosts",
         (Option("instance", "explain_instance", INSTANCE, "NAME"),),
         json="explain_format",
     ),
     "render": Verb(
         "write the plan and the files of every instance into a directory; connects to no host",
         ("render",),
-        "render_hosts",
+        "target_hosts",
         (
             Option("directory", "render_dir", "the directory; required", "DIR"),
             Option("commands", "render_commands", "also write each command as one line that a shell takes"),
@@ -97,7 +97,7 @@ VERBS: dict[str, Verb] = {
     "status": Verb(
         "show what serves, what is drained or sick, since when and why",
         ("status",),
-        "status_hosts",
+        "target_hosts",
         (
             Option("versions", "status_versions", "also which releases are installed, read on every host"),
             Option("starts", "status_starts", "also where the seconds of the last starts went, read on every host"),
@@ -107,19 +107,19 @@ VERBS: dict[str, Verb] = {
     "verify": Verb(
         "ask every instance what its model can answer",
         ("verify",),
-        "verify_hosts",
+        "target_hosts",
         (Option("expect", "verify_expect", "a text that each answer must contain", "TEXT"),),
     ),
     "rollout": Verb(
         "apply the site to the hosts that differ from it, wave by wave, without a failed request",
         ("rollout",),
-        "rollout_hosts",
+        "target_hosts",
         changes=True,
     ),
     "rollback": Verb(
         "return hosts to the state before a rollout, which they have kept: --rollout last, or HOST...",
         ("rollback",),
-        "rollout_hosts",
+        "target_hosts",
         (Option("rollout", "rollout_undo", "all hosts of this rollout; last is the newest", "last|ID"),),
         changes=True,
         exclusive=("hosts", "rollout"),
@@ -127,7 +127,7 @@ VERBS: dict[str, Verb] = {
     "drain": Verb(
         "take hosts out of service at their gateways, and wait until no request runs on them",
         ("drain",),
-        "drain_hosts",
+        "target_hosts",
         (
             Option("reason", "drain_reason", "what status shows beside the host", "TEXT"),
             Option("timeout", "drain_timeout", "how long to wait for running requests", "SECONDS"),
@@ -139,7 +139,7 @@ VERBS: dict[str, Verb] = {
     "undrain": Verb(
         "return hosts to service, and wait until their gateways see them up",
         ("undrain",),
-        "drain_hosts",
+        "target_hosts",
         (
             Option("timeout", "undrain_timeout", "how long to wait", "SECONDS"),
             Option("instance", "drain_instance", "this instance over several hosts, in place of HOST", "NAME"),
@@ -150,7 +150,7 @@ VERBS: dict[str, Verb] = {
     "bench": Verb(
         "measure an instance with vLLM's own benchmark; drain its host first",
         ("bench",),
-        "bench_hosts",
+        "target_hosts",
         (
             Option("instance", "bench_instance", INSTANCE, "NAME"),
             Option("workloads", "bench_workloads", "such as chat,agent", "NAME,..."),
@@ -161,7 +161,7 @@ VERBS: dict[str, Verb] = {
     "usage": Verb(
         "show the tokens of each client, by team and model",
         ("gateway_usage",),
-        "gateway_usage_hosts",
+        "target_hosts",
         (
             Option("since", "gateway_usage_since", "a day, or a time such as 30d", "TIME"),
             Option("until", "gateway_usage_until", "a day", "TIME"),
@@ -173,7 +173,7 @@ VERBS: dict[str, Verb] = {
     "key add": Verb(
         "make a client of the gateways, and show its key once",
         ("gateway_keys",),
-        "gateway_keys_hosts",
+        "target_hosts",
         (
             Option("team", "gateway_keys_team", "the client's team", "TEAM"),
             Option("expires", "gateway_keys_expires", "the last day of the key", "DAY"),
@@ -182,14 +182,14 @@ VERBS: dict[str, Verb] = {
         ),
         changes=True,
     ),
-    "key list": Verb("list the clients of the gateways", ("gateway_keys",), "gateway_keys_hosts"),
+    "key list": Verb("list the clients of the gateways", ("gateway_keys",), "target_hosts"),
     "key end": Verb(
-        "end the keys of a client at once", ("gateway_keys",), "gateway_keys_hosts", changes=True
+        "end the keys of a client at once", ("gateway_keys",), "target_hosts", changes=True
     ),
     "remove": Verb(
         "remove one thing, or everything of the collection, from hosts",
         ("remove",),
-        "remove_hosts",
+        "target_hosts",
         (
             Option("instance", "remove_instance", "an instance", "NAME"),
             Option("model", "remove_model", "the weights of a model", "NAME"),

@@ -83,8 +83,8 @@ def test_too_little_memory(serving, tmp_path):
 
 
 def test_nothing_to_serve_on():
-    done = playbook("site.yml", "-e", "site_hosts=nowhere")
-    refused(done, "site_hosts: no host or group of the inventory is called 'nowhere'")
+    done = playbook("site.yml", "-e", "target_hosts=nowhere")
+    refused(done, "target_hosts: no host or group of the inventory is called 'nowhere'")
 
 
 def test_weights_that_a_running_instance_uses_are_not_replaced(serving):

@@ -354,7 +354,7 @@ def test_a_drain_of_the_worker_drains_the_head_s_server():
 
 
 def test_a_part_of_the_group_is_not_rolled_out():
-    run = playbook("-e", "rollout_hosts=cpu-12", *flag(2), "--check", name="playbooks/rollout.yml")
+    run = playbook("-e", "target_hosts=cpu-12", *flag(2), "--check", name="playbooks/rollout.yml")
     assert run.returncode and "vllm_instances.big spans hosts that this run leaves out: cpu-12b" in run.stdout
 
 
@@ -366,7 +366,7 @@ def test_a_rollout_changes_both_hosts_as_one_and_a_rollback_takes_it_back(head, 
     assert "wave 1 of 1 (canary): cpu-12, cpu-12b" in run.stdout
     report(record_property, "a rollout: the service is down for", load.down())
     assert all("max-num-seqs: 2" in text for text in files(head, worker))
-    part = playbook("-e", "rollout_hosts=cpu-12b", name="playbooks/rollback.yml")
+    part = playbook("-e", "target_hosts=cpu-12b", name="playbooks/rollback.yml")
     assert part.returncode and "big spans hosts that this run leaves out: cpu-12;" in " ".join(part.stdout.split())
     with Load() as load:
         run = playbook("-e", "rollout_undo=last", name="playbooks/rollback.yml")

@@ -160,7 +160,7 @@ def test_a_fatal_fault_moves_new_requests_within_15_seconds_and_nobody_loses_one
     assert f"xid 79 of {SECOND}: The chip has fallen off the bus" in serving.check_output("vllm-health status")
     assert "sick: isolate_host xid 79" in states(gateway, "last_agt")["cuda-12--chat-2"]
     assert "sick: isolate_host" in " ".join(table().split())
-    shown = playbook("playbooks/status.yml", "-e", "status_hosts=cuda-12", inventories=("-i", str(INVENTORY))).stdout
+    shown = playbook("playbooks/status.yml", "-e", "target_hosts=cuda-12", inventories=("-i", str(INVENTORY))).stdout
     assert "isolate_host xid 79" in " ".join(shown.split())
 
 

@@ -25,7 +25,7 @@ REQUESTED = {
 
 def tune(host, *words, **options):
     # All tests of one host run before those of the next, and the last one takes the settings back: only from that host.
-    extra = json.dumps({"site_hosts": host.check_output("hostname"), **options})
+    extra = json.dumps({"target_hosts": host.check_output("hostname"), **options})
     command = ["ansible-playbook", "-i", INVENTORY, TOP / "playbooks/host_tuning.yml", "-e", extra, *words]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "ANSIBLE_NOCOLOR": "1"}, timeout=300, check=False

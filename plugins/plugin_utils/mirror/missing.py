@@ -85,7 +85,7 @@ def _read(hosts: Sequence[str], reader: HostReader) -> dict[str, Mapping[str, An
         lines = [f"{hosts_in_words(names)}: {text}" for text, names in problems.items()]
         raise FleetError("\n".join(lines))
     if not found:
-        raise MissingError("no host of import_hosts has vllm_instances")
+        raise MissingError("no host of target_hosts has vllm_instances")
     return found
 
 
@@ -117,7 +117,7 @@ def _destination(variable: str, variables: Mapping[str, Mapping[str, Any]], need
     if needed and len(first) > 1:
         places = ", ".join(f"{path or 'none'} on {hosts_in_words(hosts)}" for path, hosts in first.items())
         raise MissingError(
-            f"{_NAMES[variable]}: found {places}; name hosts of one directory with -e import_hosts=PATTERN"
+            f"{_NAMES[variable]}: found {places}; name hosts of one directory with -e target_hosts=PATTERN"
         )
     if needed and "" in first:
         raise MissingError(

@@ -83,7 +83,7 @@ def undone_of(
             problems.append(f"{name}: nothing to go back to: the state before that rollout is not kept on this host")
         elif after and installed not in (before, after) and not half_back:
             problems.append(
-                f"{name}: it was changed since that rollout; to go back one state, name the host with rollout_hosts "
+                f"{name}: it was changed since that rollout; to go back one state, name the host with target_hosts "
                 "and leave rollout_undo out"
             )
         else:

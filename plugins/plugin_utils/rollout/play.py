@@ -33,7 +33,7 @@ def why_nobody(hosts: Sequence[str]) -> str:
             f"none of {len(hosts)} hosts could be checked ({hosts_in_words(hosts)}): each was unreachable or failed; "
             "correct the errors above and run the playbook again"
         )
-    return "no host was checked; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
+    return "no host was checked; put hosts into the group 'inference', or name some by -e target_hosts=PATTERN"
 
 
 def base_of(directory: str, known: Collection[str]) -> dict[str, Any]:

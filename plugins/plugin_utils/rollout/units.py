@@ -50,7 +50,7 @@ def _problems(name: str, members: Sequence[str], seen: Seen) -> Iterator[str]:
     if absent:
         yield (
             f"{name} spans hosts that this run leaves out: {', '.join(absent)}; a group is changed as a whole, "
-            "so name all of its hosts with rollout_hosts, or none of them"
+            "so name all of its hosts with target_hosts, or none of them"
         )
     clusters: dict[str, str] = {}
     for each in members:

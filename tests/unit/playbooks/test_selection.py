@@ -49,7 +49,8 @@ def selections(text):
 def wrong(name):
     """Yield the runs of a playbook that select nothing: what to add to its command line, and what the error says."""
     pairs = selections(TEXTS[name])
-    for option in sorted({option for option, _default in pairs if option}):
+    options = {"target_hosts" if option.endswith("_hosts") else option for option, _default in pairs if option}
+    for option in sorted(options):
         told = f"{option}: no host or group of the inventory is called 'infrence'; nearest: 'inference'"
         yield ("-e", f"{option}=infrence"), told
     patterns = {default for _option, default in pairs}
@@ -96,6 +97,29 @@ def test_every_play_checks_its_hosts():
     ]
     unchecked = {(name, play) for name, play, hosts in plays if not hosts.startswith(f"{{{{ {LOOKUP}")}
     assert unchecked == set(UNCHECKED)
+
+
+@pytest.mark.parametrize("words, told", [
+    (("explain_hosts=gpu-1",), "explain_hosts is deprecated and goes in 0.11.0; write target_hosts"),
+    (("explain_hosts=gpu-1", "target_hosts=all"), "found target_hosts and explain_hosts, its former name"),
+    (("target_host=gpu-1",), "-e target_host: no playbook has this option; nearest: 'target_hosts'"),
+])  # fmt: skip
+def test_a_former_name_is_deprecated(tmp_path, words, told):
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    extra = [word for text in words for word in ("-e", text)]
+    done = command(tmp_path, "ansible-playbook", "-i", str(tmp_path / "hosts.yml"), "playbooks/explain.yml", *extra)
+    assert squeezed(told) in squeezed(done.stdout + done.stderr)
+    assert "nas-1" not in done.stdout
+
+
+def test_gateways_are_all_set_up_or_limited(tmp_path):
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    run = ("ansible-playbook", "-i", str(tmp_path / "hosts.yml"), "playbooks/gateway.yml", "-e")
+    done = command(tmp_path, *run, "target_hosts=gw-1")
+    told = "target_hosts names a gateway, and this playbook sets up every gateway: limit it with -l gw-1"
+    assert done.returncode and squeezed(told) in squeezed(done.stdout + done.stderr)
+    # The servers of site.yml in the same run.
+    assert "TASK [gateway : " in command(tmp_path, *run, "target_hosts=gpu-1").stdout
 
 
 def test_a_group_without_hosts(tmp_path):

@@ -201,9 +201,9 @@ def test_the_place_may_come_from_the_inventory(site):
 
 
 def test_a_run_over_no_hosts_is_a_failure(site):
-    status, _output, words = site.discover("-ediscover_hosts=nobody")
+    status, _output, words = site.discover("-etarget_hosts=nobody")
     assert status
-    assert "discover_hosts: no host or group of the inventory is called 'nobody'" in words
+    assert "target_hosts: no host or group of the inventory is called 'nobody'" in words
 
 
 def test_a_host_that_hangs_is_given_up(site):

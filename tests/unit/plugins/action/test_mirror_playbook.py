@@ -122,7 +122,7 @@ def test_a_second_run_changes_nothing_and_a_full_check_repairs(site):
     ("variables", "words"),
     [
         ({"bundle_dir": "disk"}, "expected the absolute path of the directory"),
-        ({"bundle_models": []}, "nothing to fetch: no host of bundle_hosts has vllm_instances"),
+        ({"bundle_models": []}, "nothing to fetch: no host of target_hosts has vllm_instances"),
         ({"bundle_models": "acme/tinny"}, "no manifest of weights 'acme/tinny'"),
         ({"bundle_releases": "0.99"}, "no release '0.99'"),
         ({"bundle_verify": True}, "check that the disk is mounted"),

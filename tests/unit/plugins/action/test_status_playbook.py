@@ -48,7 +48,7 @@ def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
-    done = run(tmp_path, {"gw-1": here}, "-e", "status_starts=true", "-e", "status_hosts=gw-1")
+    done = run(tmp_path, {"gw-1": here}, "-e", "status_starts=true", "-e", "target_hosts=gw-1")
     assert done.returncode == 0, done.stdout
     assert "gw-1, chat: started in 74 s: imports 6.2, configuration 7," in done.stdout
 

@@ -30,7 +30,5 @@ def test_a_limit_is_refused_whichever_hosts_it_names(tmp_path, playbook, limit):
     )
     told = " ".join(done.stdout.split())
     assert done.returncode == 2
-    assert (
-        f"--limit {limit} would cut the controller off from its own run; name the hosts with -e rollout_hosts" in told
-    )
+    assert f"--limit {limit} would cut the controller off from its own run; name the hosts with -e target_hosts" in told
     assert "PLAY [Plan" not in done.stdout and "PLAY [Check" not in done.stdout

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tools.command import main
+from tools.command.site import RELEASES, Chips, _releases
 from tools.command.verbs import NAMES, VERBS
 
 TOP = Path(__file__).resolve().parents[4]
+FOUR = Chips("h200", 8, "cuda")
 SERVERS = "gpu-a-01=192.0.2.10,gpu-a-02=192.0.2.11"
 
 
@@ -79,17 +82,40 @@ def test_the_new_site_keeps_its_keys_to_itself(site):
 def test_the_new_site_is_valid_yaml_with_comments(site):
     for path in site.rglob("*.yml"):
         assert isinstance(yaml.safe_load(path.read_text()), dict)
-        assert path.read_text().startswith("# ")
+        assert path.read_text().startswith("---\n# ")
 
 
 def test_detected_accelerators_are_written(tmp_path, monkeypatch):
-    found = {"gpu-a-01": ("h200", 8)}
+    found = {"gpu-a-01": Chips("h200", 8, "cuda")}
     monkeypatch.setattr(main.site, "detect", lambda given, servers, user: found if user == "ops" else {})
     assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS, "--login", "ops", "--gateway", "none"]) == 0
     text = (tmp_path / "s/hosts.yml").read_text()
     assert "accelerator: h200, accelerator_count: 8" in text
     assert "# What gpu-a-02 has is not known" in text
     assert not (tmp_path / "s/group_vars/gateways.yml").exists()
+
+
+def test_a_new_site_pins_the_release_of_its_chips(tmp_path, monkeypatch):
+    assert RELEASES == DEFAULT_RELEASES
+    assert _releases({}) == [RELEASES["cuda"]]
+    found = {"gpu-a-01": Chips("h200", 8, "cuda"), "gpu-a-02": Chips("ascend_a3", 16, "cann")}
+    monkeypatch.setattr(main.site, "detect", lambda *given: found)
+    assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS]) == 0
+    hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
+    assert {name: host["vllm_release"] for name, host in hosts.items()} == {"gpu-a-01": "0.33.0", "gpu-a-02": "0.30.0"}
+    assert "vllm_release" not in yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())
+
+
+def test_the_site_to_read_is_what_init_writes(tmp_path, monkeypatch):
+    """inventories/four-servers, without the keys. To write it again: copy what this test writes."""
+    monkeypatch.setattr(main.site, "detect", lambda given, servers, user: {name: FOUR for name, _address in servers})
+    servers = ",".join(f"gpu-a-0{number}=192.0.2.1{number}" for number in range(1, 5))
+    assert main.main(["init", str(tmp_path / "s"), "--hosts", servers, "--gateway", "gw-1=192.0.2.10"]) == 0
+    written, kept = (
+        {path.relative_to(top).as_posix(): path.read_text() for path in top.rglob("*") if path.is_file()}
+        for top in (tmp_path / "s", TOP / "inventories/four-servers")
+    )
+    assert {name: text for name, text in written.items() if not name.startswith(".keys/")} == kept
 
 
 def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
@@ -107,7 +133,7 @@ def test_v_prints_the_line_of_ansible_which_does_the_same(site):
     done = run("plan", "-v", "gpu-a-02", "--json", cwd=site)
     line = next(line for line in done.stderr.splitlines() if line.startswith("+ "))
     assert re.search(
-        r"^\+ \S*ansible-playbook -i \. \S+/playbooks/explain.yml .*'{\"explain_hosts\": \"gpu-a-02\"}'", line
+        r"^\+ \S*ansible-playbook -i \. \S+/playbooks/explain.yml .*'{\"target_hosts\": \"gpu-a-02\"}'", line
     )
 
 

@@ -80,7 +80,7 @@ def test_a_host_that_needs_nothing_needs_no_directory():
     ("changes", "error", "message"),
     [
         ({"vllm_recipe_path": []}, MissingError, "vllm_recipe_path: found none, expected a directory to write to"),
-        ({"vllm_instances": {}}, MissingError, "no host of import_hosts has vllm_instances"),
+        ({"vllm_instances": {}}, MissingError, "no host of target_hosts has vllm_instances"),
         (
             {"vllm_instances": {"i": {"recipe": "qwen/qwen3-32b"}}},
             FleetError,

@@ -68,7 +68,7 @@ def test_what_was_interrupted_on_one_host_starts_again_on_all():
 
 def test_a_part_of_a_group_is_refused_and_names_the_others():
     seen = {"a": host()}
-    with pytest.raises(RolloutError, match=r"big spans hosts that this run leaves out: b; .* with rollout_hosts"):
+    with pytest.raises(RolloutError, match=r"big spans hosts that this run leaves out: b; .* with target_hosts"):
         concerned_of(["a"], seen, units_in(seen))
     # An installed group may still name a host that the inventory no longer has.
     units = units_of(groups_seen(seen, {"a"}))
