@@ -35,7 +35,7 @@ class Chips(NamedTuple):
     """The accelerators of a server: their model, their number, and the stack that drives them."""
 
     model: str
-    count: int
+    number: int
     stack: str
 
 
@@ -187,10 +187,17 @@ def _releases(found: dict[str, Chips]) -> list[str]:
 
 
 def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, Chips], gateway: str) -> str:
-    lines = ["---", "# The machines of the site.", "all:", f"  vars: {{ansible_user: {user}}}", "inference:", "  hosts:"]
+    lines = [
+        "---",
+        "# The machines of the site.",
+        "all:",
+        f"  vars: {{ansible_user: {user}}}",
+        "inference:",
+        "  hosts:",
+    ]
     for name, address in servers:
         known = found.get(name)
-        chips = f", accelerator: {known.model}, accelerator_count: {known.count}" if known else ""
+        chips = f", accelerator: {known.model}, accelerator_count: {known.number}" if known else ""
         if known and len(_releases(found)) > 1 and known.stack in RELEASES:
             chips += f', vllm_release: "{RELEASES[known.stack]}"'
         lines.append(f'    {name}: {{ansible_host: "{address}"{chips}}}')

@@ -33,6 +33,8 @@ from .questions_host import Answer, Background, Look, ask_tool, look_at
 from .saved_state_host import SavedState
 from .settings_host import Settings
 from .signs import MISSING, InstanceSigns, states_of
+from .webhook import Announcements
+from .webhook_host import Target, Webhook
 
 # Seconds between two writings of the metrics.
 WRITE_EVERY = 15.0
@@ -72,6 +74,8 @@ class Service:
         self.wrote_at = 0.0
         self.proofs = Proofs(settings, self.book, self.instances)
         self.full: set[str] = set()
+        self.announcements = Announcements(settings.host, self.ledger.marks)
+        self.webhook = Webhook(Target.read(settings.webhook), self.journal.say) if settings.webhook else None
         self.loops = {name: Repeated(text, self.journal.say, clock) for name, text in LOOPS.items()}
 
     # The state on disk.
@@ -237,6 +241,12 @@ class Service:
             if problem:
                 self.journal.say_at_times(("mark", name), problem)
 
+    def announce(self) -> None:
+        """Send the webhook what has changed."""
+        for message in self.announcements.new(self.ledger.marks):
+            if self.webhook:
+                self.webhook.tell(message)
+
     def samples(self) -> list[Sample]:
         """Return all figures."""
         settings = self.settings
@@ -283,6 +293,7 @@ class Service:
         # Before anybody hears of a fault: a stop between the two, and a boot, would forget it.
         self.save()
         self.tell()
+        self.announce()
         self.start_again()
         self.write(before != set(self.ledger.marks))
 

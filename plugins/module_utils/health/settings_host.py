@@ -17,7 +17,7 @@ class Settings:
 
     All times are in seconds: ``poll``, ``look`` and ``prove`` are between two questions to the vendor's tool, two to
     the instances, and two proofs; after ``stall`` without progress an engine hangs. A sick instance that nobody has
-    asked for ``idle`` seconds is started again: its gateways have let it go.
+    asked for ``idle`` seconds is started again: its gateways have let it go. ``webhook`` is the file of the webhook.
     """
 
     host: str
@@ -35,6 +35,7 @@ class Settings:
     boot_id: str = "/proc/sys/kernel/random/boot_id"
     disks: Sequence[str] = ()
     scrub_report: str = REPORT
+    webhook: str = ""
     restart: bool = True
     stall: float = 120.0
     poll: float = 30.0

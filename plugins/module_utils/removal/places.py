@@ -98,6 +98,7 @@ HOST = (
     Place("/var/lib/baremetal-rollout/", "rollout", EVERYTHING),
     Place("/etc/systemd/system/vllm-health.service", "health", EVERYTHING),
     Place("/etc/vllm-health.json", "health", EVERYTHING),
+    Place("/etc/vllm-health-webhook.json", "health", EVERYTHING),
     Place("/usr/local/lib/vllm-health.py", "health", EVERYTHING),
     Place("/usr/local/lib/vllm-health/", "health", EVERYTHING),
     Place("/usr/local/sbin/vllm-health", "health", EVERYTHING),

@@ -49,6 +49,7 @@ RANGES: Mapping[str, Range] = {
     "gateway_timeout": FROM_1,
     "health_poll": FROM_1,
     "health_stall": FROM_0,
+    "health_webhook_per_hour": FROM_1,
     "host_tuning_power_cap": FROM_0,
     "host_tuning_reboot_timeout": FROM_1,
     "mirror_port": PORT,

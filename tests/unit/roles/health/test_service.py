@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults
 
 from tests.fakes.gateways import until
 from tests.fakes.programs import installed
+from tests.fakes.redfish_server import authority
 
 TOP = Path(__file__).resolve().parents[4]
 SERVICE = "plugins/module_utils/health/service_host.py"
@@ -449,6 +450,84 @@ def test_an_amd_smi_without_records_is_said_once(host):
     until(lambda: "amd-smi ras --cper fails" in host.journal)
     time.sleep(2)
     assert host.journal.count("amd-smi ras --cper fails") == 1
+
+
+class Hook(BaseHTTPRequestHandler):
+    """A webhook that answers with the statuses that its server has, one after the other, then with 204."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.found.append((self.path, self.headers["Authorization"], json.loads(body)))
+        self.send_response(self.server.statuses.pop(0) if self.server.statuses else 204)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def hook(host):
+    """A webhook with TLS and an authority of its own; ``use`` writes the file that the role would write."""
+    ca_file, context = authority(host.directory, ["127.0.0.1"])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    server.daemon_threads, server.found, server.statuses = True, [], []
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def use(**more):
+        url = f"https://127.0.0.1:{server.server_port}/hooks/key?room=1"
+        target = {"url": url, "token": "t0ken", "ca_file": str(ca_file), "per_hour": 20, **more}
+        (host.directory / "webhook.json").write_text(json.dumps(target))
+        host.configure(webhook=str(host.directory / "webhook.json"))
+        return host.start().watching()
+
+    server.use = use
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_webhook_hears_when_a_fault_appears_and_when_it_has_ended(host, hook):
+    hook.use()
+    host.says(FATAL, FATAL)
+    until(lambda: hook.found)
+    host.stop()
+    host.boot("second")
+    host.start()
+    until(lambda: len(hook.found) > 1)
+    (path, token, began), (_path, _token, ended) = hook.found
+    assert (path, token) == ("/hooks/key?room=1", "Bearer t0ken")
+    assert (began["state"], began["instances"], began["action"]) == ("began", ["code"], "isolate_host")
+    assert began["text"] == ("gpu-01: xid 79 of 0000:5d:00.0: The chip has fallen off the bus; out of service: code")
+    assert (ended["state"], ended["fault"], ended["chip"]) == ("ended", "xid 79", "0000:5d:00.0")
+    assert "t0ken" not in host.journal and "hooks" not in host.journal
+
+
+def test_a_webhook_that_refuses_is_asked_again_and_no_redirect_is_followed(host, hook):
+    hook.statuses = [302]
+    hook.use()
+    host.says(FATAL)
+    until(lambda: len(hook.found) > 1)
+    assert {path for path, _token, _message in hook.found} == {"/hooks/key?room=1"}
+    assert hook.found[0] == hook.found[1]
+    assert "The webhook failed, and is tried again: RefusedError: it answered 302" in host.journal
+
+
+def test_a_webhook_gets_so_many_messages_an_hour(host, hook):
+    hook.use(per_hour=1)
+    host.says(FATAL)
+    until(lambda: hook.found)
+    host.says(FATAL.replace("5d", "1b"))
+    until(lambda: "The webhook has had 1 messages within an hour; not sent: gpu-01: xid 79 of 0000:1b" in host.journal)
+    assert len(hook.found) == 1
+
+
+def test_a_webhook_with_the_certificate_of_another_authority_gets_nothing(host, hook):
+    hook.use(ca_file="")
+    host.says(FATAL)
+    until(lambda: "CERTIFICATE_VERIFY_FAILED" in host.journal)
+    assert host.reason("code") and hook.found == []
 
 
 def test_wrong_words_show_how_it_is_called(host):
