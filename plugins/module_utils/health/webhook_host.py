@@ -70,7 +70,7 @@ class Target:
 
 
 class Webhook:
-    """Sends messages one after the other from a thread of its own."""
+    """Sends messages one after the other from a separate thread."""
 
     def __init__(self, target: Target, say: Callable[[str], None]) -> None:
         self._target, self._say = target, say
