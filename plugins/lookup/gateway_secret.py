@@ -6,17 +6,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: gateway_secret
-short_description: (internal) The secret between gateways and instances
+short_description: (internal) The secret between gateways and instances, and the keys that follow from it
 description:
   - Internal to the collection's roles.
   - Returns the secret of the inventory, else that of the file C(gateway-secret) below E(BAREMETAL_STATE_DIR). A run
     that is not in check mode makes the file where it is missing.
+  - The secret stays on the controller. Hosts get what O(instance) and O(gateway) say.
 options:
   _terms:
     description: The value of C(gateway_secret), which may be empty.
     type: list
     elements: str
     required: true
+  instance:
+    description: The names of a service, a host and its instance. The result is what the instance accepts of gateways.
+    type: list
+    elements: str
+  gateway:
+    description: What M(baremetal.inference.gateway_plan) returns. The result is the gateway's keys as a map of HAProxy.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -27,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: One secret, two with a space between them while it changes, or an empty text.
+  description: One secret, two with a space between them while it changes, or an empty text; else what is asked for.
   type: list
   elements: str
 """
@@ -39,19 +47,23 @@ from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 from ..plugin_utils.common.state_dir import VARIABLE, StateDirError, state_dir
-from ..plugin_utils.gateway.engine_secret import FILE, SecretError, engine_secret
+from ..plugin_utils.gateway.engine_secret import FILE, SecretError, accepted_by, engine_secret, map_of_gateway
 
 
 class LookupModule(LookupBase):
     """The lookup of the secret, for the roles gateway and vllm."""
 
-    def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **_context: Any) -> list[str]:
-        """Return the secret. Raises AnsibleError without it in the message."""
+    def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
+        """Return the secret, or keys. Raises AnsibleError without them in the message."""
         create = not (variables or {}).get("ansible_check_mode", False)
         try:
             path = state_dir(FILE, os.environ)
-            return [engine_secret(str(term or ""), path, create) for term in terms]
+            found = [engine_secret(str(term or ""), path, create) for term in terms]
         except (StateDirError, SecretError) as exc:
             raise AnsibleError(str(exc)) from None
         except OSError as exc:
             raise AnsibleError(f"{VARIABLE}: the file {FILE} below it: {exc.strerror}") from None
+        instance, gateway = options.get("instance"), options.get("gateway")
+        if instance:
+            return [accepted_by(secret, *instance) for secret in found]
+        return [map_of_gateway(secret, gateway) for secret in found] if gateway else found

@@ -26,6 +26,7 @@ import jinja2
 import yaml
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.engine_secret import map_of_gateway
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, decide
 
 TOP = Path(__file__).resolve().parents[2]
@@ -179,7 +180,8 @@ class RunningGateway:
         for name, entries in maps_of(self.clients).items():
             (maps / name).write_text(map_text(entries))
         (maps / "over.map").touch()
-        (self.directory / "secret").write_text(f"gateway {self.more.get('secret', '-')}\n")
+        # As the role writes it.
+        (self.directory / "secret").write_text(map_of_gateway(self.more.get("secret", ""), decided))
         self.decided = decided
 
     def check(self) -> str:

@@ -5,8 +5,8 @@ A gateway names itself, the client, the client's team, the request's id and the 
 ``x-gateway-usage``, which clients cannot send through it. Without the header this module changes nothing. With it, each
 answer gives one record, as JSON in a line of a file in the instance's cache; a record has no text of prompts or
 answers. GET /gateway/usage returns the records that a gateway has not read, and waits for new ones. Gateways allow no
-client that path. Who reaches the instance without a gateway does not have the secret of GATEWAY_SECRET, so that nothing
-is counted for the header, and no record returned.
+client that path. Who reaches the instance without a gateway cannot prove the header with a key of GATEWAY_SECRET, so
+that nothing is counted for it, and no record returned.
 
 What counts is what vLLM's engine returns to the API server, not what the answer says: every endpoint calls ``generate``
 or ``encode`` of the engine's client, whatever the form of its answer, and whether or not the client waits for the end.
@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import hmac
 import inspect
 import os
 import re
@@ -25,7 +24,17 @@ import time
 import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
 
-from ..usage.record import HEADER, PROOF_VARIABLE, RECORDS_PATH, Asked, Tokens, record_of
+from ..usage.record import (
+    HEADER,
+    INSTANCE,
+    PROOF_VARIABLE,
+    RECORDS_PATH,
+    SERVICE,
+    Asked,
+    Tokens,
+    proves,
+    record_of,
+)
 from ..usage.records_host import Records
 from .asgi import App, Message, Receive, Scope, Send, send_answer
 
@@ -41,17 +50,16 @@ class Usage:
     def __init__(self, app: App, directory: str, closed: str) -> None:
         self.app, self.closed = app, closed
         self.records = Records(directory)
-        self.secrets = os.environ.get(PROOF_VARIABLE, "").split()
+        self.accepted = os.environ.get(PROOF_VARIABLE, "").split()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request to vLLM, and count it if a gateway asks for it."""
         named = next((value for name, value in scope.get("headers", ()) if name == HEADER), None)
-        asked = Asked.from_header(named or b"")
         if scope["type"] == "http" and scope["path"] == RECORDS_PATH:
-            return await self._tell(scope, send, self._knows(asked))
-        if named is None or scope.get("method", "POST") != "POST" or not self._knows(asked):
+            return await self._tell(scope, send, self._accepts(named or b"", INSTANCE))
+        if named is None or scope.get("method", "POST") != "POST" or not self._accepts(named, SERVICE):
             return await self.app(scope, receive, send)
-        answer = Answer(asked, self.records, _followed_engine(scope), receive, send)
+        answer = Answer(Asked.from_header(named), self.records, _followed_engine(scope), receive, send)
         present = _ANSWER.set(answer)
         try:
             await self.app(scope, answer.receive, answer.send)
@@ -59,15 +67,14 @@ class Usage:
             _ANSWER.reset(present)
             answer.end()
 
-    def _knows(self, asked: Asked) -> bool:
-        """Return whether a header has a secret of the gateways; without a secret that of everybody counts."""
-        given = asked.secret.encode()
-        return not self.secrets or any(hmac.compare_digest(secret.encode(), given) for secret in self.secrets)
+    def _accepts(self, header: bytes, kind: str) -> bool:
+        """Return whether a header is one of the gateways; without a key that of everybody counts."""
+        return not self.accepted or proves(header, self.accepted, kind)
 
     async def _tell(self, scope: Scope, send: Send, permitted: bool) -> None:
         """Answer a gateway: records after the offsets in the query, as soon as there is one."""
         if not permitted:
-            return await send_answer(send, 403, b"only gateways with the secret of this instance may read this\n")
+            return await send_answer(send, 403, b"only gateways with the key of this instance may read this\n")
         query = urllib.parse.parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
         offsets = {
             name: int(value) for text in query.get("after", ()) for name, value in _pairs(text) if value.isdecimal()

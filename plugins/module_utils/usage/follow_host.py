@@ -29,7 +29,7 @@ FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.H
 WHY_NOT = {
     # It was started by an earlier release.
     404: "counts no tokens; restart the instance, so that it loads the middleware of this release",
-    403: "counts no tokens, because it has another gateway_secret; run site.yml for it, then gateway.yml",
+    403: "counts no tokens, because it has another gateway_secret or release; run site.yml for it, then gateway.yml",
 }
 
 
@@ -37,13 +37,13 @@ class NotCountedError(Exception):
     """The instance has no records for this gateway; the message says why, and what to do."""
 
 
-def ask(address: str, offsets: Mapping[str, int], secret: str) -> list[Part]:
+def ask(address: str, offsets: Mapping[str, int], key: str) -> list[Part]:
     """Return the records of an instance after the offsets. Raises NotCountedError and one of FAULTS."""
     # An instance has few files, and those were read last.
     after = ",".join(f"{name}:{offsets[name]}" for name in list(offsets)[-MOST_FILES:])
     connection = http.client.HTTPConnection(address, timeout=WAIT + 10)
     try:
-        headers = {HEADER.decode(): header_of_reader(secret)}
+        headers = {HEADER.decode(): header_of_reader(key)}
         connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}", headers=headers)
         answer = connection.getresponse()
         text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
@@ -64,13 +64,13 @@ class Follower:
         self,
         address: str,
         server: str,
-        secret: str,
+        key: str,
         store: Store,
         counters: Counters,
         budgets: Budgets,
         log: bool = False,
     ) -> None:
-        self.address, self.server, self.secret, self.store = address, server, secret, store
+        self.address, self.server, self.key, self.store = address, server, key, store
         self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
 
@@ -79,7 +79,7 @@ class Follower:
         try:
             if self.offsets is None:
                 self.offsets = self.store.offsets(self.server)
-            parts = ask(self.address, self.offsets, self.secret)
+            parts = ask(self.address, self.offsets, self.key)
             if parts:
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)

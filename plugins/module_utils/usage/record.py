@@ -2,13 +2,18 @@
 """A record of an answer: what an instance writes, and what gateways read and store.
 
 A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header HEADER
-of a request, and the secret between gateways and instances. The instance writes a line of JSON for the answer into a
+of a request, and proves them with a key of the service. The service that counts reads the records of an instance with a
+key of that instance alone. Both keys follow from the secret of the site, which instances do not have. The instance writes a line of JSON for the answer into a
 file whose name has its process; the number of a record is the next one of its process. GET RECORDS_PATH returns, for
 each file, a line with its name and the place behind what follows, then its lines.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import json
 import re
 from typing import Any, Mapping, NamedTuple, Sequence
@@ -17,8 +22,10 @@ from ..common.foreign_json import load_json
 
 HEADER = b"x-gateway-usage"
 RECORDS_PATH = "/gateway/usage"
-# The secrets that an instance accepts in HEADER, one or two; without it, it accepts the header of everybody.
+# What an instance accepts in HEADER, as KIND:VALUE; without it, it accepts the header of everybody.
 PROOF_VARIABLE = "GATEWAY_SECRET"
+# Kinds: the key of the service, of the instance, and the sha256 of the secret that gateways of 0.9.0 send as it is.
+SERVICE, INSTANCE, DIGEST = "service", "instance", "sha256"
 HOUR, DAY = 3600, 86400
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
@@ -34,26 +41,56 @@ class Tokens(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for an answer, when by the clock of the gateway, -1 where it does not say, and the secret."""
+    """Who asked for an answer, when by the clock of the gateway, -1 where it does not say, and the proof of it."""
 
     gateway: str
     client: str
     team: str
     id: str
     at: int
-    secret: str = ""
+    proof: str = ""
 
     @classmethod
     def from_header(cls, value: bytes) -> Asked:
         """Read the header of a gateway."""
         names = [*value.decode("ascii", "replace").split(), "", "", "", "", "", ""][:6]
-        gateway, client, team, request, at, secret = (name[:128] for name in names)
-        return cls(gateway, client, team, request, int(at) if _TIME.fullmatch(at) else -1, secret)
+        gateway, client, team, request, at, proof = (name[:128] for name in names)
+        return cls(gateway, client, team, request, int(at) if _TIME.fullmatch(at) else -1, proof)
 
 
-def header_of_reader(secret: str) -> str:
-    """Return the header with which the service of a gateway asks for records."""
-    return f"- - - - - {secret}"
+def key_of(secret: str, kind: str, name: str) -> str:
+    """Return the key of a service, or of an instance by its name at gateways, as HAProxy's hmac() reads it."""
+    return base64.b64encode(hmac.digest(secret.encode(), f"{kind} {name}".encode(), "sha256")).decode()
+
+
+def digest_of(secret: str) -> str:
+    """Return what tells an instance that it is the secret, and not the secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def header_of_reader(key: str) -> str:
+    """Return the header with which the service of a gateway asks an instance for records, with its key."""
+    told = "- - - - -"
+    return f"{told} {_proof(key, told.encode())}"
+
+
+def proves(header: bytes, accepted: Sequence[str], kind: str) -> bool:
+    """Return whether one of the words of PROOF_VARIABLE accepts a header; ``kind`` is SERVICE or INSTANCE."""
+    told, _space, given = header.rpartition(b" ")
+    expected = {kind: lambda key: _proof(key, told), DIGEST: lambda digest: digest}
+    found = {kind: given.lower(), DIGEST: hashlib.sha256(given).hexdigest().encode()}
+    words = [word.partition(":")[::2] for word in accepted]
+    return any(
+        hmac.compare_digest(expected[of](value).encode(), found[of]) for of, value in words if value and of in found
+    )
+
+
+def _proof(key: str, told: bytes) -> str:
+    try:
+        return hmac.digest(base64.b64decode(key), told, "sha256").hex()
+    except binascii.Error:
+        # Of a file that is damaged: nobody has this proof.
+        return "-"
 
 
 def record_of(asked: Asked, at: int, model: str, state: str, tokens: Tokens) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from .budget_map_host import BudgetMap
 from .budgets import Budgets
 from .counters import Counters
 from .follow_host import PAUSE, Follower
+from .record import INSTANCE
 from .store_host import Store
 
 
@@ -32,10 +33,13 @@ class UsageService:
         self.counters = Counters(config["gateway"])
         self.budgets = Budgets(config["budgets"])
         self.map = BudgetMap(self.budgets, config["map"], config["stats"])
-        # A map of HAProxy with one line, empty where there is no secret.
-        secret = " ".join(text_of(config["secret"]).split()[1:])
-        common = (secret, self.store, self.counters, self.budgets, config.get("log", False))
-        self.followers = [Follower(address, name, *common) for address, name in config["servers"].items()]
+        # A map of HAProxy, empty where there is no secret.
+        keys = dict(line.split(" ", 1) for line in text_of(config["secret"]).splitlines() if " " in line)
+        common = (self.store, self.counters, self.budgets, config.get("log", False))
+        self.followers = [
+            Follower(address, name, keys.get(f"{INSTANCE}:{name}", ""), *common)
+            for address, name in config["servers"].items()
+        ]
 
     def start(self) -> None:
         """Start all loops, once the database tells what was used before."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The secret with which gateways prove to instances what they are: of the inventory, or of the state directory.
 
-While it changes there are two: gateways send the first one, and instances accept both.
+It stays on the controller. Gateways get the keys of their services and instances, and an instance gets its own two.
+While it changes there are two: gateways have the keys of the first one, and instances accept those of both.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import os
 import re
 import secrets
 import stat
+from typing import Any, Mapping
 
 from ...module_utils.common.files_host import publish_once
+from ...module_utils.gateway.servers import server_name
+from ...module_utils.usage.record import DIGEST, INSTANCE, SERVICE, digest_of, key_of
 
 OPTION, FILE = "gateway_secret", "gateway-secret"
 # What arrives unchanged through a file of variables, a map of HAProxy and a header.
@@ -42,6 +46,28 @@ def engine_secret(given: str, path: str, create: bool) -> str:
         raise SecretError(f"{path}: found the mode {mode:04o}, expected 0600, because it has a secret; chmod 600 it")
     with open(path, encoding="utf-8", errors="replace") as file:
         return _checked(file.read(1024), path, "move it away, so that a new one is made")
+
+
+def accepted_by(secret: str, service: str, host: str, instance: str) -> str:
+    """Return what an instance accepts: words for the middleware, empty without a secret."""
+    server = server_name(host, instance)
+    return " ".join(
+        word
+        for each in secret.split()
+        for word in (
+            f"{SERVICE}:{key_of(each, SERVICE, service)}",
+            f"{INSTANCE}:{key_of(each, INSTANCE, server)}",
+            f"{DIGEST}:{digest_of(each)}",
+        )
+    )
+
+
+def map_of_gateway(secret: str, plan: Mapping[str, Any]) -> str:
+    """Return the keys of a gateway as a map of HAProxy, from what the gateway serves; empty without a secret."""
+    first = secret.split()[:1]
+    names = [(SERVICE, service["name"]) for service in plan["services"]]
+    names += [(INSTANCE, server["name"]) for service in plan["services"] for server in service["servers"]]
+    return "".join(f"{kind}:{name} {key_of(secret, kind, name)}\n" for secret in first for kind, name in names)
 
 
 def _checked(text: str, where: str, otherwise: str = "leave it out for that of the state directory") -> str:

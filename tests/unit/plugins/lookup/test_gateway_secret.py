@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.lookup.gateway_secret import LookupModule
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import digest_of
 
 TOP = Path(__file__).resolve().parents[4]
 PLAY = """
 - hosts: a, b
   connection: local
   gather_facts: false
-  vars: {item: {plan: {replica_of: chat}}, gateway_tls: off, gateway_tokens: true}
+  vars:
+    item: {name: chat-1, plan: {replica_of: chat}}
+    gateway_tls: off
+    gateway_tokens: true
+    __gateway_plan: {services: [{name: chat, servers: [{name: a--chat-1}, {name: b--chat-1}]}]}
   tasks:
     - ansible.builtin.include_vars: {file: ROOT/roles/vllm/vars/main.yml}
     - ansible.builtin.include_vars: {file: ROOT/roles/gateway/defaults/main.yml}
@@ -28,7 +33,7 @@ PLAY = """
         mode: "0600"
       diff: false
     - ansible.builtin.copy:
-        content: "{{ __gateway_secret }}"
+        content: "{{ lookup('baremetal.inference.gateway_secret', gateway_secret, gateway=__gateway_plan) }}"
         dest: "{{ found }}/{{ inventory_hostname }}.gateway"
         mode: "0600"
       diff: false
@@ -52,7 +57,7 @@ def test_errors_name_the_place(monkeypatch, tmp_path):
         LookupModule().run([""], {})
 
 
-def test_both_roles_have_the_same_on_all_hosts_and_no_output_has_it(tmp_path):
+def test_hosts_get_keys_of_their_own_and_no_host_or_output_has_the_secret(tmp_path):
     (tmp_path / "play.yml").write_text(PLAY.replace("ROOT", str(TOP)))
     command = [
         sys.executable, "-m", "ansible", "playbook", "-i", "a,b,", str(tmp_path / "play.yml"), "-vvv", "--diff",
@@ -63,7 +68,11 @@ def test_both_roles_have_the_same_on_all_hosts_and_no_output_has_it(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     secret = (tmp_path / "state/gateway-secret").read_text().strip()
     for host in ("a", "b"):
-        assert (tmp_path / f"{host}.gateway").read_text() == secret
-        lines = (tmp_path / f"{host}.secrets").read_text().splitlines()
-        assert lines[-2:] == [f"GATEWAY_SECRET={secret}", "HF_TOKEN=token"]
-    assert secret not in done.stdout + done.stderr
+        keys = dict(line.split() for line in (tmp_path / f"{host}.gateway").read_text().splitlines())
+        assert list(keys) == ["service:chat", "instance:a--chat-1", "instance:b--chat-1"]
+        *_head, gateways, token = (tmp_path / f"{host}.secrets").read_text().splitlines()
+        mine = [f"{name.partition(':')[0]}:{keys[name]}" for name in ("service:chat", f"instance:{host}--chat-1")]
+        assert gateways == f'GATEWAY_SECRET="{" ".join([*mine, f"sha256:{digest_of(secret)}"])}"'
+        assert token == "HF_TOKEN=token"
+        assert all(secret not in (tmp_path / f"{host}.{kind}").read_text() for kind in ("gateway", "secrets"))
+    assert not any(text in done.stdout + done.stderr for text in (secret, *keys.values()))

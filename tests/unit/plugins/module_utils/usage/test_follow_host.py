@@ -13,11 +13,17 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.budgets import Budgets
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.counters import Counters
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.follow_host import PATIENCE, PAUSE, Follower
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
+    INSTANCE,
+    header_of_reader,
+    key_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
 
 from tests.fakes.usage_records import FILE, NOW, part, record, rows
 
 NONE = Budgets({})
+KEY = key_of("s" * 32, INSTANCE, "gw--chat-1")
 
 
 class Instance(BaseHTTPRequestHandler):
@@ -25,7 +31,7 @@ class Instance(BaseHTTPRequestHandler):
 
     def do_GET(self):
         asked, self.server.asked = self.path, self.path
-        self.server.secret = self.headers["X-Gateway-Usage"]
+        self.server.proof = self.headers["X-Gateway-Usage"]
         status, text = self.server.status, self.server.text if f":{self.server.end}" not in asked else ""
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
@@ -54,7 +60,7 @@ def answer(*records, end=100):
 
 @pytest.fixture
 def follower(instance, store):
-    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", "s3cret", store, Counters("gw1"), NONE)
+    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", KEY, store, Counters("gw1"), NONE)
 
 
 def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
@@ -136,9 +142,9 @@ def test_an_instance_that_counts_nothing_is_named(instance, follower, store, cap
 
 def test_an_instance_with_another_secret_is_named_with_what_to_do(instance, follower, store, capsys):
     instance.status = 403
-    assert follower.step() == PATIENCE and instance.secret.split()[-1] == "s3cret"
+    assert follower.step() == PATIENCE and instance.proof == header_of_reader(KEY)
     said = capsys.readouterr().out
-    assert "counts no tokens, because it has another gateway_secret; run site.yml" in said and "s3cret" not in said
+    assert "counts no tokens, because it has another gateway_secret or release; run site.yml" in said and KEY not in said
     assert 'inference_usage_server_counted{server="gw--chat-1"} 0' in follower.counters.text(not store.fault)
 
 

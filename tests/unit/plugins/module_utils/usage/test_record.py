@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
+    INSTANCE,
+    SERVICE,
     Asked,
     Part,
     Tokens,
     file_name,
     head_of,
+    header_of_reader,
+    key_of,
     line_of,
+    proves,
     read_parts,
     record_of,
     row_of,
@@ -32,6 +37,22 @@ def test_what_is_written_is_what_is_read():
 def test_a_header_that_lacks_something_is_no_error(header):
     asked = Asked.from_header(header)
     assert asked.at == -1 and len(asked.gateway) <= 128
+
+
+def test_a_key_proves_for_its_kind_and_name_only():
+    header = header_of_reader(key_of("s" * 32, INSTANCE, "a--chat")).encode()
+    for kind, name, known in ((INSTANCE, "a--chat", True), (INSTANCE, "b--chat", False), (SERVICE, "a--chat", False)):
+        words = [f"{kind}:{key_of('s' * 32, kind, name)}"]
+        assert proves(header, words, INSTANCE) is known
+        # HAProxy's hex is in upper case.
+        told, _space, proof = header.rpartition(b" ")
+        assert proves(told + b" " + proof.upper(), words, INSTANCE) is known
+
+
+@pytest.mark.parametrize("header", [b"", b" ", b"-", b"gw a - i 1", b"gw a - i 1 \xff", b"gw a - i 1 -", b"x" * 9999])
+@pytest.mark.parametrize("words", [["service:"], ["service:A"], ["service:!"], ["sha256:"], ["x:y"], ["service"]])
+def test_what_is_damaged_or_odd_proves_nothing(header, words):
+    assert not proves(header, words, SERVICE)
 
 
 def test_a_client_without_team_and_an_open_gateway_have_no_names():
