@@ -135,10 +135,8 @@ def find_port_conflict(names: dict[int, str]) -> str | None:
     for found in listeners(set(names)):
         if found.unit in UNITS:
             continue
-        user = f"process {found.pid} ({found.command})" if found.pid else "a process that is not visible from here"
-        unit = f" of unit {found.unit}" if found.unit else ""
         name = names[found.port]
-        return f"{name}: port {found.port} is in use by {user}{unit}; stop it, or set {name} to another port"
+        return f"{name}: port {found.port} is in use by {found.who}; stop it, or set {name} to another port"
     return None
 
 

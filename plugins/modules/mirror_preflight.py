@@ -138,15 +138,14 @@ def clash(ports: dict[str, int]) -> str | None:
         name = names[found.port]
         if is_nginx(found) or (name != "mirror_port" and found.unit == REGISTRY_UNIT):
             continue
-        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
-        unit = f" of unit {found.unit}" if found.unit else ""
-        return f"{name} {found.port} is in use by {who}{unit}; stop that, or give {name} another number"
+        return f"{name} {found.port} is in use by {found.who}; stop that, or give {name} another number"
     return None
 
 
 def is_nginx(found: Listener) -> bool:
     """Return whether a listener is the nginx that the mirror is served by."""
-    return found.unit == "nginx.service" or found.command.startswith("nginx: ")
+    # Anybody can call a process nginx.
+    return found.unit == "nginx.service" or (found.uid == 0 and found.command.startswith("nginx: "))
 
 
 if __name__ == "__main__":

@@ -103,10 +103,8 @@ def clash(port: int, unit: str) -> str | None:
     for found in listeners({port}):
         if found.unit == unit:
             continue
-        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
-        of_unit = f" of unit {found.unit}" if found.unit else ""
         return (
-            f"monitoring_node_port {port} is in use by {who}{of_unit}; stop that, or give monitoring_node_port another "
+            f"monitoring_node_port {port} is in use by {found.who}; stop that, or give monitoring_node_port another "
             "number. A host that has a node exporter already does not need the role monitoring"
         )
     return None

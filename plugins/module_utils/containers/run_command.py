@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ..instance.marks import RUN_DIR
+from ..instance.marks import CONTAINER, RUN_DIR
 from ..usage.record import PROOF_VARIABLE
 from ..vllm.files import LIBRARY, env_path
 from ..vllm.plan_document import PlanDocument
@@ -44,7 +44,8 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
     """
     container, docker = plan["container"] or {}, settings.get("engine") != "podman"
     # podman 4.4 and later run instances through quadlet; this is for older releases.
-    engine = ["--log-driver", "none"] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
+    identity = f"{RUN_DIR}/{plan['instance']}/{CONTAINER}"
+    engine = ["--log-driver", "none", "--cidfile", identity] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
     return [
         [command_of(settings), "run", "--rm", "--name", container_name(plan["instance"])],
         engine,

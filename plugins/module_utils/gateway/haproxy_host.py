@@ -67,7 +67,13 @@ class HaproxyHost:
             raise ServersError(
                 f"{self.name}: {self.paths.socket}: {exc}, expected the answer of HAProxy 2.6 or later"
             ) from exc
-        older = replaced_sessions(view.pid)
+        try:
+            older = replaced_sessions(view.pid, {server.port for server in view.servers.values()})
+        except OSError as exc:
+            raise ServersError(
+                f"{self.name}: the kernel does not say which requests the replaced workers of HAProxy still have "
+                f"({exc}), expected an answer of sock_diag; load the kernel's module tcp_diag"
+            ) from exc
         if not older:
             return view
         servers = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Count the requests that still run in replaced workers of HAProxy, from /proc.
+"""Count the requests that still run in replaced workers of HAProxy.
 
 After a reload these workers no longer answer the admin socket, and the new worker does not count their requests. Each
 request has its own connection to its server, so their open connections are their requests.
@@ -7,53 +7,25 @@ request has its own connection to its server, so their open connections are thei
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import socket
-from typing import Counter, Dict, Tuple
+from typing import Counter, Dict, Iterable, Tuple
 
 from ..common.files_host import text_of
+from ..instance.sock_diag_host import connected_to
 
-ESTABLISHED = "01"
 Endpoints = Dict[Tuple[str, int], int]
 
 
-def replaced_sessions(worker: int, proc: str = "/proc") -> Endpoints:
+def replaced_sessions(worker: int, ports: Iterable[int], proc: str = "/proc") -> Endpoints:
     """Return the number of connections of the workers before ``worker``, by address and port of the server.
 
-    Empty when there are none, or when this process may not see them.
+    ``ports`` are those of all servers. Empty when there are no such workers, or when this process may not see them.
+    Raises OSError where the kernel does not say all connections.
     """
     others = _siblings(worker, proc)
-    if not others:
-        return {}
     inodes = {inode for pid in others for inode in _sockets(pid, proc)}
-    found: Counter[tuple[str, int]] = Counter()
-    for table in ("tcp", "tcp6"):
-        for inode, end in remote_endpoints(text_of(f"{proc}/{worker}/net/{table}")).items():
-            if inode in inodes:
-                found[end] += 1
-    return dict(found)
-
-
-def remote_endpoints(table: str) -> dict[str, tuple[str, int]]:
-    """Return socket inode -> remote address and port of the connections in /proc/net/tcp or tcp6."""
-    found = {}
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == ESTABLISHED:
-            address, port = fields[2].split(":")
-            found[fields[9]] = (_address(address), int(port, 16))
-    return found
-
-
-def _address(digits: str) -> str:
-    """Return an address from the kernel's notation: words of 32 bits in the byte order of the machine."""
-    words = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
-    packed = b"".join(socket.htonl(word).to_bytes(4, "big") if _LITTLE else word.to_bytes(4, "big") for word in words)
-    return str(ipaddress.ip_address(packed))
-
-
-_LITTLE = socket.htonl(1) != 1
+    rows = (row for port in sorted(set(ports)) for row in connected_to(port)) if inodes else ()
+    return dict(Counter(row.remote for row in rows if row.inode in inodes))
 
 
 def _siblings(worker: int, proc: str) -> list[int]:
@@ -72,13 +44,13 @@ def _parent(pid: int, proc: str) -> tuple[int, str]:
     return (int(rest.split()[1]), head.partition("(")[2]) if rest else (0, "")
 
 
-def _sockets(pid: int, proc: str) -> list[str]:
+def _sockets(pid: int, proc: str) -> list[int]:
     directory = f"{proc}/{pid}/fd"
     try:
         targets = [_target(f"{directory}/{descriptor}") for descriptor in os.listdir(directory)]
     except OSError:  # the process has ended
         return []
-    return [target[8:-1] for target in targets if target.startswith("socket:[")]
+    return [int(target[8:-1]) for target in targets if target.startswith("socket:[")]
 
 
 def _target(path: str) -> str:

@@ -24,6 +24,8 @@ HOLD = "hold"
 # Holds the token that opens vLLM's endpoints for operators, for so many seconds after it was written: to replace all
 # adapters of an instance takes minutes.
 OPERATOR, OPERATOR_SECONDS = "operator", 3600
+# docker writes the id of the instance's container there, because its processes are outside of the unit.
+CONTAINER = "container"
 # Holds the SHA-256 of the configuration that the running engine has taken over.
 APPLIED = "adapters"
 

@@ -20,12 +20,12 @@ from ..common.files_host import bytes_of
 # Of this process: a unit with ProcSubset=pid sees no /proc/net.
 NET = "/proc/self/net"
 # States, of which newer kernels have more; those have sockets without a connection at any port.
-_LISTEN, _CONNECTED = 10, 0x1B7E
+_LISTEN, _ESTABLISHED, _CONNECTED = 10, 1, 0x1B7E
 _DIAG_BY_FAMILY, _DUMP, _DONE, _ERROR, _CGROUP_ID = 20, 0x301, 3, 2, 21
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 # Of a socket: family, state, timer and retransmissions; its addresses; times, queues, owner and inode.
 _SOCKET = struct.Struct("=4B48s5I")
-_SECONDS, _MOST_BYTES, _MOST_TABLE = 5.0, 8 << 20, 64 << 20
+_SECONDS, _MOST_BYTES, _MOST_TABLE = 5.0, 64 << 20, 64 << 20
 
 
 class Row(NamedTuple):
@@ -37,6 +37,7 @@ class Row(NamedTuple):
     listens: bool
     inode: int = 0
     group: int = 0
+    established: bool = False
 
 
 def sockets(port: int, remote: int) -> list[Row]:
@@ -49,6 +50,22 @@ def sockets(port: int, remote: int) -> list[Row]:
     except (OSError, struct.error):
         # No netlink in this unit, or not in this kernel.
         return [row for row in _tables(port) if row.listens or row.remote[1] == remote]
+
+
+def listening(port: int) -> list[Row]:
+    """Return the sockets that listen at a port. Raises OSError as ``sockets`` does."""
+    try:
+        return list(_of_kernel(port, 0, 1 << _LISTEN))
+    except (OSError, struct.error):
+        return [row for row in _tables(port) if row.listens]
+
+
+def connected_to(remote: int) -> list[Row]:
+    """Return this host's established connections to a remote port. Raises OSError as ``sockets`` does."""
+    try:
+        return list(_of_kernel(0, remote, 1 << _ESTABLISHED))
+    except (OSError, struct.error):
+        return [row for row in _tables(0, remote) if row.established]
 
 
 def plain(address: str, port: int) -> tuple[str, int]:
@@ -71,7 +88,7 @@ def asked(family: int, port: int, remote: int, states: int) -> bytes:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as opened:
         opened.settimeout(_SECONDS)
         opened.send(_HEADER.pack(_HEADER.size + len(request), _DIAG_BY_FAMILY, _DUMP, 1, 0) + request)
-        answer = b""
+        answer = bytearray()
         while len(answer) < _MOST_BYTES and time.monotonic() < deadline:
             part = opened.recv(1 << 16)
             # The last message can stand behind others.
@@ -82,7 +99,7 @@ def asked(family: int, port: int, remote: int, states: int) -> bytes:
             code = struct.unpack_from("=i", part, end + _HEADER.size)[0]
             if code:
                 raise OSError(abs(code), os.strerror(abs(code)))
-            return answer + part[:end]
+            return bytes(answer) + part[:end]
     raise OSError("the kernel did not end its list of sockets")
 
 
@@ -109,7 +126,15 @@ def parsed(answer: bytes) -> Iterator[Row]:
         port, remote = struct.unpack_from(">HH", ends)
         addresses = [str(ipaddress.ip_address(ends[start : start + size])) for start in (4, 20)]
         group = _group(answer[at + _HEADER.size + _SOCKET.size : at + length])
-        yield Row(plain(addresses[0], port), plain(addresses[1], remote), uid, state == _LISTEN, inode, group)
+        yield Row(
+            plain(addresses[0], port),
+            plain(addresses[1], remote),
+            uid,
+            state == _LISTEN,
+            inode,
+            group,
+            state == _ESTABLISHED,
+        )
 
 
 def _group(attributes: bytes) -> int:
@@ -123,9 +148,9 @@ def _group(attributes: bytes) -> int:
     return 0
 
 
-def _tables(port: int) -> Iterator[Row]:
-    """Yield the sockets of this host at a local port. Raises OSError for a table that is cut or not there."""
-    mark = f":{port:04X} ".encode()
+def _tables(port: int, remote: int = 0) -> Iterator[Row]:
+    """Yield the sockets of this host at a local port, or to a remote one. Raises OSError for a table that is cut."""
+    mark = f":{port or remote:04X} ".encode()
     for name in ("tcp", "tcp6"):
         text = bytes_of(f"{NET}/{name}", _MOST_TABLE)
         # A host without IPv6 has one table.
@@ -134,9 +159,9 @@ def _tables(port: int) -> Iterator[Row]:
         for line in text.splitlines()[1:]:
             if mark in line:
                 fields = line.decode().split()
-                local, remote = _address(fields[1]), _address(fields[2])
-                if local[1] == port:
-                    yield Row(local, remote, int(fields[7]), int(fields[3], 16) == _LISTEN, int(fields[9]))
+                ends, state = (_address(fields[1]), _address(fields[2])), int(fields[3], 16)
+                if ends[0 if port else 1][1] == (port or remote):
+                    yield Row(*ends, int(fields[7]), state == _LISTEN, int(fields[9]), 0, state == _ESTABLISHED)
 
 
 def _address(text: str) -> tuple[str, int]:

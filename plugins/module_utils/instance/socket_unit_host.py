@@ -13,13 +13,14 @@ from collections import deque
 from typing import Iterator
 
 from ..common.files_host import text_of
+from .marks import CONTAINER, RUN_DIR
 
 # Where the second version of control groups is mounted; systemd's hybrid layout has it below the first one.
 ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 SELF, _MARK = "/proc/self/cgroup", "cgroup.controllers"
 # Slices, units and scopes, and the groups that a container engine makes below one.
 _DEPTH, _MOST = 7, 20_000
-_ENGINE = re.compile(r"(docker|libpod|cri-containerd|crio)-[0-9a-f]{64}\.scope|[0-9a-f]{64}")
+_ENGINE = re.compile(r"(?:(?:docker|libpod|cri-containerd|crio)-)?([0-9a-f]{64})(?:\.scope)?")
 
 
 class BeyondError(Exception):
@@ -29,9 +30,11 @@ class BeyondError(Exception):
 def stranger_at(groups: set[int], instance: str) -> str:
     """Return the first of these control groups that is not the instance's, empty where there is none or it is unknown.
 
-    A container of docker has a separate group, whose name does not say which instance it is: it counts as the
-    instance's, as does the group of this process.
+    A container of docker has a separate group, named after its id, which docker has written for root beside the
+    instance's marks. Without that file, as in an instance that an earlier release has started, and for other users each
+    container counts as the instance's. So does the group of this process.
     """
+    identity = text_of(f"{RUN_DIR}/{instance}/{CONTAINER}").strip()
     units = {f"vllm@{instance}.service", f"vllm-router@{instance}.service"}
     try:
         for path in paths_of(groups):
@@ -40,7 +43,8 @@ def stranger_at(groups: set[int], instance: str) -> str:
             service = next((part for part in parts if part.endswith(".service")), "")
             if path == own_group() or service in units:
                 continue
-            if service or not any(map(_ENGINE.fullmatch, parts)):
+            ids = [found.group(1) for found in map(_ENGINE.fullmatch, parts) if found]
+            if service or not ids or (identity and identity != ids[0]):
                 return path
     except BeyondError:
         return f"(a control group behind the first {_MOST} of this host)"

@@ -37,22 +37,22 @@ def check_ports(module: Module, engine: str) -> None:
         name = ports[found.port]
         if found.unit == f"vllm@{name}.service" or is_container(module, engine, name, found):
             continue
-        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
         module.fail_json(
-            msg=f"port {found.port} of vllm_instances.{name} is in use by {who}"
-            f"{f' of unit {found.unit}' if found.unit else ''}; "
+            msg=f"port {found.port} of vllm_instances.{name} is in use by {found.who}; "
             f"stop that, or give vllm_instances.{name}.port another number"
         )
 
 
 def is_container(module: Module, engine: str, name: str, found: Listener) -> bool:
     """Return whether the listener runs in the instance's own container; docker's are in no unit of the role."""
-    identity = re.search(r"[0-9a-f]{64}", text_of(f"/proc/{found.pid}/cgroup")) if found.pid else None
+    # In a unit it is what the unit's owner calls it: only root makes groups outside of all units.
+    groups = text_of(f"/proc/{found.pid}/cgroup") if found.pid and not found.unit else ""
+    identity = re.search(r"(?m)[/-]([0-9a-f]{64})(?:\.scope)?(?=/|$)", groups)
     # An instance that changes from docker to another engine still runs in docker.
     commands = dict.fromkeys((engine, module.get_bin_path("docker") or "")) if identity else {}
     for command in filter(None, commands):
         rc, out, _err = module.run_command([command, "inspect", "--format", "{{.Id}}", container_name(name)])
-        if rc == 0 and identity and out.strip() == identity.group():
+        if rc == 0 and identity and out.strip() == identity.group(1):
             return True
     return False
 

@@ -3,9 +3,10 @@
 
 A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header HEADER
 of a request, and proves them with a key of the service. The service that counts reads the records of an instance with a
-key of that instance alone. Both keys follow from the secret of the site, which instances do not have. The instance writes a line of JSON for the answer into a
-file whose name has its process; the number of a record is the next one of its process. GET RECORDS_PATH returns, for
-each file, a line with its name and the place behind what follows, then its lines.
+key of that instance alone. Both keys follow from the secret of the site, which instances do not have. The instance
+writes a line of JSON for the answer into a file whose name has its process; the number of a record is the next one of
+its process. GET RECORDS_PATH returns, for each file, a line with its name and the place behind what follows, then its
+lines.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ HOUR, DAY = 3600, 86400
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
 _TIME = re.compile("[0-9]{1,11}")
+# Digits of a proof.
+_HEX = 64
 
 
 class Tokens(NamedTuple):
@@ -78,7 +81,7 @@ def proves(header: bytes, accepted: Sequence[str], kind: str) -> bool:
     """Return whether one of the words of PROOF_VARIABLE accepts a header; ``kind`` is SERVICE or INSTANCE."""
     told, _space, given = header.rpartition(b" ")
     expected = {kind: lambda key: _proof(key, told), DIGEST: lambda digest: digest}
-    found = {kind: given.lower(), DIGEST: hashlib.sha256(given).hexdigest().encode()}
+    found = {kind: given.lower() if len(given) == _HEX else b"", DIGEST: hashlib.sha256(given).hexdigest().encode()}
     words = [word.partition(":")[::2] for word in accepted]
     return any(
         hmac.compare_digest(expected[of](value).encode(), found[of]) for of, value in words if value and of in found
@@ -89,7 +92,7 @@ def _proof(key: str, told: bytes) -> str:
     try:
         return hmac.digest(base64.b64decode(key), told, "sha256").hex()
     except binascii.Error:
-        # Of a file that is damaged: nobody has this proof.
+        # Of a file that is damaged: no proof has this length.
         return "-"
 
 

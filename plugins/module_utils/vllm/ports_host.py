@@ -1,36 +1,42 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processes that listen on TCP ports of this host, read from /proc."""
+"""The processes that listen on TCP ports of this host, as the kernel says it (sock_diag)."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from dataclasses import dataclass
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from ..common.files_host import text_of
-
-LISTEN = "0A"
+from ..common.kinds import show_value
+from ..instance.sock_diag_host import Row, listening
+from ..instance.socket_unit_host import BeyondError, paths_of
 
 
 @dataclass(frozen=True)
 class Listener:
-    """A process that listens; ``unit`` is its systemd unit (``vllm@chat.service``) or None."""
+    """A process that listens; ``unit`` is its systemd unit (``vllm@chat.service``) or None.
+
+    ``uid`` is the user who made the socket, None where the kernel does not say who listens.
+    """
 
     port: int
     pid: int | None
     command: str
     unit: str | None
+    uid: int | None = None
 
-
-def listening_inodes(table: str) -> dict[str, int]:
-    """Return socket inode -> port of the listening sockets in the text of /proc/net/tcp or tcp6."""
-    found = {}
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == LISTEN:
-            found[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
-    return found
+    @property
+    def who(self) -> str:
+        """Return the process for a message."""
+        if self.uid is None:
+            return "a process that the kernel does not name (ss -ltnpe asks it too)"
+        # A command line is anybody's text.
+        process = f"process {self.pid} ({show_value(self.command)[1:-1]})" if self.pid else "a process out of sight"
+        unit = f", unit {self.unit}" if self.unit else ""
+        return f"{process} of the user {_user(self.uid)}{unit}"
 
 
 def unit_of(cgroup: str) -> str | None:
@@ -42,38 +48,53 @@ def unit_of(cgroup: str) -> str | None:
     return found.group(1) if found else None
 
 
-def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:
-    """Return the processes that listen on any of the ports; one that is not visible has no pid."""
-    inodes: dict[str, int] = {}
-    for table in ("tcp", "tcp6"):
-        inodes.update(listening_inodes(text_of(f"{proc}/net/{table}")))
-    wanted = {inode: port for inode, port in inodes.items() if port in ports}
-    if not wanted:
-        return []
-    found = {}
-    for pid, inode in _socket_holders(proc):
-        if inode in wanted:
-            found[inode] = Listener(
-                wanted[inode],
-                pid,
-                text_of(f"{proc}/{pid}/cmdline").replace("\0", " ").strip(),
-                unit_of(text_of(f"{proc}/{pid}/cgroup")),
-            )
-    return [found.get(inode) or Listener(port, None, "", None) for inode, port in sorted(wanted.items())]
+def listeners(ports: Iterable[int]) -> list[Listener]:
+    """Return who listens on any of the ports; a port of which the kernel does not say it counts as taken."""
+    rows: list[tuple[int, Row]] = []
+    unknown = []
+    for port in sorted(ports):
+        try:
+            rows += [(port, row) for row in listening(port)]
+        except OSError:
+            unknown.append(Listener(port, None, "", None))
+    pids = dict(_socket_holders({row.inode for _port, row in rows})) if rows else {}
+    return [*(_listener(port, row, pids.get(row.inode)) for port, row in rows), *unknown]
 
 
-def _socket_holders(proc: str) -> Iterator[tuple[int, str]]:
-    for entry in os.listdir(proc):
+def _listener(port: int, row: Row, pid: int | None) -> Listener:
+    command = text_of(f"/proc/{pid}/cmdline").replace("\0", " ").strip() if pid else ""
+    unit = unit_of(text_of(f"/proc/{pid}/cgroup")) if pid else None
+    # systemd itself keeps the sockets of some services; then the group in which it was made says whose it is.
+    return Listener(port, pid, command, unit or _unit_of_group(row.group), row.uid)
+
+
+def _unit_of_group(group: int) -> str | None:
+    try:
+        return next((unit_of(path) for path in paths_of({group})), None) if group else None
+    except BeyondError:
+        return None
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _socket_holders(inodes: set[int]) -> Iterator[tuple[int, int]]:
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
         try:
-            descriptors = os.listdir(f"{proc}/{entry}/fd")
+            descriptors = os.listdir(f"/proc/{entry}/fd")
         except OSError:  # it has ended, or is not visible
             continue
         for descriptor in descriptors:
             try:
-                target = os.readlink(f"{proc}/{entry}/fd/{descriptor}")
+                target = os.readlink(f"/proc/{entry}/fd/{descriptor}")
             except OSError:  # closed meanwhile
                 continue
-            if target.startswith("socket:["):
-                yield int(entry), target[8:-1]
+            if target in wanted:
+                yield wanted[target], int(entry)

@@ -1,83 +1,86 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Connections of workers that were replaced, out of a /proc made for the test."""
+"""Connections of workers that were replaced: real ones of the kernel, held by a /proc made for the test."""
 
 from __future__ import annotations
 
 import os
-import sys
+import socket
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.workers_host import (
-    remote_endpoints,
-    replaced_sessions,
-)
-
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.workers_host import replaced_sessions
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import sock_diag_host
 
 
-def row(remote, inode, state="01", local="0100007F:A000"):
-    return f"   0: {local} {remote} {state} 00000000:00000000 00:00000000 00000000  999  0 {inode} 1 0 20 4 30 10 -1\n"
-
-
-def process(proc, pid, parent, inodes=(), command="haproxy"):
+def process(proc, pid, parent, opened=(), command="haproxy"):
     (proc / str(pid) / "fd").mkdir(parents=True)
     (proc / str(pid) / "stat").write_text(f"{pid} ({command}) S {parent} {parent} 0 0")
-    for number, inode in enumerate(inodes):
-        os.symlink(f"socket:[{inode}]", proc / str(pid) / "fd" / str(number))
+    for number, each in enumerate(opened):
+        os.symlink(f"socket:[{os.fstat(each.fileno()).st_ino}]", proc / str(pid) / "fd" / str(number))
     os.symlink("/dev/null", proc / str(pid) / "fd" / "99")
 
 
 @pytest.fixture
-def proc(tmp_path):
-    (tmp_path / "net").mkdir()
-    process(tmp_path, 100, 1, [1])
-    process(tmp_path, 120, 100, [50])
-    (tmp_path / "120/net").mkdir()
-    # 10.0.0.5:8000 and fd00::5, as a little-endian machine prints them.
-    (tmp_path / "120/net/tcp").write_text(
-        HEAD + row("0500000A:1F40", 50) + row("0500000A:1F40", 60) + row("0500000A:1F40", 61) + row("0500000A:1F41", 62)
-        + row("0500000A:1F40", 63, "06") + row("0500000A:1F40", 70)
-    )  # fmt: skip
-    (tmp_path / "120/net/tcp6").write_text(
-        HEAD + row("000000FD000000000000000005000000:1F40", 64, local="0" * 32 + ":1")
-    )
+def servers():
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("::1", 0), family=socket.AF_INET6) as two:
+        yield one, two
+
+
+@pytest.fixture
+def connections(servers):
+    made = [socket.create_connection(each.getsockname()[:2]) for each in servers for _number in range(3)]
+    yield made
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def proc(tmp_path, connections):
+    process(tmp_path, 100, 1)
+    process(tmp_path, 120, 100, connections[:1])
     return tmp_path
 
 
-needs_little = pytest.mark.skipif(sys.byteorder != "little", reason="the table is that of a little-endian machine")
+def count(proc, servers, worker=120):
+    return replaced_sessions(worker, {each.getsockname()[1] for each in servers}, str(proc))
 
 
-@needs_little
-def test_connections_of_workers_that_were_replaced(proc):
-    process(proc, 110, 100, [60, 61, 63, 64])
-    process(proc, 111, 100, [62])
+@pytest.mark.parametrize("from_tables", [False, True])
+def test_connections_of_workers_that_were_replaced(proc, servers, connections, monkeypatch, from_tables):
+    if from_tables:
+        monkeypatch.setattr(sock_diag_host, "asked", refused)
+    process(proc, 110, 100, connections[1:3])
+    process(proc, 111, 100, connections[3:4])
     # Another program of the same parent, and the worker of another HAProxy.
-    process(proc, 112, 100, [70], "python3")
-    process(proc, 130, 1, [70])
-    assert replaced_sessions(120, str(proc)) == {
-        ("10.0.0.5", 8000): 2,
-        ("10.0.0.5", 8001): 1,
-        ("fd00::5", 8000): 1,
-    }
+    process(proc, 112, 100, connections[4:5], "python3")
+    process(proc, 130, 1, connections[5:])
+    one, two = (each.getsockname()[:2] for each in servers)
+    assert count(proc, servers) == {one: 2, two: 1}
+    # Another port is that of no server.
+    assert count(proc, servers[:1]) == {one: 2}
 
 
-def test_none_were_replaced(proc):
-    assert replaced_sessions(120, str(proc)) == {}
+def refused(*_given):
+    raise PermissionError(1, "not permitted")
 
 
-def test_a_worker_without_a_master_has_none(proc):
-    process(proc, 130, 1, [70])
-    process(proc, 131, 1, [60])
-    assert replaced_sessions(131, str(proc)) == {}
+def test_where_the_kernel_does_not_say_all_of_them_nothing_is_counted(proc, servers, connections, monkeypatch):
+    # A table that is cut counted too few, and a server with requests was stopped.
+    process(proc, 110, 100, connections[1:])
+    monkeypatch.setattr(sock_diag_host, "asked", refused)
+    monkeypatch.setattr(sock_diag_host, "_MOST_TABLE", 1)
+    with pytest.raises(OSError, match="cannot be read, or has more"):
+        count(proc, servers)
 
 
-def test_a_process_that_has_ended_has_none(proc):
-    assert replaced_sessions(9999, str(proc)) == {}
+def test_none_were_replaced(proc, servers):
+    assert count(proc, servers) == {}
 
 
-@needs_little
-def test_remote_endpoints_of_either_family():
-    table = HEAD + row("0100007F:1F40", 5) + row("0100007F:1F40", 6, "0A") + "cut off\n"
-    assert remote_endpoints(table) == {"5": ("127.0.0.1", 8000)}
-    table = HEAD + row("000000FD000000000000000005000000:1F40", 5, local="0" * 32 + ":1")
-    assert remote_endpoints(table) == {"5": ("fd00::5", 8000)}
+def test_a_worker_without_a_master_has_none(proc, servers, connections):
+    process(proc, 130, 1, connections)
+    process(proc, 131, 1, connections)
+    assert count(proc, servers, 131) == {}
+
+
+def test_a_process_that_has_ended_has_none(proc, servers):
+    assert count(proc, servers, 9999) == {}

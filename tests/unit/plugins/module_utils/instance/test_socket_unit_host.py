@@ -25,7 +25,7 @@ SCRIPT = """
 import json, os, shutil, socket, subprocess, sys
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import listener_host, socket_unit_host
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Processes
-root, groups, listener = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+root, groups, listener, socket_unit_host.RUN_DIR = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:]
 top = f"{root}/vllm-test-{os.getpid()}.slice"
 socket_unit_host.ROOTS = (root,)
 found = {}
@@ -59,7 +59,7 @@ opened.listen()
 print(opened.getsockname()[1], flush=True)
 sys.stdin.read()
 """
-CONTAINER = "0123456789abcdef" * 4
+CONTAINER, OTHER = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts control groups, and becomes another user")
@@ -68,22 +68,32 @@ def test_a_process_of_the_same_user_in_another_unit_is_a_stranger(tmp_path):
         "system-vllm.slice/vllm@chat.service",
         "system-vllm.slice/vllm@chat.service/libpod-payload-1",
         f"docker-{CONTAINER}.scope",
+        # With docker's driver cgroupfs.
+        f"docker/{CONTAINER}",
         f"machine.slice/libpod-{CONTAINER}.scope/container",
         "system-vllm.slice/vllm@other.service",
         "cron.service",
+        # The container of another instance, or of somebody else.
+        f"docker-{OTHER}.scope",
+        f"docker/{OTHER}",
+        f"docker/{OTHER}/{CONTAINER}",
+        f"docker-{OTHER}.scope/docker-{CONTAINER}.scope",
         f"vllm@third.service/libpod-{CONTAINER}.scope",
         "user-1000.slice/session-1.scope",
     ]
     place = str(tmp_path / "groups")
     os.mkdir(place)
+    (tmp_path / "run/chat").mkdir(parents=True)
+    # As docker writes it.
+    (tmp_path / "run/chat/container").write_text(CONTAINER)
     command = 'mount -t cgroup2 none "$1" && shift && exec "$@"'
-    script = [sys.executable, "-c", SCRIPT, place, json.dumps(groups), LISTENER]
+    script = [sys.executable, "-c", SCRIPT, place, json.dumps(groups), LISTENER, str(tmp_path / "run")]
     words = ["unshare", "--mount", "sh", "-c", command, "sh", place, *script]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [group for group in groups if not found[group]] == groups[:4]
+    assert [group for group in groups if not found[group]] == groups[:5]
     assert found["cron.service"] == (
         "127.0.0.1 port PORT: a process of '/TOP/cron.service' listens there, expected the instance chat; nothing is "
         "sent to it: find it with ss -ltnpe 'sport = :PORT', end it, and start the instance again"
@@ -133,6 +143,16 @@ def test_a_group_inside_another_unit_that_is_called_like_the_instance_s_is_a_str
     # A container that may write its groups calls them as it likes.
     inner = groups("system.slice/system-vllm.slice/vllm@other.service/vllm@chat.service")
     assert stranger_at({inner}, "chat").endswith("/vllm@other.service/vllm@chat.service")
+
+
+def test_a_container_whose_id_nobody_has_written_counts_as_the_instance_s(groups, monkeypatch, tmp_path):
+    # Of an instance that release 0.9.0 has started, and for a program that may not read the id.
+    scope = groups(f"system.slice/docker-{OTHER}.scope")
+    monkeypatch.setattr(socket_unit_host, "RUN_DIR", str(tmp_path / "run"))
+    assert stranger_at({scope}, "chat") == ""
+    (tmp_path / "run/chat").mkdir(parents=True)
+    (tmp_path / "run/chat/container").write_text(CONTAINER)
+    assert stranger_at({scope}, "chat") == f"/system.slice/docker-{OTHER}.scope"
 
 
 def test_a_deep_tree_is_searched_to_a_bounded_depth(monkeypatch, tmp_path):

@@ -144,7 +144,9 @@ def test_an_instance_with_another_secret_is_named_with_what_to_do(instance, foll
     instance.status = 403
     assert follower.step() == PATIENCE and instance.proof == header_of_reader(KEY)
     said = capsys.readouterr().out
-    assert "counts no tokens, because it has another gateway_secret or release; run site.yml" in said and KEY not in said
+    assert (
+        "counts no tokens, because it has another gateway_secret or release; run site.yml" in said and KEY not in said
+    )
     assert 'inference_usage_server_counted{server="gw--chat-1"} 0' in follower.counters.text(not store.fault)
 
 
