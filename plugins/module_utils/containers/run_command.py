@@ -45,7 +45,11 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
     container, docker = plan["container"] or {}, settings.get("engine") != "podman"
     # podman 4.4 and later run instances through quadlet; this is for older releases.
     identity = f"{RUN_DIR}/{plan['instance']}/{CONTAINER}"
-    engine = ["--log-driver", "none", "--cidfile", identity] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
+    engine = (
+        ["--log-driver", "none", "--cidfile", identity]
+        if docker
+        else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
+    )
     return [
         [command_of(settings), "run", "--rm", "--name", container_name(plan["instance"])],
         engine,

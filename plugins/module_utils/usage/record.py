@@ -80,12 +80,14 @@ def header_of_reader(key: str) -> str:
 def proves(header: bytes, accepted: Sequence[str], kind: str) -> bool:
     """Return whether one of the words of PROOF_VARIABLE accepts a header; ``kind`` is SERVICE or INSTANCE."""
     told, _space, given = header.rpartition(b" ")
-    expected = {kind: lambda key: _proof(key, told), DIGEST: lambda digest: digest}
-    found = {kind: given.lower() if len(given) == _HEX else b"", DIGEST: hashlib.sha256(given).hexdigest().encode()}
-    words = [word.partition(":")[::2] for word in accepted]
-    return any(
-        hmac.compare_digest(expected[of](value).encode(), found[of]) for of, value in words if value and of in found
-    )
+    sent, digest = given.lower() if len(given) == _HEX else b"", hashlib.sha256(given).hexdigest()
+    for of, _colon, value in (word.partition(":") for word in accepted):
+        # Of a file that is damaged a value may be empty.
+        if of == kind and value and hmac.compare_digest(_proof(value, told).encode(), sent):
+            return True
+        if of == DIGEST and hmac.compare_digest(value, digest):
+            return True
+    return False
 
 
 def _proof(key: str, told: bytes) -> str:

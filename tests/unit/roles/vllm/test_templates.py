@@ -20,6 +20,7 @@ COMMAND = ["/bin/bash", "-c", '. /root/.bashrc; exec vllm serve "$@"', "vllm"]
 SETTINGS = {"engine": "docker", "user": "vllm", "uid": 998, "gid": 997, "stop_timeout": 80, "quadlet": True}
 VARIABLES = {
     "ansible_managed": "Ansible managed",
+    "inventory_hostname": "gpu1",
     "vllm_start_timeout": 900,
     "vllm_drain_timeout": 60,
     "vllm_stop_notice": 3,
