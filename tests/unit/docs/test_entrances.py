@@ -70,7 +70,7 @@ def test_what_counts_as_decoding():
                  "module.run_command(w)", "subprocess.run(w)", "text_of(p)", "Path(p).read_text()",
                  "os.read(d, 5)", "bytes_of(p, 9)", "path.open()", 'path.open("rb")', "os.open(p, os.O_RDONLY)",
                  "ElementTree.fromstring(t)", "sys.stdin.read(9)", "subprocess.Popen(w)", "await self._receive()",
-                 "zipfile.ZipFile(p)", "sqlite3.connect(p)", "connection.recvmsg(9)", "json.JSONDecoder().raw_decode(t)",
+                 "zipfile.ZipFile(p)", "sqlite3.connect(p)", "connection.recvmsg(9)", "decoder.raw_decode(t)",
                  "self.rfile.read(5)", "tarfile.open(p)", "server.accept()"):  # fmt: skip
         assert decodes(call), call
     for call in ("json.dumps(x)", 'open(y, "w")', 'open(y, mode="xb")', 'text_of(document, "Id")', "run(w)",

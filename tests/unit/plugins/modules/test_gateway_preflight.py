@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who has a port of the gateway before it starts is named before anything changes."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm import ports_host
+from ansible_collections.baremetal.inference.plugins.modules.gateway_preflight import find_port_conflict
+
+OPTION = "gateway_agent_port"
+
+
+def test_a_port_that_a_user_has_taken_is_named_with_the_user_and_the_option():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = find_port_conflict({port: OPTION})
+    assert found.startswith(f"{OPTION}: port {port} is in use by process {os.getpid()} (")
+    assert " of the user " in found and found.endswith(f"; stop it, or set {OPTION} to another port")
+    assert find_port_conflict({port: OPTION}) is None
+
+
+@pytest.mark.parametrize("unit", ["haproxy.service", "gateway-agent.service", "gateway-usage.service"])
+def test_the_gateway_s_own_units_have_its_ports(monkeypatch, unit):
+    monkeypatch.setattr(ports_host, "unit_of", lambda _cgroup: unit)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert find_port_conflict({server.getsockname()[1]: OPTION}) is None
