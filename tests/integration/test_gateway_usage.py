@@ -203,8 +203,8 @@ def test_a_team_over_its_budget_is_refused_within_one_request(tmp_path):
     with site(tmp_path, ("gw1", "gw2"), teams={"research": {"tokens_per_day": 100}}) as (gateways, engines):
         first, second = gateways["gw1"], gateways["gw2"]
         for each in engines:
-            # A request takes a tenth of a second.
-            each.pause = 0.005
+            # A request takes half a second: so long, the program that counts may wait for a processor.
+            each.pause = 0.025
         until(lambda: all(each.state(f"gw--chat-{n}") == "UP" for each in gateways.values() for n in (1, 2)))
         answered, (status, headers, error) = until_refused(first, KEY, 20, 20)
         made = sum(each.generated + each.prompt for each in engines)

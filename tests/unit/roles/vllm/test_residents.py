@@ -80,8 +80,8 @@ def test_under_load_on_both_no_request_fails_and_nobody_starves(host):
     assert {status for _name, status, _took in found} == {200}
     for name in ("chat", "coder"):
         own = [took for each, _status, took in found if each == name]
-        # A turn of the other one lasts about one second; this machine may be busy.
-        assert len(own) > 20 and max(own) < 9
+        # A turn of the other one lasts about one second; this machine may be busy. Who starves waits for all twelve.
+        assert len(own) > 10 and max(own) < 11
     assert 3 <= host.journal().count("is awake") <= 15
     assert host.faults() == ""
 

@@ -16,11 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.net
     serve,
 )
 
-
-def free_port():
-    with contextlib.closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+from tests.fakes.gateways import free_port
 
 
 def test_throughput_between_two_sides():

@@ -35,7 +35,7 @@ def fake():
         yield server
 
 
-def ask(fake, name, question=QUESTION, timeout=5.0, **client):
+def ask(fake, name, question=QUESTION, timeout=60.0, **client):
     reply = TimedClient(fake.url, **client).request(*request_of(name, question), timeout)
     return judge(name, question, reply)
 
