@@ -15,6 +15,7 @@ from ..module_utils.accelerator.recognition import (
     check_declared,
     disagreement,
     match,
+    partition_disagreement,
     unusable,
 )
 from ..plugin_utils.catalog.accelerators import load_catalogue
@@ -81,5 +82,7 @@ def _compare(detected: Detected, options: Mapping[str, Any], catalogue: Catalogu
     """
     problem = unusable(detected, catalogue) if options["require_usable"] else None
     problem = problem or disagreement(options["declared"], options["declared_count"], detected)
+    if options["declared"] or options["declared_partition"]:
+        problem = problem or partition_disagreement(options["declared_partition"], detected)
     if problem:
         raise AcceleratorError(problem)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..module_utils.accelerator.recognition import AcceleratorError
+from ..plugin_utils.catalog.accelerators import load_catalogue, parts_of
 from ..plugin_utils.catalog.faults import FaultsError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.health.settings import settings_of
@@ -13,8 +15,11 @@ class ActionModule(ControllerAction):
     """Put together what the health service of a host has to know."""
 
     ROLES = ("health",)
-    ERRORS = (FaultsError,)
+    ERRORS = (AcceleratorError, FaultsError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables["inventory_hostname"]
-        return {"settings": settings_of(options["accelerator"], host, options["plans"], options["fault_path"])}
+        detected = options["accelerator"]
+        entry = load_catalogue(options["accelerator_catalog_path"]).models.get(detected["model"])
+        parts = parts_of(entry, options["partition"] or detected.get("partition")) if entry else 1
+        return {"settings": settings_of(detected, host, options["plans"], options["fault_path"], parts)}

@@ -13,7 +13,7 @@ description:
   - Reads the PCI tree from sysfs and the processor from procfs. That needs no driver, no tool and no root on the host.
   - Looks the PCI ids up in the catalogue on the controller and sets the fact C(accelerator_detected).
   - A chip is a PCI function, so a card with two dies counts as two. Virtual functions are not counted beside the chip
-    that they belong to, and a partitioned chip (MIG) counts as one.
+    that they belong to, and a partitioned chip (MIG, CPX) counts as one.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
@@ -28,6 +28,12 @@ options:
       - The number of devices that the inventory declares for this host.
       - It is an error if the host has more or fewer.
     type: int
+  declared_partition:
+    description:
+      - The modes of AMD's chips that the inventory declares, such as V(CPX/NPS4).
+      - It is an error if the chips are in others; without it, if O(declared) is set and they are divided at all.
+    type: str
+    version_added: 0.10.0
   require_usable:
     description: Fail if vLLM cannot serve on this host. There is a chip that the catalogue does not know, or one that
       vLLM does not support, or no accelerator and an x86 processor without AVX2.
@@ -116,6 +122,12 @@ accelerator:
       description: Lowest version of the firmware of AMD's compute engine. Not set for others.
       type: int
       sample: 177
+    partition:
+      description: The modes of AMD's chips, each once. Not set where the driver shows none. RV(accelerator.count) and
+        RV(accelerator.memory_mib) are those of whole chips.
+      type: str
+      sample: SPX/NPS1
+      version_added: 0.10.0
     unsupported:
       description: Why vLLM cannot serve on this model. Not set if it can.
       type: str
@@ -184,6 +196,7 @@ from ..module_utils.vllm.fabric_host import near_rdma
 ARGUMENTS = {
     "declared": {"type": "str"},
     "declared_count": {"type": "int"},
+    "declared_partition": {"type": "str"},
     "require_usable": {"type": "bool", "default": False},
     "catalog_path": {"type": "list", "elements": "path", "default": []},
     "vendors": {"type": "list", "elements": "str", "default": []},

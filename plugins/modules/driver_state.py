@@ -54,6 +54,10 @@ options:
     description: Whether ROCm in user space is requested. If so, a missing C(amd-smi) and C(rocm-smi) is a finding. By
       default it is not.
     type: bool
+  partition:
+    description: The modes of the chips that plans are for, such as V(CPX/NPS4). A chip in others is a finding. By
+      default whole chips, V(SPX/NPS1).
+    type: str
   users:
     description: Names of users whose groups are returned.
     type: list

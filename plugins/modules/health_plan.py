@@ -20,6 +20,15 @@ options:
       - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
     type: dict
     required: true
+  partition:
+    description: The modes of AMD's chips that the plans are for, such as V(CPX/NPS4); the detected ones if empty.
+    type: str
+    default: ""
+  accelerator_catalog_path:
+    description: Directories with the site's own accelerators, laid over the bundled catalogue.
+    type: list
+    elements: path
+    default: []
   plans:
     description: The plans of the host's instances by name, as M(baremetal.inference.serve_plan) returns them.
     type: dict

@@ -35,8 +35,8 @@ options:
     type: dict
     required: true
   facts:
-    description: Facts of the host that replace those of O(accelerator). The keys are C(driver_version), C(cuda_version)
-      and C(mec_firmware).
+    description: Facts of the host that replace those of O(accelerator). The keys are C(driver_version),
+      C(cuda_version), C(mec_firmware) and C(partition).
     type: dict
     default: {}
   runtime:

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ..common.spelling import nearest
 from .cpu_host import Cpu
+from .partitions import WHOLE, is_same
 from .pci_host import PciFunction
 
 # Names of hosts without a known accelerator: no device of the catalogue's vendors, or only unlisted ones.
@@ -47,7 +48,8 @@ class Model:
     access to the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is the nominal memory
     of one device, None where it is a share of the host's. ``lacks`` are the number formats of weights that the model
     cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
-    ``driver`` is what it needs of the vendor's driver.
+    ``driver`` is what it needs of the vendor's driver. ``compute_dies`` is the number of devices that AMD's mode CPX
+    makes of the chip, None where it cannot be divided.
     """
 
     key: str
@@ -66,6 +68,7 @@ class Model:
     lacks: tuple[tuple[str, str], ...] = ()
     expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
     driver: Mapping[str, Any] = field(default_factory=dict)
+    compute_dies: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ class Detected:
     every one found is unknown. ``count`` is the number of devices of that model and ``memory_mib`` the memory of one:
     of the smallest where they differ, of the host for ``cpu``, None where the catalogue knows none. ``models`` counts
     every model; ``mixed`` is true if there are several, or unknown ones beside them. ``driver_version`` and
-    ``mec_firmware`` (AMD) are None where unknown.
+    ``mec_firmware`` (AMD) are None where unknown. ``partition`` are the modes of AMD's chips (CPX/NPS4), None where the
+    driver shows none; ``count`` and ``memory_mib`` are always those of whole chips.
     """
 
     model: str
@@ -132,6 +136,7 @@ class Detected:
     cpu: dict[str, Any]
     driver_version: str | None = None
     mec_firmware: int | None = None
+    partition: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hardware as plain data, JSON-serialisable."""
@@ -186,6 +191,7 @@ def hardware_of(
         **host,
         driver_version=driver.get("version"),
         mec_firmware=driver.get("mec_firmware"),
+        partition=driver.get("partition"),
         mixed=len(models) + bool(unknown) > 1,
         models=models,
         devices=devices,
@@ -220,6 +226,21 @@ def disagreement(declared: str | None, declared_count: int | None, detected: Det
     return (
         f"declared {wanted}, found {_found(detected)}; correct accelerator and accelerator_count in the inventory, "
         f"or the host: {advice}"
+    )
+
+
+def partition_disagreement(declared: str | None, detected: Detected) -> str | None:
+    """Return the sentence that names declared and detected modes of AMD's chips where they differ, None otherwise.
+
+    ``declared`` is None where the inventory declares none: whole chips.
+    """
+    found = detected.partition
+    if found is None or is_same(declared or WHOLE, found):
+        return None
+    said = f"accelerator_partition: declared {declared}" if declared else "accelerator_partition is not set"
+    return (
+        f"{said}, found {found}; set it to what the chips are in, or change the chips while nothing uses them: "
+        "'amd-smi set --memory-partition NPS1', then 'amd-smi set --compute-partition SPX' for whole chips"
     )
 
 

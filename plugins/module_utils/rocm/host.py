@@ -99,7 +99,9 @@ def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
     """Return the results of the module driver_state for this stack. Raises PciError without a sysfs."""
     chips, users = options["chips"] or (), options["users"] or ()
     recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], chips, users)
-    recording = replace(recording, wants_tools=bool(options["userspace"]))
+    recording = replace(
+        recording, wants_tools=bool(options["userspace"]), partition=options["partition"] or recording.partition
+    )
     who, gpus = listed(recording)
     version = loaded_version(KIND, recording.host)
     facts = {

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
+from ..accelerator.partitions import WHOLE, is_same, partition_text
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
 from ..vendor_stack.faults import NO_FAULTS, FaultBook
 from ..vendor_stack.model import Host
@@ -29,9 +30,6 @@ KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"
 GROUP = "render"
 RESET = "amd-smi reset --gpureset"
-# The modes of a chip that is one device.
-WHOLE = ("SPX", "NPS1")
-
 # Error messages of amd-smi and rocm-smi, their meaning, and what to do. rocm-smi exits with 0 even on errors.
 TOOL_ERRORS = (
     (
@@ -86,7 +84,7 @@ class RocmRecording:
     ``chips`` are the PCI addresses of AMD's chips, ``bound`` the driver of each by address. ``disk`` is modinfo's
     output by kernel, ``build_log`` the end of the log of a failed build. ``wants_tools``: whether the site installs
     ROCm in user space; otherwise a missing tool is not a finding. ``partitions`` are the modes of the chips that the
-    driver can divide, such as CPX and NPS4, by address.
+    driver can divide, such as CPX and NPS4, by address; ``partition`` are those that the plans are for.
     """
 
     host: Host
@@ -102,6 +100,7 @@ class RocmRecording:
     build_log: str = ""
     wants_tools: bool = False
     partitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    partition: str = WHOLE
 
 
 def check_driver(
@@ -120,7 +119,7 @@ def check_driver(
         *_blacklists(recording.shown),
         *_tools(recording),
         *_chips(recording),
-        *_partitions(recording.partitions),
+        *_partitions(recording.partitions, recording.partition),
         *_nodes(recording),
         *_log(recording.kernel_log),
         *check_log(book, recording.kernel_log, RESET),
@@ -207,16 +206,18 @@ def _chips(recording: RocmRecording) -> Iterator[Finding]:
         )
 
 
-def _partitions(partitions: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-    """Yield chips that are divided: each part is a separate device, with a share of the memory."""
+def _partitions(partitions: Mapping[str, tuple[str, str]], planned: str) -> Iterator[Finding]:
+    """Yield chips in other modes than planned: each part is a separate device with a share of the memory."""
     for address, modes in sorted(partitions.items()):
-        if any(mode not in ("", whole) for mode, whole in zip(modes, WHOLE)):
+        found = partition_text(*modes)
+        if found and not is_same(planned, found):
             place = f"/sys/bus/pci/devices/{address}/current_{{compute,memory}}_partition"
+            plans = "whole chips" if planned == WHOLE else planned
             yield Finding(
-                f"it is divided ({', '.join(filter(None, modes))}): programs see parts of the chip, and plans take "
-                "whole chips",
+                f"it is in {found}, and plans are for {plans}: programs see other devices than planned",
                 f"chip {address}",
-                f"write {' and '.join(WHOLE)} to {place} while nothing uses the chips, and load the driver again",
+                f"write {' and '.join(reversed(planned.split('/')))} to {place} while nothing uses the chips, or set "
+                f"accelerator_partition of the host to {found}",
             )
 
 

@@ -18,7 +18,7 @@ WORDS = {"type": "list", "elements": "str"}
 # The options of a stack have no default here, so that one of another stack is an error.
 OF_STACK: dict[str, dict[str, dict[str, Any]]] = {
     "cuda": {"fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]}, "memory": {"type": "dict"}},
-    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}},
+    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}, "partition": {"type": "str"}},
     "cann": {
         "cann_version": {"type": "str"},
         "toolkit": {"type": "bool"},

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
+from ...module_utils.accelerator.partitions import PartitionError, count_parts
 from ...module_utils.accelerator.recognition import (
     CPU,
     UNKNOWN,
@@ -101,6 +102,7 @@ MODEL_KEYS: dict[str, Check] = {
     "compute_capability": text_check(r"\d+\.\d", 'two numbers in quotes, like "9.0"'),
     "memory_gib": SIZE,
     "devices_per_card": COUNT,
+    "compute_dies": COUNT,
     "supported": BOOLEAN,
     "reason": ANY_TEXT,
     "lacks": FORMATS,
@@ -286,6 +288,7 @@ class _Builder:
             lacks=tuple(sorted(entry.get("lacks", {}).items())),
             expected=self._figures(path, where, entry),
             driver=entry.get("driver", {}),
+            compute_dies=entry.get("compute_dies"),
         )
         for pci_id, chip in entry["pci_ids"].items():
             memory_gib = chip.get("memory_gib", entry["memory_gib"])
@@ -319,8 +322,9 @@ def declared_accelerator(
     """Return the accelerators that an inventory declares, with everything that the catalogue knows about them.
 
     ``memory_gib`` is the memory of one chip (cpu: of the host), where that is known. ``facts`` may hold driver_version,
-    cuda_version, mec_firmware, pythons, rdma and cpu (of which ``memory_mib`` counts). Raises AcceleratorError for a
-    model that is in no file or that vLLM cannot serve on.
+    cuda_version, mec_firmware, partition, pythons, rdma and cpu (of which ``memory_mib`` counts). ``count`` and
+    ``memory_gib`` are those of whole chips, also where ``partition`` divides them. Raises AcceleratorError for a model
+    that is in no file or that vLLM cannot serve on, and for a partition that the chip cannot have.
     """
     check_declared(model, catalogue)
     known = {key: value for key, value in (facts or {}).items() if value is not None}
@@ -338,6 +342,7 @@ def declared_accelerator(
     entry = catalogue.models[model]
     if entry.unsupported:
         raise AcceleratorError(f"nothing can be served on {entry.title}: {entry.unsupported}")
+    parts = parts_of(entry, known.get("partition"))
     single = SINGLE_MEMORY_GIB.get(model) if count == 1 else None
     memory = (single or entry.memory_gib) if memory_gib is None else memory_gib
     return Accelerator(
@@ -345,9 +350,9 @@ def declared_accelerator(
         stack=entry.stack,
         generation=entry.generation,
         vendor=entry.vendor,
-        count=count,
-        memory_mib=None if memory is None else int(memory * 1024),
-        devices_per_card=entry.devices_per_card,
+        count=count * parts,
+        memory_mib=None if memory is None else int(memory * 1024 / parts),
+        devices_per_card=entry.devices_per_card * parts,
         devices=entry.devices,
         mounts=entry.mounts,
         groups=entry.groups,
@@ -356,6 +361,14 @@ def declared_accelerator(
         lacks=entry.lacks,
         **known,
     )
+
+
+def parts_of(entry: Model, partition: Any) -> int:
+    """Return the devices that programs see of one chip in these modes (CPX/NPS4). Raises AcceleratorError."""
+    try:
+        return count_parts(str(partition), entry.compute_dies) if partition else 1
+    except PartitionError as exc:
+        raise AcceleratorError(f"accelerator_partition: {entry.key}: {exc}") from exc
 
 
 def servable_chips(catalogue: Catalogue) -> list[Accelerator]:

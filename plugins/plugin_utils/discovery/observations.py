@@ -9,6 +9,7 @@ from typing import Any, Collection, Mapping, Sequence, Union
 
 from ...module_utils.accelerator.cpu_host import Cpu, CpuError, parse_cpu
 from ...module_utils.accelerator.drivers_host import ASCEND_VERSION, NVRM_VERSION, first_group
+from ...module_utils.accelerator.partitions import partition_text
 from ...module_utils.accelerator.pci_host import PciFunction
 from ...module_utils.accelerator.recognition import Catalogue, Detected, match
 from ...module_utils.common.foreign_numbers import read_count
@@ -34,7 +35,7 @@ _FIRMWARE = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,9}")
 MOST_TEXT = 200
 _SHORT = (
     "model", "stack", "generation", "vendor", "count", "memory_mib", "compute_capability", "devices_per_card", "mixed",
-    "models", "unknown", "driver_version", "mec_firmware",
+    "models", "unknown", "driver_version", "mec_firmware", "partition",
 )  # fmt: skip
 
 
@@ -272,9 +273,14 @@ def _probed_drivers(lines_by_key: Mapping[str, Sequence[str]]) -> dict[str, dict
     firmware = [
         int(text, 16 if "x" in text else 10) for text in lines_by_key.get("mec", []) if _FIRMWARE.fullmatch(text)
     ]
+    modes = {partition_text(*pair.split(" ")) for pair in lines_by_key.get("partition", []) if pair.count(" ") == 1}
     found: dict[str, dict[str, Any]] = {
         "nvidia": {"version": texts["nvidia"].strip() or first_group(NVRM_VERSION, texts["nvrm"] + "\n")},
-        "amd": {"version": texts["amdgpu"].strip(), "mec_firmware": min(firmware) if firmware else None},
+        "amd": {
+            "version": texts["amdgpu"].strip(),
+            "mec_firmware": min(firmware) if firmware else None,
+            "partition": ", ".join(sorted(modes - {""})),
+        },
         "ascend": {"version": first_group(ASCEND_VERSION, texts["ascend"])},
     }
     known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
@@ -320,10 +326,10 @@ def _drivers(data: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(data, dict):
         raise _odd("drivers", data, "a mapping by vendor")
     for vendor, driver in data.items():
-        kinds = {"version": str, "mec_firmware": int}
+        kinds = {"version": str, "mec_firmware": int, "partition": str}
         good = isinstance(driver, dict) and set(driver) <= set(kinds)
         if not good or not all(_is(value, kinds[key]) for key, value in driver.items()):
-            raise _odd(f"drivers.{quote_foreign(vendor)}", driver, "a mapping of version and mec_firmware")
+            raise _odd(f"drivers.{quote_foreign(vendor)}", driver, "a mapping of version, mec_firmware and partition")
     return data
 
 

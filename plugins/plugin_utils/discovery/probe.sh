@@ -102,6 +102,12 @@ drivers() {
     first_line "$file"
     [ ! "$value" ] || say mec "$value"
   done
+  for file in "$sysfs"/bus/pci/devices/*/current_compute_partition; do
+    first_line "$file"
+    mode=$value
+    first_line "${file%/*}/current_memory_partition"
+    [ ! "$mode$value" ] || say partition "$mode $value"
+  done
   matching_lines ascend '[Vv][Ee][Rr][Ss][Ii][Oo][Nn]*=*' "$ascend"
 }
 

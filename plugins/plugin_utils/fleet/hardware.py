@@ -19,8 +19,8 @@ def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerato
     """Return the accelerator that facts of a host describe. Raises AcceleratorError for one that cannot serve.
 
     ``facts`` has the shape of the fact accelerator_detected: ``model``, ``count``, ``memory_mib`` (one chip's, on a CPU
-    the host's), ``driver_version``, ``cuda_version``, ``mec_firmware``, ``pythons``, ``rdma`` and ``cpu``. All but
-    model and count may be missing or None; other keys are ignored.
+    the host's), ``driver_version``, ``cuda_version``, ``mec_firmware``, ``partition``, ``pythons``, ``rdma`` and
+    ``cpu``. All but model and count may be missing or None; other keys are ignored.
     """
     memory_mib = facts.get("memory_mib")
     return declared_accelerator(

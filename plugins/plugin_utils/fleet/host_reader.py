@@ -42,8 +42,9 @@ _OTHER_NAMES = {
 SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS)}
 # Variables that declare a host's accelerator; accelerator_catalog_path is an option of the role accelerator.
 HARDWARE = (
-    "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_driver_version",
-    "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path", "accelerator_detected",
+    "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_partition",
+    "accelerator_driver_version", "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path",
+    "accelerator_detected",
 )  # fmt: skip
 
 # Groups for the purpose of a host.

@@ -9,11 +9,16 @@ from ..catalog.faults import faults_of_host
 
 
 def settings_of(
-    accelerator: Mapping[str, Any], host: str, plans: Mapping[str, Mapping[str, Any]], fault_path: Sequence[str] = ()
+    accelerator: Mapping[str, Any],
+    host: str,
+    plans: Mapping[str, Mapping[str, Any]],
+    fault_path: Sequence[str] = (),
+    parts: int = 1,
 ) -> dict[str, Any]:
     """Return the part of the service's configuration that the options of the role do not give.
 
-    ``accelerator`` is the fact ``accelerator_detected``, ``plans`` are the plans of the instances. An instance without
+    ``accelerator`` is the fact ``accelerator_detected``, ``plans`` are the plans of the instances, whose chips are
+    numbered in ``parts`` of each chip. An instance without
     chips of its own (a CPU, or a host whose chips could not be told apart) is concerned by the faults of all chips.
     Raises FaultsError.
     """
@@ -25,7 +30,11 @@ def settings_of(
         "model": accelerator["model"],
         "addresses": addresses,
         "chips": {
-            name: [addresses[chip] for chip in plan.get("chips") or () if chip < len(addresses)]
+            name: list(
+                dict.fromkeys(
+                    addresses[chip // parts] for chip in plan.get("chips") or () if chip // parts < len(addresses)
+                )
+            )
             for name, plan in plans.items()
         },
         "faults": faults_of_host(accelerator["stack"], fault_path),

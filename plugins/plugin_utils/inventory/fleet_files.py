@@ -30,7 +30,7 @@ MOST_VALUES = 10_000
 # Variables that the plugin reads; misspelt variables are compared with these.
 KNOWN = (
     "accelerator", "accelerator_bmc", "accelerator_count", "accelerator_cuda_version", "accelerator_driver_version",
-    "accelerator_mec_firmware", "accelerator_memory_gib", "accelerators", "cluster", "site",
+    "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_partition", "accelerators", "cluster", "site",
 )  # fmt: skip
 # Variables that the plugin sets, and secrets, which would appear in every cache and listing.
 REFUSED = {

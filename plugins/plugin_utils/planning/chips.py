@@ -145,7 +145,27 @@ def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, .
         wanted = range(start, start + chips)
         if all(chip in free for chip in wanted):
             return tuple(wanted)
+    for card in range(0, accelerator.count, accelerator.devices_per_card):
+        near = [chip for chip in free if card <= chip < card + accelerator.devices_per_card]
+        if chips <= len(near):
+            return tuple(near[:chips])
     return tuple(free[:chips])
+
+
+def check_parts(where: str, tensor: int, spans: bool, accelerator: Accelerator) -> None:
+    """Raise PlanError where an instance would divide its layers over parts of several chips, or of several hosts."""
+    if not accelerator.divided or (tensor <= accelerator.devices_per_card and not spans):
+        return
+    whole = "set the chips to SPX/NPS1 for it (accelerator_partition)"
+    if spans:
+        raise PlanError(
+            f"{where}: an instance over several hosts takes whole chips, and they are divided "
+            f"({accelerator.partition}); {whole}"
+        )
+    raise PlanError(
+        f"{where}: tensor-parallel-size {tensor} is more than the {accelerator.devices_per_card} parts of one "
+        f"{accelerator.model} ({accelerator.partition}); take at most {accelerator.devices_per_card}, or {whole}"
+    )
 
 
 def estimated_weights_gib(recipe: Mapping[str, Any], variant: Mapping[str, Any]) -> float | None:

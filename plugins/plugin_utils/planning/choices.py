@@ -249,7 +249,10 @@ def _sizes(
     tensor, because = 1, None
     if strategy == "single_node_tp":
         holds = _holds(recipe, variant, accelerator, manifest)
-        tensor, because = tensor_size(recipe, variant, preset, accelerator, candidates, holds, too_small)
+        # Parts of one chip exchange data; between parts of several, whole chips are faster.
+        most = accelerator.devices_per_card if accelerator.divided else accelerator.count
+        near = [size for size in candidates if size <= most]
+        tensor, because = tensor_size(recipe, variant, preset, accelerator, near, holds, too_small)
     elif candidates:
         chips, because = _spread(named_size(recipe, strategy, accelerator, too_small), candidates, chips, division)
     found = sizes(strategy, tensor, chips, nodes, because)

@@ -35,7 +35,7 @@ _STACK_OF = (("sm", "cuda"), ("gfx", "rocm"), ("ascend", "cann"), ("battlemage",
 _COUNT = re.compile(r"_\d+x\Z")
 
 # Facts of a host that conditions of recipes may use, where they are known.
-FACTS = ("driver_version", "cuda_version", "mec_firmware")
+FACTS = ("driver_version", "cuda_version", "mec_firmware", "partition")
 # Further facts of a host that its plans follow from.
 HOST_FACTS = ("pythons", "rdma", "cpu")
 
@@ -44,6 +44,7 @@ HOST_FACTS = ("pythons", "rdma", "cpu")
 class Accelerator:
     """The accelerators of one host, by the names of the catalogue.
 
+    ``partition`` are the modes of AMD's chips (CPX/NPS4); where they divide them, each part counts as a chip here.
     ``memory_mib`` is the memory of one chip (cpu: of the host, None where unknown). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
     The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
@@ -71,6 +72,12 @@ class Accelerator:
     pythons: tuple[str, ...] | None = None
     rdma: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...] = ()
     host_memory_mib: int | None = None
+    partition: str | None = None
+
+    @property
+    def divided(self) -> bool:
+        """Whether the chips here are parts of chips of AMD's."""
+        return bool(self.partition) and not str(self.partition).upper().startswith("SPX")
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from .checks import (
     untried_hardware,
     variant_doubts,
 )
-from .chips import allot, check_host_memory, check_shares, unused_chips, utilization
+from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips, utilization
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
@@ -121,6 +121,8 @@ def plan_instances(
     """
     check_instances(instances)
     chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
+    for entry in chosen:
+        check_parts(entry.where, entry.choice.sizes.tensor, entry.group is not None, accelerator)
     demands = demands_of(chosen)
     allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)

@@ -22,7 +22,7 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 # Called by other roles, which have looked before.
 INTERNAL = {"vendor_stack"}
 # Declared in the inventory, by host; a default would declare something.
-DECLARED = {"accelerator", "accelerator_count"}
+DECLARED = {"accelerator", "accelerator_count", "accelerator_partition"}
 # Mappings of names, with the keys that the code accepts below each name.
 KEYS_OF_NAMES = {
     ("vllm", "vllm_instances"): INSTANCE_KEYS,

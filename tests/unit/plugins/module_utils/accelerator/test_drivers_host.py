@@ -46,6 +46,14 @@ def test_an_amdgpu_of_the_kernels_own_has_no_version(tmp_path):
     assert read(tree(tmp_path, **files)) == {"amd": {"mec_firmware": 177}}
 
 
+def test_the_modes_of_amds_chips_are_read_from_the_kernel(tmp_path):
+    place = "sys__bus__pci__devices__0000:{}:00.0__current_{}_partition"
+    modes = {"0c": ("CPX", "NPS4"), "1c": ("CPX", "NPS4"), "2c": ("SPX", "NPS1")}
+    for number, (compute, memory) in modes.items():
+        tree(tmp_path, **{place.format(number, "compute"): compute + "\n", place.format(number, "memory"): memory})
+    assert read(tmp_path) == {"amd": {"partition": "CPX/NPS4, SPX/NPS1"}}
+
+
 def test_huaweis_driver_says_what_it_is(tmp_path):
     (tmp_path / "version.info").write_text("package_version=25.5.1\nVersion=25.5.1\nascendhal_version=7.35.23\n")
     assert read(tmp_path) == {"ascend": {"version": "25.5.1"}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import parse_cpu
@@ -13,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     check_declared,
     disagreement,
     match,
+    partition_disagreement,
     unusable,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
@@ -250,3 +252,20 @@ def test_the_fact_is_plain_data_with_the_vendors_own_driver(detect):
     fact = json.loads(json.dumps(detect(HGX_H200, drivers=drivers).as_dict()))
     assert (fact["model"], fact["count"], fact["memory_mib"]) == ("h200", 8, 144384)
     assert (fact["driver_version"], fact["mec_firmware"]) == ("580.159.04", None)
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "begins"),
+    [
+        ("CPX/NPS4", "CPX/NPS4", None),
+        ("CPX", "CPX/NPS4", None),
+        (None, "SPX/NPS1", None),
+        ("CPX/NPS4", None, None),
+        (None, "CPX/NPS4", "accelerator_partition is not set, found CPX/NPS4; set it to what the chips are in"),
+        ("CPX/NPS4", "SPX/NPS1", "accelerator_partition: declared CPX/NPS4, found SPX/NPS1; set it to what"),
+        ("CPX/NPS4", "CPX/NPS4, SPX/NPS1", "accelerator_partition: declared CPX/NPS4, found CPX/NPS4, SPX/NPS1; "),
+    ],
+)
+def test_modes_that_differ_from_the_declared_ones(detect, declared, found, begins):
+    answer = partition_disagreement(declared, replace(detect(HGX_H200), partition=found))
+    assert answer is None if begins is None else answer.startswith(begins)

@@ -215,5 +215,6 @@ def test_the_modes_of_a_chip_are_read_from_the_kernel(host):
     (place / "current_compute_partition").write_text("CPX\n")
     (place / "current_memory_partition").write_text("NPS4\n")
     assert whats(state(host)) == [
-        "it is divided (CPX, NPS4): programs see parts of the chip, and plans take whole chips"
+        "it is in CPX/NPS4, and plans are for whole chips: programs see other devices than planned"
     ]
+    assert whats(state(host, partition="CPX/NPS4")) == []

@@ -417,12 +417,23 @@ def test_what_the_kernel_says_and_is_no_harm(line):
 
 
 @pytest.mark.parametrize(
-    ("modes", "shown"), [(("CPX", "NPS4"), "CPX, NPS4"), (("DPX", "NPS1"), "DPX, NPS1"), (("CPX", ""), "CPX")]
+    ("modes", "shown"), [(("CPX", "NPS4"), "CPX/NPS4"), (("DPX", "NPS1"), "DPX/NPS1"), (("CPX", ""), "CPX")]
 )
 def test_a_chip_that_is_divided(modes, shown):
     what, where, action = only(partitions={CHIPS[0]: ("SPX", "NPS1"), CHIPS[1]: modes})
-    assert what == f"it is divided ({shown}): programs see parts of the chip, and plans take whole chips"
+    assert what == f"it is in {shown}, and plans are for whole chips: programs see other devices than planned"
     assert where == f"chip {CHIPS[1]}"
-    assert f"/sys/bus/pci/devices/{CHIPS[1]}/current_" in action
+    assert action.startswith(f"write NPS1 and SPX to /sys/bus/pci/devices/{CHIPS[1]}/current_")
+    assert action.endswith(f"or set accelerator_partition of the host to {shown}")
     assert found(replace(WHOLE, partitions=dict.fromkeys(CHIPS, ("SPX", "NPS1")))) == []
     assert found(replace(WHOLE, partitions={CHIPS[0]: ("SPX", "")})) == []
+
+
+def test_chips_that_are_divided_as_planned():
+    divided = replace(WHOLE, partitions=dict.fromkeys(CHIPS, ("CPX", "NPS4")))
+    assert found(replace(divided, partition="CPX")) == found(replace(divided, partition="cpx/nps4")) == []
+    assert len(found(replace(divided, partition="CPX/NPS1"))) == len(CHIPS)
+    back = found(replace(WHOLE, partitions={CHIPS[0]: ("SPX", "NPS1")}, partition="CPX/NPS4"))
+    assert [what for what, _where, _action in back] == [
+        "it is in SPX/NPS1, and plans are for CPX/NPS4: programs see other devices than planned"
+    ]

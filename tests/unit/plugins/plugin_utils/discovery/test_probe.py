@@ -114,6 +114,18 @@ def test_the_probe_says_what_the_module_says(tmp_path, name, shell):
     assert seen_by_the_probe(root, shell) == seen_by_the_module(root)
 
 
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_the_probe_reads_the_modes_of_chips(tmp_path, shell):
+    place = "sys/bus/pci/devices/0000:{}:00.0/current_{}_partition"
+    modes = {"10": ("CPX\n", "NPS4\n"), "11": ("SPX\n", "NPS1\n"), "12": ("", "NPS1\n"), "13": ("\x1b[2J\n", "")}
+    files = {
+        place.format(at, what): text for at, pair in modes.items() for what, text in zip(("compute", "memory"), pair)
+    }
+    root = host(tmp_path, HOSTS["MI300X"], files=files)
+    assert seen_by_the_probe(root, shell)["partition"] == "CPX/NPS4, NPS1, SPX/NPS1"
+    assert seen_by_the_probe(root, shell) == seen_by_the_module(root)
+
+
 @pytest.mark.parametrize("pci_class", ["0302", "0600", "1200"])
 def test_every_chip_of_the_vendors_tables_is_told(tmp_path, pci_class):
     root = host(tmp_path, [line(pci_id, number, pci_class) for number, pci_id in enumerate(IDS)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of, hardware_facts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
@@ -21,6 +22,26 @@ def where_from(**variables):
 
 def test_an_accelerator_is_declared_by_variables():
     assert where_from(accelerator="a100", accelerator_count=4, accelerator_memory_gib=40) == ("a100", 4, 40 * 1024)
+
+
+CPX = {"accelerator": "mi300x", "accelerator_count": 8, "accelerator_partition": "CPX/NPS4"}
+
+
+def test_each_part_of_a_chip_counts_as_a_chip():
+    found = accelerator_of_variables(CPX, load_catalogue())
+    assert (found.count, found.memory_mib, found.devices_per_card, found.divided) == (64, 24 * 1024, 8, True)
+    assert where_from(**{**CPX, "accelerator_partition": "SPX/NPS1"}) == ("mi300x", 8, 192 * 1024)
+
+
+def test_parts_that_were_found_count_and_what_is_declared_goes_before():
+    seen = {"model": "mi300x", "count": 8, "memory_mib": 196592, "partition": "DPX/NPS2"}
+    assert where_from(accelerator_detected=seen) == ("mi300x", 16, 196592 // 2)
+    assert where_from(accelerator_detected=seen, **CPX) == ("mi300x", 64, 196592 // 8)
+
+
+def test_a_partition_that_a_chip_cannot_have():
+    with pytest.raises(AcceleratorError, match="accelerator_partition: h200: found 'CPX', but the catalogue has no"):
+        where_from(accelerator="h200", accelerator_count=8, accelerator_partition="CPX")
 
 
 def test_or_by_a_group():

@@ -19,6 +19,14 @@ def test_chips_have_the_numbers_of_the_vendors_tool():
     assert found["chips"] == {"chat": ["0000:5d:00.0"], "quick": ["0000:1b:00.0", "0000:5d:00.0"], "cpu": []}
 
 
+def test_parts_of_a_chip_are_concerned_by_its_faults():
+    plans = {"chat": {"chips": [0, 7]}, "quick": {"chips": [7, 8, 9]}, "more": {"chips": [16]}}
+    found = settings_of(HARDWARE, "amd-01", plans, parts=8)
+    assert found["chips"] == {
+        "chat": ["0000:1b:00.0"], "quick": ["0000:1b:00.0", "0000:5d:00.0"], "more": []
+    }  # fmt: skip
+
+
 def test_the_service_knows_every_key():
     found = settings_of(HARDWARE, "gpu-01", {})
     assert set(found) <= {each.name for each in fields(Settings)}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
@@ -9,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     allot,
     check_fit,
     check_host_memory,
+    check_parts,
     check_shares,
     estimated_weights_gib,
     required_gib,
@@ -54,6 +56,19 @@ def test_dies_of_one_card_stay_together():
     assert allot([Demand("chat", 3, replicas=2)], A3) == {"chat": [(0, 1, 2), (4, 5, 6)]}
     # Half cards are used when nothing else is left.
     assert len({chips for (chips,) in allot([Demand("chat", 1)], A3)["chat"]}) == 16
+
+
+def test_an_instance_stays_on_the_parts_of_one_chip():
+    divided = Accelerator("mi300x", "rocm", "gfx942", "amd", 16, 24 * 1024, devices_per_card=8, partition="CPX/NPS4")
+    found = allot([Demand("chat", 3, replicas=4)], divided)["chat"]
+    assert found == [(0, 1, 2), (8, 9, 10), (3, 4, 5), (11, 12, 13)]
+    assert {chips[0] // 8 for chips in allot([Demand("chat", 8)], divided)["chat"]} == {0, 1}
+    check_parts("chat", 8, False, divided)
+    check_parts("chat", 16, True, replace(divided, partition="SPX/NPS1"))
+    with pytest.raises(PlanError, match="tensor-parallel-size 16 is more than the 8 parts of one mi300x"):
+        check_parts("chat", 16, False, divided)
+    with pytest.raises(PlanError, match="over several hosts takes whole chips, and they are divided"):
+        check_parts("chat", 8, True, divided)
 
 
 def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():
