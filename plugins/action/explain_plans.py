@@ -20,6 +20,7 @@ from ..plugin_utils.fleet.explain import (
     how_to_narrow,
     plan_table,
     select_instance,
+    short_table,
 )
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -45,11 +46,12 @@ class ActionModule(ControllerAction):
         # The text is shown here as it is: a callback would put it into quotes.
         document = as_documents(groups)
         as_json = options["format"] == "json"
-        table = f"{how_to_narrow(groups)}{plan_table(groups)}\n\n{command_lines(groups)}"
         if as_json:
             show_json(document)
+        elif options["format"] == "short":
+            show(short_table(groups))
         else:
-            show(table)
+            show(f"{how_to_narrow(groups)}{plan_table(groups)}\n\n{command_lines(groups)}")
         sources = variables.get("ansible_inventory_sources") or ()
         warnings = [*fleet.notes(sources), *misplaced({"evidence_path": options["evidence_path"]}, sources)]
         return {"warnings": warnings, "plans": document}

@@ -20,9 +20,11 @@ options:
     type: str
     default: ""
   format:
-    description: V(table) for people, at most 120 columns wide, or V(json) for programs.
+    description:
+      - V(table) for people, at most 120 columns wide, or V(json) for programs.
+      - V(short) leaves out of V(table) what the collection sets in every plan, replicas and commands.
     type: str
-    choices: [table, json]
+    choices: [table, short, json]
     default: table
   evidence_path:
     description: Directories with the site's own evidence files, searched before the bundled ones. The nearest evidence

@@ -72,7 +72,7 @@ def _run_playbooks(parser: argparse.ArgumentParser, given: argparse.Namespace) -
     verb = VERBS[given.verb]
     _check(parser, verb, given)
     variables = {
-        option.variable: value if option.value else "true"
+        option.variable: value if option.value else (*option.choices, "true")[0]
         for option in verb.options
         if (value := getattr(given, option.name.replace("-", "_")))
     }

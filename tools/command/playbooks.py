@@ -19,6 +19,8 @@ TOP = Path(__file__).resolve().parents[2]
 # An installed collection's playbooks have names; those of a checkout are files.
 INSTALLED = TOP.parts[-3:] == ("ansible_collections", "baremetal", "inference")
 # `ansible` takes another callback than its own only with the first of these.
+# The user's own callback stays, and -v has Ansible's.
+LINES = {"ANSIBLE_STDOUT_CALLBACK": os.environ.get("ANSIBLE_STDOUT_CALLBACK", "baremetal.inference.run_lines")}
 RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "baremetal.inference.run_json"}
 
 
@@ -77,16 +79,16 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
         names = _serving(inventory, hosts)
         if names == list(SERVING) and given.verb == "apply" and not given.check:
             # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
-            checked = start(given, _command(given, inventory, ["gateway"], ["--tags", "always"]), quiet=True)
+            checked = start(given, _command(given, inventory, ["gateway"], ["--tags", "always"]), LINES, quiet=True)
             if checked:
                 return checked
     limit = ["-l", ",".join(hosts)] if hosts and verb.hosts == "-l" else []
     if hosts and not limit:
         variables = {verb.hosts: ",".join(hosts), **variables}
     chosen = [word for name, value in variables.items() for word in ("-e", json.dumps({name: value}))]
-    command = _command(given, inventory, names, [*chosen, *limit, *verb.arguments])
+    command = _command(given, inventory, names, [*verb.arguments, *chosen, *limit])
     if not given.json:
-        return start(given, command)
+        return start(given, command, LINES if not given.verbose else {})
     return _show_document(given, command, "verify_json" if names == ["verify"] else "run_json")
 
 
@@ -171,11 +173,11 @@ def _read_shown(text: str) -> dict[str, Any]:
         return {"text": text.strip()}
 
 
-def start(given: argparse.Namespace, command: list[str], quiet: bool = False) -> int:
+def start(given: argparse.Namespace, command: list[str], added: dict[str, str], quiet: bool = False) -> int:
     """Run a command, after its line where -v wants it, and return the status; ``quiet`` shows a failure only."""
     if not quiet:
-        return _start(given, command, {}).returncode
-    done = _start(given, command, {}, stdout=subprocess.PIPE)
+        return _start(given, command, added).returncode
+    done = _start(given, command, added, stdout=subprocess.PIPE)
     if done.returncode:
         sys.stderr.write(done.stdout)
     return done.returncode
@@ -235,6 +237,6 @@ def _playbook(name: str) -> str:
 
 
 def program(name: str) -> str:
-    """Return Ansible's program beside this Python, where there is one: cron has a short PATH."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else name
+    """Return Ansible's program: beside this Python, or in the checkout's .venv, or that on PATH."""
+    places = (Path(sys.executable).with_name(name), TOP / ".venv/bin" / name)
+    return next((str(place) for place in places if place.exists()), name)

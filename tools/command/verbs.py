@@ -12,7 +12,7 @@ from typing import NamedTuple
 class Option(NamedTuple):
     """An option of a verb, such as --reason: the variable that it sets, and what help says of it.
 
-    ``value`` is the word for its value in help; a flag has none and sets ``true``.
+    ``value`` is the word for its value in help; a flag has none and sets its only choice, or ``true``.
     """
 
     name: str
@@ -52,7 +52,11 @@ VERBS: dict[str, Verb] = {
         "show what every host would run, and where each setting comes from; connects to no host",
         ("explain",),
         "target_hosts",
-        (Option("instance", "explain_instance", INSTANCE, "NAME"),),
+        (
+            Option("instance", "explain_instance", INSTANCE, "NAME"),
+            Option("all", "explain_format", "also what the collection sets, and the commands", choices=("table",)),
+        ),
+        arguments=("-e", "explain_format=short"),
         json="explain_format",
     ),
     "render": Verb(

@@ -63,7 +63,7 @@ NUMBERS = (
 )  # fmt: skip
 CHOICES = {
     "drift_format": ("table", "json"),
-    "explain_format": ("table", "json"),
+    "explain_format": ("table", "short", "json"),
     "bundle_check": ("stamp", "full"),
     "evaluate_tool": ("lm-eval", "gpt-oss", "aisbench"),
 }

@@ -80,6 +80,28 @@ def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
     return "\n\n".join(_describe_group(entry, _base(entry, groups), width) for entry in groups)
 
 
+def short_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
+    """Return what plan_table does, without what the collection sets in every plan, and with replicas in one line."""
+    groups = group(plans)
+    bases = [_base(entry, groups) for entry in groups]
+    blocks = []
+    for entry in (entry for entry, base in zip(groups, bases) if base is None):
+        rows = entry.get("explain") or []
+        shown = [row for row in rows if not str(row["layer"]).startswith("collection")]
+        replicas = [other for other, base in zip(groups, bases) if base is entry]
+        lines = [_describe_group({**entry, "explain": shown}, None, width)]
+        lines += [wrapped(_replicas(replicas), width, "  ", "  ")] if replicas else []
+        lines += [f"  {len(rows) - len(shown)} more settings are the collection's"] if len(rows) > len(shown) else []
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _replicas(replicas: Sequence[Group]) -> str:
+    """Return one line about the replicas of an instance, or about the other hosts of its group."""
+    names = ", ".join(f"{entry['instance']} ({', '.join(_where(entry))})" for entry in replicas)
+    return f"and {len(replicas)} like it: {names}"
+
+
 def how_to_narrow(groups: Sequence[Group]) -> str:
     """Return the line on how to see fewer plans; "" for a single instance and its replicas."""
     if sum(entry.get("replica_of") in (None, entry["instance"]) for entry in groups) < 2:
@@ -131,9 +153,7 @@ def _role(group: Mapping[str, Any]) -> str:
 
 def _headlines(entry: Group, base: Group | None) -> list[str]:
     """Return the lines with the choices of a plan."""
-    listen = entry.get("listen") or {}
-    where = [f"listens on {listen['host']}:{listen['port']}" if listen else "", _chips(entry)]
-    group = entry.get("group")
+    where, group = _where(entry), entry.get("group")
     if group and base is not None:
         beside = f"{group['role']} {group['rank']} of the instance on {group['hosts'][0]}; the rest is as there"
         return [", ".join(part for part in (beside, *where) if part)]
@@ -154,6 +174,13 @@ def _headlines(entry: Group, base: Group | None) -> list[str]:
     ]
     together = [f"one instance over {hosts_in_words(group['hosts'])}; {_role(group)}"] if group else []
     return [", ".join(part for part in line if part) for line in (chosen, [*hardware, *where], together) if line]
+
+
+def _where(entry: Group) -> list[str]:
+    """Return where an instance listens, and its chips."""
+    listen = entry.get("listen") or {}
+    where = [f"listens on {listen['host']}:{listen['port']}" if listen else "", _chips(entry)]
+    return [part for part in where if part]
 
 
 def _chips(entry: Group) -> str:

@@ -124,6 +124,20 @@ def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
     assert "no host or group of the inventory is called 'gpu-a-09'; nearest: 'gpu-a-0" in done.stderr
 
 
+def test_a_plan_is_short_and_all_has_the_rest(site):
+    short, whole = (run("plan", *words, cwd=site).stdout for words in ((), ("--all",)))
+    assert len(short.splitlines()) < 30 and "env.HOME" not in short and "PLAY" not in short
+    assert "and 1 like it: chat-2 (listens on 0.0.0.0:8001, chip 1)" in short
+    assert "env.HOME" in whole and "vllm serve" in whole
+
+
+def test_an_error_of_ansible_is_one_sentence_with_its_host(site):
+    done = run("key", "list", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=9", cwd=site)
+    (line,) = done.stdout.splitlines()[:1]
+    assert done.returncode and line.startswith("gw1: ") and ": not reachable: " in line and "127.0.0.1" in line
+    assert "fatal:" not in done.stdout and "PLAY" not in done.stdout and "Task failed" not in line
+
+
 def test_hosts_may_stand_behind_l_too(site):
     done = run("plan", "--json", "-l", "gpu-a-02", cwd=site)
     assert all(plan["hosts"] == ["gpu-a-02"] for plan in json.loads(done.stdout)["result"])

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain 
     how_to_narrow,
     plan_table,
     select_instance,
+    short_table,
 )
 
 
@@ -89,6 +90,16 @@ def test_of_a_replica_only_the_difference_is_told():
     told = plan_table([plan(), replica]).split("chat-2 on ")[1]
     assert "a replica of chat, listens on 127.0.0.1:8001" in told
     assert "env.CHIPS" in told and "tensor-parallel-size" not in told
+
+
+def test_the_short_table_leaves_out_what_is_the_same_everywhere():
+    own = {"key": "env.HOME", "value": "/var/cache", "layer": "collection", "because": "the instance's own place"}
+    first = plan(explain=[*plan()["explain"], own])
+    second = plan(instance="chat-2", replica_of="chat", listen={"host": "127.0.0.1", "port": 8001}, chips=[2, 3])
+    told = short_table([first, second])
+    assert "env.HOME" not in told and "tensor-parallel-size" in told
+    assert "1 more settings are the collection's" in told
+    assert "and 1 like it: chat-2 (listens on 127.0.0.1:8001, chips 2, 3)" in told
 
 
 def test_hosts_that_serve_together_are_told_of_as_one():

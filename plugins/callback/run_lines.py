@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: run_lines
+type: stdout
+short_description: A line for each change and for each error of a playbook
+version_added: 0.10.0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+description:
+  - Prints what a playbook shows, a line for each task that changes a host, and one sentence for each task that fails.
+  - C(inference VERB) uses it; C(inference VERB -v) has the output of Ansible itself.
+  - On a terminal the last line is the task that runs.
+"""
+
+from typing import Any, Mapping
+
+from ansible.plugins.callback import CallbackBase
+
+from ..plugin_utils.common.output import show, show_progress, warn
+
+# The most characters of an error; -v has the rest.
+LONGEST = 1000
+
+
+class CallbackModule(CallbackBase):
+    """Prints a line for each change and for each error."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "baremetal.inference.run_lines"
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool = False) -> None:
+        del is_conditional
+        show_progress(task.get_name())
+
+    v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = v2_playbook_on_task_start
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        values = _values(result)
+        # debug marks what it shows.
+        if values.get("_ansible_verbose_always") and values.get("msg"):
+            self._say(result, _text(values["msg"]), False)
+        elif values.get("changed"):
+            self._say(result, "changed")
+
+    def v2_on_file_diff(self, result: Any) -> None:
+        values = _values(result)
+        for each in values.get("results") or [values]:
+            if each.get("diff") and each.get("changed"):
+                show(self._get_diff(each["diff"]).rstrip())
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self._say(result, problem_of(_values(result)))
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._say(result, f"not reachable: {problem_of(_values(result))}")
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        counts = {name: stats.summarize(name) for name in sorted(stats.processed)}
+        for name, found in counts.items():
+            parts = [
+                f"{found[key]} {word}"
+                for key, word in (("changed", "changed"), ("failures", "failed"), ("unreachable", "not reachable"))
+                if found[key]
+            ]
+            if parts:
+                show(f"{name}: {', '.join(parts)}")
+
+    @staticmethod
+    def _say(result: Any, text: str, with_task: bool = True) -> None:
+        host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
+        show(f"{host.get_name()}: {task.get_name()}: {text}" if with_task else f"{host.get_name()}: {text}")
+
+
+def _values(result: Any) -> Mapping[str, Any]:
+    # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
+    values: Mapping[str, Any] = getattr(result, "result", None) or result._result
+    for text in values.get("warnings") or ():
+        warn(str(text))
+    return values
+
+
+def _text(value: Any) -> str:
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def problem_of(values: Mapping[str, Any]) -> str:
+    """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
+    failed = next((item for item in values.get("results") or () if item.get("failed")), None)
+    if failed:
+        return problem_of(failed)
+    message = " ".join(_text(values.get("msg") or "it failed without a message").split())
+    for prefix in ("Task failed: ", "Module failed: "):
+        message = message[len(prefix) :] if message.startswith(prefix) else message
+    said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()
+    if said and said[-1] not in message:
+        message = f"{message}: {said[-1].strip()}"
+    return message if len(message) <= LONGEST else f"{message[:LONGEST]} ...; -v shows the rest"
