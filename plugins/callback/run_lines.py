@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: run_lines
 type: stdout
-short_description: A line for each change and for each error of a playbook
+short_description: (internal) A line for each change and for each error of a playbook
 version_added: 0.10.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
