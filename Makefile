@@ -77,7 +77,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	MOLECULE_LONG=1 tests/molecule.sh
 
 provision: ready  ## Write twenty servers that are switched off with the real Ironic, and kill it in the middle (fake BMCs, no QEMU)
-	$(BIN)/pytest -q tests/integration/test_provision.py
+	$(BIN)/pytest -q tests/integration/test_provision.py tests/integration/test_wrong_disk.py
 
 matrix: python  ## Run the unit tests that load Ansible on each ansible-core from 2.18 to the newest
 	tests/matrix.sh

@@ -31,7 +31,7 @@ class ActionModule(ControllerAction):
         check = self._task.check_mode
         with contextlib.nullcontext() if check else settings.record_file.held(show):
             records = settings.record_file.read()
-            jobs = read_jobs(options["hosts"], variables["hostvars"], options, provisioner, records)
+            jobs = read_jobs(options["hosts"], variables["hostvars"], options, provisioner.image_of, records)
             provision(jobs, settings, real_world(options, show), check=check)
         if check:
             show("\n".join(job.plan for job in jobs if job.plan and not job.outcome))

@@ -111,6 +111,11 @@ hosts:
       description: The plan, the result or the reason of a failure, one sentence.
       type: str
       returned: success
+    serves:
+      description: Whether something answers SSH at its address, or the server is switched on.
+      type: bool
+      returned: success
+      version_added: 0.10.0
     seconds:
       description: Seconds that each phase took.
       type: dict
@@ -119,6 +124,7 @@ hosts:
     gpu-a-01:
       outcome: written
       phase: ""
+      serves: false
       text: answers SSH with build 20261128-4f1c, after 301 s
       seconds: {enroll: 4.1, prepare: 11.0, order: 9.3, ramdisk: 75.2, write: 101.0, boot: 100.4}
 """

@@ -54,6 +54,20 @@ def ironic_environment(cache: Path) -> Path:
     return path
 
 
+def agent_environment(cache: Path) -> Path:
+    """Return an environment with the ramdisk's agent, made once; its lock is for the Python of the ramdisk alone."""
+    needed = ROLE / "files/agent.in"
+    path = cache / f"agent-{hashlib.sha256(needed.read_bytes()).hexdigest()[:12]}"
+    if not (path / "complete").exists():
+        uv = str(Path(sys.executable).parent / "uv")
+        subprocess.run([uv, "venv", "-q", "--clear", str(path)], check=True)
+        subprocess.run(
+            [uv, "pip", "install", "-q", "--python", str(path / "bin/python"), "-r", str(needed)], check=True
+        )
+        (path / "complete").touch()
+    return path
+
+
 class IronicLab:
     """Use it with ``with``; ``servers`` is a list of plans for servers_off.py."""
 
@@ -129,19 +143,19 @@ class IronicLab:
         )
         urllib.request.urlopen(request).close()
 
-    def play(self, *words: str) -> subprocess.Popen[str]:
-        """Start provision.yml."""
+    def play(self, *words: str, playbook: str = "provision.yml") -> subprocess.Popen[str]:
+        """Start provision.yml, or another playbook."""
         return subprocess.Popen(
             [sys.executable, "-m", "ansible", "playbook", "-i", str(self.directory / "inventory"),
-             str(TOP / "playbooks/provision.yml"), *words],
+             str(TOP / "playbooks" / playbook), *words],
             cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1",
                  "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}"},
         )  # fmt: skip
 
-    def run(self, *words: str) -> tuple[int, str]:
-        """Run provision.yml; return its status and its output."""
-        process = self.play(*words)
+    def run(self, *words: str, playbook: str = "provision.yml") -> tuple[int, str]:
+        """Run provision.yml, or another playbook; return its status and its output."""
+        process = self.play(*words, playbook=playbook)
         output, _errors = process.communicate(timeout=900)
         return process.returncode, output
 

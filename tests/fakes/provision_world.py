@@ -19,11 +19,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask im
 from tests.fakes.provision_entries import IMAGE, entry, server
 
 # What follows each state by itself, one poll later.
-NEXT = {"verifying": "manageable", "deploying": "wait call-back", "wait call-back": "active", "deleting": "available"}
+NEXT = {
+    "verifying": "manageable", "deploying": "wait call-back", "wait call-back": "active", "deleting": "available",
+    "cleaning": "clean wait", "clean wait": "manageable",
+}  # fmt: skip
 TARGETS = {
     ("enroll", "manage"): "verifying", ("manageable", "provide"): "available", ("available", "active"): "deploying",
     ("deploy failed", "active"): "deploying", ("wait call-back", "abort"): "deploy failed",
-    ("active", "deleted"): "deleting",
+    ("active", "deleted"): "deleting", ("manageable", "clean"): "cleaning", ("clean wait", "abort"): "clean failed",
 }  # fmt: skip
 
 
@@ -37,18 +40,23 @@ class FakeIronic:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     macs: dict[str, list[str]] = field(default_factory=dict)
     drives: dict[str, Any] = field(default_factory=dict)
+    cleaned: list[tuple[str, Any]] = field(default_factory=list)
+    deaf: set[str] = field(default_factory=set)
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         if "" in self.broken:
             raise self.broken[""]
         for name, node in self.known.items():
             if self.stuck.get(name) != node["provision_state"]:
-                node["provision_state"] = NEXT.get(node["provision_state"], node["provision_state"])
+                before = node["provision_state"]
+                node["provision_state"] = NEXT.get(before, before)
+                if before == "clean wait":
+                    node["power_state"] = "power off"
         return {name: dict(node) for name, node in self.known.items()}
 
     def create(self, node: dict[str, Any], mac: str) -> None:
         self._call("create", node["name"])
-        self.known[node["name"]] = {**node, "provision_state": "enroll"}
+        self.known[node["name"]] = {**node, "provision_state": "enroll", "power_state": "power on"}
         self.macs[node["name"]] = [mac]
 
     def ports(self, name: str) -> list[str]:
@@ -68,6 +76,18 @@ class FakeIronic:
             raise IronicError(f"HTTP 400: {target} in {state}")
         self.known[name]["provision_state"] = TARGETS[state, target]
         self.drives[name] = drive or self.drives.get(name)
+
+    def clean(self, name: str, steps: Any) -> None:
+        self.order(name, "clean")
+        self.cleaned.append((name, steps))
+
+    def power(self, name: str, target: str, timeout: int) -> None:
+        assert timeout
+        self._call(target, name)
+        if target not in self.deaf:
+            self.known[name]["power_state"] = "power off"
+        else:
+            self.known[name]["last_error"] = "the system did not stop"
 
     def forget(self, name: str) -> None:
         self._call("forget", name)

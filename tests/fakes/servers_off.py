@@ -55,6 +55,7 @@ class Server:
     medium: str = ""
     boot_once: str = ""
     writes: list[str] = field(default_factory=list)
+    wipes: list[list[Any]] = field(default_factory=list)
     requests: int = 0
     agents: int = 0
     boots: int = 0
@@ -152,7 +153,7 @@ class Server:
     def as_dict(self) -> dict[str, Any]:
         return {
             "power": self.power, "medium": self.medium, "writes": self.writes, "agents": self.agents,
-            "requests": self.requests, "fault": self.fault, "system": self.system(),
+            "wipes": self.wipes, "requests": self.requests, "fault": self.fault, "system": self.system(),
             "written": [serial for serial, content in self.disks.items() if content],
         }  # fmt: skip
 
@@ -216,19 +217,30 @@ class Agent:
         elif name == "deploy.execute_deploy_step":
             command["command_status"] = "RUNNING"
             threading.Thread(target=self._step, args=(command, params), daemon=True).start()
+        elif name == "clean.get_clean_steps":
+            step = {"step": "wipe_named_disks", "priority": 0, "interface": "deploy", "reboot_requested": False}
+            command["command_result"] = {
+                "clean_steps": {"BaremetalGuard": [{**step, "argsinfo": {"disks": {}, "secure": {}}}]},
+                "hardware_manager_version": {"baremetal_guard": "1"},
+            }
+        elif name == "clean.execute_clean_step":
+            command["command_status"] = "RUNNING"
+            threading.Thread(target=self._step, args=(command, params, "clean"), daemon=True).start()
         elif name == "standby.power_off":
             self.over.set()
             threading.Timer(0.2, self.server.switch, [False]).start()
         return command
 
-    def _step(self, command: dict[str, Any], params: dict[str, Any]) -> None:
+    def _step(self, command: dict[str, Any], params: dict[str, Any], kind: str = "deploy") -> None:
         step, node = params["step"], params["node"]
         try:
             if step["step"] == "write_image":
                 self._write(step["args"], node["properties"]["root_device"]["serial"])
+            elif step["step"] == "wipe_named_disks":
+                self._wipe(step["args"], node["extra"]["released"])
             if not self._alive():
                 return  # a server without power reports nothing
-            command["command_result"] = {"deploy_result": "written", "deploy_step": step}
+            command["command_result"] = {f"{kind}_result": "done", f"{kind}_step": step}
             command["command_status"] = "SUCCEEDED"
         except Exception as exc:
             command["command_status"] = "FAILED"
@@ -258,6 +270,16 @@ class Agent:
         drive = base64.b64decode(args.get("configdrive") or "")
         self.server.disks[disk] = image + (gzip.decompress(drive) if drive else b"")
         self.server.writes.append(disk)
+
+    def _wipe(self, args: dict[str, Any], released: str) -> None:
+        if unknown := [disk for disk in args["disks"] if disk not in self.server.disks]:
+            raise ValueError(f"no disk is called {unknown[0]}")
+        end = time.monotonic() + self.server.write_seconds
+        while self._alive() and time.monotonic() < end:
+            time.sleep(0.05)
+        if self._alive():
+            self.server.disks.update(dict.fromkeys(args["disks"], b""))
+            self.server.wipes.append([released, args["secure"], *args["disks"]])
 
     def _alive(self) -> bool:
         return self.server.power == "On" and self.server.boots == self.boot

@@ -6,6 +6,7 @@ The servers, their BMCs and the agent are tests/fakes/servers_off.py; no QEMU. N
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -120,3 +121,46 @@ def test_a_power_cut_in_the_middle_of_a_write_is_repaired_in_the_same_run(lab):
     assert process.returncode == 0, output
     assert "lost its power in the phase write" in output
     assert written(lab) == [address]
+
+
+@pytest.mark.parametrize("lab", [(4, servers(4, 2))], indirect=True, ids=["two"])
+def test_two_hosts_are_removed_again_and_each_step_is_undone(lab):
+    addresses = ["127.20.4.1", "127.20.4.2"]
+    record, known = lab.directory / "inventory/provisioned.yml", lab.directory / "known_hosts"
+    status, output = lab.run()
+    assert status == 0, output
+    assert "127.20.4.1" in known.read_text()
+    # A host that serves is refused, before anything is ordered.
+    status, output = lab.run("-l", "inference", playbook="deprovision.yml")
+    assert status != 0
+    assert "127.20.4.1 answers SSH (the system that was provisioned here), and it would be removed" in output, output
+    assert not any(state["wipes"] for state in lab.state().values())
+    words = ("-l", "inference", "-e", "provision_release=gpu-01,gpu-02", "-e", "deprovision_secure=true")
+    named = ("-e", json.dumps({"deprovision_disks": {"gpu-02": ["OSDISK0002", "DATA0002"]}}))
+    status, output = lab.run(*words, *named, "--check", playbook="deprovision.yml")
+    assert status == 0, output
+    assert "wipe all content of OSDISK0001 (PM9A3, 960 GB), switch off Example GPU-8, serial number SRV0001" in output
+    assert "other disks stay as they are: DATA0001 (PM9A3, 960 GB)" in output
+    assert all(state["power"] == "On" and not state["wipes"] for state in lab.state().values())
+    # Killed in the middle of the wipes, the controller and Ironic: the next run goes on.
+    for address in addresses:
+        lab.change(address, write_seconds=30)
+    process = lab.play(*words, *named, playbook="deprovision.yml")
+    wait_for(lab, lambda states: all(states[address]["agents"] == 2 for address in addresses))
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGKILL)
+    for address in addresses:
+        lab.change(address, write_seconds=0.5)
+    status, output = lab.run(*words, *named, playbook="deprovision.yml")
+    assert status == 0, output
+    first, second = (lab.state()[address] for address in addresses)
+    assert (first["wipes"], first["power"], first["written"]) == ([["gpu-01", True, "OSDISK0001"]], "Off", [])
+    assert (second["wipes"], second["power"]) == ([["gpu-02", True, "OSDISK0002", "DATA0002"]], "Off")
+    assert "gpu-01" not in record.read_text() and "127.20.4.1" not in known.read_text()
+    status, output = lab.run("-l", "inference", playbook="deprovision.yml")
+    assert status == 0, output
+    assert "changed=0" in output
+    # The way back: a removed host is a server that is switched off.
+    status, output = lab.run("-l", "gpu-01")
+    assert status == 0, output
+    assert lab.state()["127.20.4.1"]["system"]

@@ -12,15 +12,32 @@ MARKER = "etc/baremetal-inference/host"
 # How a file system is mounted so that nothing is written to the disk, not even a journal.
 READABLE = {"ext4": "ro,noload", "xfs": "ro,norecovery", "btrfs": "ro,rescue=nologreplay", "ext3": "ro,noload"}
 # What may hold a host that cannot be seen from here.
-CLOSED = ("LVM2_member", "linux_raid_member", "crypto_LUKS", "zfs_member", "bcache")
+AMBIGUOUS = "of several kinds at once"
+CLOSED = ("LVM2_member", "linux_raid_member", "crypto_LUKS", "zfs_member", "bcache", AMBIGUOUS)
+
+
+def parts_of(device: str) -> list[str]:
+    """Return the names of a disk and of the block devices on it."""
+    command = ["lsblk", "-nrpo", "NAME", device]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of what a block device holds, empty where it holds nothing that is known.
+
+    The device itself is read: what udev knows of it may be older, or nothing yet.
+    """
+    command = ["blkid", "-p", "-s", "TYPE", "-o", "value", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode not in (0, 2, 8):
+        raise RuntimeError(f"{name} cannot be read: {done.stderr.strip()[:200]}")
+    return AMBIGUOUS if done.returncode == 8 else done.stdout.strip()
 
 
 def contents(device: str) -> list[tuple[str, str]]:
-    """Return the names of a disk's block devices with their file systems."""
-    command = ["lsblk", "-nrpo", "NAME,FSTYPE", device]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    pairs = [line.split() for line in listed.splitlines()]
-    return [(pair[0], pair[1]) for pair in pairs if len(pair) == 2]
+    """Return the names of a disk's block devices that hold something, with its kind."""
+    kinds = {name: kind_of(name) for name in parts_of(device)}
+    return [(name, kind) for name, kind in kinds.items() if kind]
 
 
 def marker_in(directory: str) -> str:

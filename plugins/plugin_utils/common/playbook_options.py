@@ -26,9 +26,9 @@ from .role_options import options_of
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "adopt", "bench", "bundle", "caches", "check", "discover", "drain", "drift", "evaluate", "explain",
-    "fetch", "fit", "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock", "monitoring", "pin",
-    "provision", "remove", "render", "site", "status", "target", "tune", "undrain", "verify",
+    "accept", "adopt", "bench", "bundle", "caches", "check", "deprovision", "discover", "drain", "drift", "evaluate",
+    "explain", "fetch", "fit", "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock",
+    "monitoring", "pin", "provision", "remove", "render", "site", "status", "target", "tune", "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {

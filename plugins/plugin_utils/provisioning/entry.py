@@ -130,6 +130,11 @@ def refuse_shared(entries: Iterable[Entry]) -> None:
             )
 
 
+def is_serial(value: Any) -> bool:
+    """Return whether a value can be the serial number or the WWN of a disk."""
+    return isinstance(value, str) and bool(_SERIAL.fullmatch(value))
+
+
 def _text(pattern: re.Pattern[str], lower: bool = False) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         text = str(value).lower() if lower else str(value)

@@ -52,6 +52,11 @@ class Provisioner:
         return self.images[entry.image]
 
 
+def no_image(entry: Entry) -> Image:
+    """Return the name of a host's image alone, for a removal: the provisioner may have it no more."""
+    return Image(entry.image, "", "", "")
+
+
 def read_provisioner(text: str) -> Provisioner:
     """Return what the file of a provisioner describes. Raises ProvisionError."""
     where = "the provisioner's site.json"

@@ -24,7 +24,7 @@ from ...module_utils.common.foreign_text import quote_foreign
 # The first version in which a deployment that waits for its agent can be aborted.
 API_VERSION = "1.110"
 MOST_BYTES = 16 * 1024 * 1024
-FIELDS = "uuid,name,provision_state,last_error,maintenance,deploy_step,extra"
+FIELDS = "uuid,name,provision_state,power_state,last_error,maintenance,deploy_step,extra"
 PAGE = 500
 MOST_PAGES = 20
 
@@ -94,6 +94,16 @@ class Ironic:
     def change(self, name: str, patch: Sequence[Mapping[str, Any]]) -> None:
         """Change fields of a node."""
         self._ask("PATCH", f"/v1/nodes/{quote(name, safe='')}", patch)
+
+    def clean(self, name: str, steps: Sequence[Mapping[str, Any]]) -> None:
+        """Order a manageable node to boot the ramdisk and carry out these steps, and no others."""
+        self._ask(
+            "PUT", f"/v1/nodes/{quote(name, safe='')}/states/provision", {"target": "clean", "clean_steps": steps}
+        )
+
+    def power(self, name: str, target: str, timeout: int) -> None:
+        """Order another power state: power off, soft power off. ``timeout`` is how long the change may take."""
+        self._ask("PUT", f"/v1/nodes/{quote(name, safe='')}/states/power", {"target": target, "timeout": timeout})
 
     def order(self, name: str, target: str, config_drive: Mapping[str, Any] | None = None) -> None:
         """Order a node into another state: manage, provide, active, abort, deleted."""

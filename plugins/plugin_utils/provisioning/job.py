@@ -51,13 +51,18 @@ class World:
 
 @dataclass
 class Job:
-    """One host of a run. ``outcome`` is empty until it ends: "here", "written" or "failed"."""
+    """One host of a run. ``outcome`` is empty until it ends: "here", "written", "absent", "removed" or "failed".
+
+    ``disks`` are serial numbers or WWNs of the disks that a removal wipes, ``secure`` whether all of their content.
+    """
 
     entry: Entry
     image: Image
     account: Account
     record: Record
     released: bool = False
+    disks: tuple[str, ...] = ()
+    secure: bool = False
     names: tuple[str, ...] = ()
     progress: Progress = field(default_factory=Progress)
     answers: str = SILENT
@@ -81,7 +86,8 @@ class Job:
         """Return the job for the result of the action, without secrets."""
         return {
             "outcome": self.outcome or "planned",
-            "phase": "" if self.outcome in ("here", "written") else self.progress.phase,
+            "phase": "" if self.outcome in ("here", "written", "absent", "removed") else self.progress.phase,
             "text": self.text or self.plan,
+            "serves": self.answers != SILENT or bool(self.server and self.server.power != "Off"),
             "seconds": dict(self.progress.seconds),
         }

@@ -23,24 +23,27 @@ class Lock:
     """What is known about a host before an order. ``answers`` says who answers SSH at its address.
 
     HERE: the system that this inventory's record describes. OTHER: anything else. SILENT: nobody. ``at_ironic`` is
-    whether Ironic has the server: then a run before this one has switched it on.
+    whether Ironic has the server: then a run before this one has switched it on. ``deed`` is what would happen
+    to the host.
     """
 
     answers: str
     released: bool
     at_ironic: bool
+    deed: str = "overwritten"
 
 
 def refusal(entry: Entry, server: Server, record: Mapping[str, object], lock: Lock) -> str | None:
     """Return why the disk of a host must not be written, None where nothing forbids it."""
     return (
-        _other_server(entry, server, record)
+        other_server(entry, server, record)
         or _other_disk(entry, server)
         or (None if lock.released else _answers_ssh(entry, lock) or _is_on(entry, server, lock))
     )
 
 
-def _other_server(entry: Entry, server: Server, record: Mapping[str, object]) -> str | None:
+def other_server(entry: Entry, server: Server, record: Mapping[str, object]) -> str | None:
+    """Return that the BMC is the one of another server, by its serial number."""
     recorded = record.get("bmc_serial")
     expected = entry.bmc_serial or (str(recorded) if recorded else "")
     if not expected or expected == server.serial:
@@ -49,6 +52,28 @@ def _other_server(entry: Entry, server: Server, record: Mapping[str, object]) ->
     return (
         f"the BMC {entry.bmc} shows the serial number {server.serial or 'nothing'!r}, {origin} says {expected!r}: it "
         "is another server; correct provision.bmc, or the serial number after a repair"
+    )
+
+
+def removal_refusal(
+    entry: Entry, server: Server, record: Mapping[str, object], lock: Lock, disks: tuple[str, ...]
+) -> str | None:
+    """Return why a host must not be removed with these disks wiped, None where nothing forbids it."""
+    return (
+        other_server(entry, server, record)
+        or _unlisted(server, disks)
+        or (None if lock.released else _answers_ssh(entry, lock) or _is_on(entry, server, lock))
+    )
+
+
+def _unlisted(server: Server, disks: tuple[str, ...]) -> str | None:
+    known = [disk.serial for disk in server.disks]
+    unknown = [disk for disk in disks if disk not in known]
+    if not known or not unknown:
+        return None
+    return (
+        f"deprovision_disks: found {unknown[0]}, but the BMC lists no such disk; it lists {', '.join(known[:12])}; "
+        "correct the serial number"
     )
 
 
@@ -69,7 +94,7 @@ def _answers_ssh(entry: Entry, lock: Lock) -> str | None:
         "the system that was provisioned here" if lock.answers == HERE else "a system that this inventory does not know"
     )
     return (
-        f"{entry.address.ip} answers SSH ({who}), and it would be overwritten; to allow that: "
+        f"{entry.address.ip} answers SSH ({who}), and it would be {lock.deed}; to allow that: "
         f"-e provision_release={entry.host}"
     )
 
@@ -79,18 +104,29 @@ def _is_on(entry: Entry, server: Server, lock: Lock) -> str | None:
         return None
     return (
         f"the server is switched on ({server.power}), so it may serve under another address; switch it off, or allow "
-        f"to overwrite it: -e provision_release={entry.host}"
+        f"that it is {lock.deed}: -e provision_release={entry.host}"
+    )
+
+
+def describe_removal(entry: Entry, server: Server, disks: tuple[str, ...], secure: bool) -> str:
+    """Return what would be wiped and what would stay, for check mode."""
+    how = "all content" if secure else "partition tables and metadata"
+    shown = [f"{disk.serial} ({disk.summary})" for disk in server.disks if disk.serial in disks]
+    shown += [f"{each} (the BMC does not list it)" for each in disks if each not in [d.serial for d in server.disks]]
+    kept = ", ".join(f"{disk.serial} ({disk.summary})" for disk in server.disks if disk.serial not in disks)
+    wipe = f"wipe {how} of {', '.join(shown)}" if disks else "wipe no disk"
+    return (
+        f"{entry.host}: would drain it at its gateways, stop it, {wipe}, switch off {server.name}, serial number "
+        f"{server.serial or 'unknown'}, power {server.power}, at {entry.bmc}, and forget its record and its SSH host "
+        f"key; other disks stay as they are{': ' + kept if kept else ''}"
     )
 
 
 def describe(entry: Entry, server: Server, image: Image) -> str:
     """Return which disk of which server would be written, for check mode."""
     disk = server.disk_of(entry)
-    if disk:
-        size = f", {disk.gigabytes} GB" if disk.gigabytes else ""
-        shown = f"{disk.model or 'disk'}{size}"
-    else:
-        shown = "the BMC does not list it" if server.disks else "the BMC lists no disks"
+    missing = "the BMC does not list it" if server.disks else "the BMC lists no disks"
+    shown = disk.summary if disk else missing
     return (
         f"{entry.host}: would write {image.name} (build {image.build_id}) to the disk with {entry.disk} ({shown}) of "
         f"{server.name}, serial number {server.serial or 'unknown'}, power {server.power}, at {entry.bmc}"

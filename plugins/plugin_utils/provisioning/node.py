@@ -61,7 +61,7 @@ def order_of(entry: Entry, image: Image, public_key: str) -> str:
 
 
 def description(
-    entry: Entry, system: str, account: Account, ca: str | bool, image: Image, order: str, released: bool
+    entry: Entry, system: str, account: Account, ca: str | bool, order: str, released: bool
 ) -> dict[str, Any]:
     """Return the fields of the node that Ironic needs for one order.
 
@@ -77,14 +77,26 @@ def description(
         },
         "properties": {"capabilities": "boot_mode:uefi", "root_device": entry.root},
         "network_data": network_data(entry),
-        "instance_info": {
-            "image_source": image.url,
-            "image_checksum": image.sha256,
-            "image_disk_format": image.format,
-        },
         # The guard in the ramdisk writes over a known host only if it is the one that is released.
         "extra": {"order": order, "released": entry.host if released else ""},
     }
+
+
+def image_fields(image: Image) -> dict[str, Any]:
+    """Return the field of the node that names the image."""
+    info = {"image_source": image.url, "image_checksum": image.sha256, "image_disk_format": image.format}
+    return {"instance_info": info}
+
+
+def wipe_steps(disks: tuple[str, ...], secure: bool) -> list[dict[str, Any]]:
+    """Return the order of a wipe for the guard in the ramdisk (roles/provisioner/files/baremetal_guard.py)."""
+    arguments = {"disks": list(disks), "secure": secure}
+    return [{"interface": "deploy", "step": "wipe_named_disks", "args": arguments}]
+
+
+def wipe_order_of(entry: Entry, disks: tuple[str, ...], secure: bool) -> str:
+    """Return the name of the order to wipe disks of a host."""
+    return "wipe-" + hashlib.sha256(json.dumps([entry.host, *disks, secure]).encode()).hexdigest()[:20]
 
 
 def new_node(entry: Entry) -> dict[str, Any]:

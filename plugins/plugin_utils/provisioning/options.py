@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Sequence
@@ -14,8 +15,8 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..redfish.ask import Limits, ask_bmcs
 from . import ssh
-from .entry import Entry, ProvisionError, read_entry, refuse_shared
-from .images import Provisioner
+from .entry import Entry, ProvisionError, is_serial, read_entry, refuse_shared
+from .images import Image, Provisioner
 from .ironic import Ironic
 from .job import Job, Settings, World
 from .node import Account
@@ -31,7 +32,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 def read_jobs(
     hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any],
-    provisioner: Provisioner, records: Mapping[str, Record],
+    image_of: Callable[[Entry], Image], records: Mapping[str, Record],
 ) -> list[Job]:  # fmt: skip
     """Return the jobs of ``hosts``. Raises ProvisionError, also where other hosts share a BMC with them."""
     named = [host for host in hosts if hostvars[host].get("provision") is not None]
@@ -45,7 +46,25 @@ def read_jobs(
             f"{nearest(unknown[0], named)}"
         )
     refuse_shared(_all_entries(hostvars))
-    return [_job(host, hostvars[host], options, provisioner, records.get(host, Record())) for host in named]
+    return [_job(host, hostvars[host], options, image_of, records.get(host, Record())) for host in named]
+
+
+def with_disks(jobs: Sequence[Job], named: Mapping[str, Any], secure: bool) -> list[Job]:
+    """Return jobs that wipe the disks that ``named`` has for their host, else its root disk. Raises ProvisionError."""
+    hosts = [job.entry.host for job in jobs]
+    for host, disks in named.items():
+        if host not in hosts:
+            raise ProvisionError(
+                f"deprovision_disks: found the host {show_value(host)}, expected one of this run; "
+                f"{nearest(str(host), hosts)}"
+            )
+        if not isinstance(disks, list) or not all(is_serial(disk) for disk in disks) or len(set(disks)) < len(disks):
+            raise ProvisionError(
+                f"deprovision_disks.{host}: found {show_value(disks)[:120]}, expected a list of serial numbers of its "
+                "disks, each once and in quotes, such as ['S6CKNX0T']"
+            )
+    roots = {job.entry.host: [job.entry.root_serial or job.entry.root_wwn] for job in jobs}
+    return [replace(job, disks=tuple(named.get(job.entry.host, roots[job.entry.host])), secure=secure) for job in jobs]
 
 
 def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
@@ -56,7 +75,11 @@ def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
 
 
 def _job(
-    host: str, variables: Mapping[str, Any], options: Mapping[str, Any], provisioner: Provisioner, record: Record
+    host: str,
+    variables: Mapping[str, Any],
+    options: Mapping[str, Any],
+    image_of: Callable[[Entry], Image],
+    record: Record,
 ) -> Job:
     entry = read_entry(host, variables["provision"])
     login = {}
@@ -69,19 +92,23 @@ def _job(
         login[name] = str(value)
     names = tuple(dict.fromkeys([str(entry.address.ip), host, str(variables.get("ansible_host", host))]))
     return Job(
-        entry=entry, image=provisioner.image_of(entry), account=Account(login["username"], login["password"]),
+        entry=entry, image=image_of(entry), account=Account(login["username"], login["password"]),
         record=record, released=host in options["release"], names=names,
     )  # fmt: skip
 
 
-def read_settings(options: Mapping[str, Any], provisioner: Provisioner) -> Settings:
-    """Return what holds for all hosts. Raises ProvisionError and DeadlineError."""
+def _read_keys(options: Mapping[str, Any]) -> tuple[str, ...]:
     keys = tuple(key.strip() for key in options["ssh_keys"] if key.strip())
     for key in keys:
         if not _KEY.fullmatch(key):
             raise ProvisionError("provision_ssh_keys: expected public keys as in a file id_ed25519.pub, one an entry")
     if not keys:
         raise ProvisionError("provision_ssh_keys: found none; without a key nobody could log in to the new hosts")
+    return keys
+
+
+def read_settings(options: Mapping[str, Any], provisioner: Provisioner, writes: bool = True) -> Settings:
+    """Return what holds for all hosts; only a run that writes needs keys. Raises ProvisionError and DeadlineError."""
     if not _USER.fullmatch(options["user"]):
         raise ProvisionError(f"provision_user: found {show_value(options['user'])}, expected the name of a user")
     return Settings(
@@ -90,9 +117,9 @@ def read_settings(options: Mapping[str, Any], provisioner: Provisioner) -> Setti
         record_file=RecordFile(Path(options["record"])),
         known_hosts=Path(os.path.expanduser(options["known_hosts"])),
         deadlines=read_deadlines(options["deadlines"]),
-        ssh_keys=keys,
+        ssh_keys=_read_keys(options) if writes else (),
         user=options["user"],
-        keep_node=options["keep_node"],
+        keep_node=writes and options["keep_node"],
     )
 
 

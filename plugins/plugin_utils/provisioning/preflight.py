@@ -10,7 +10,7 @@ from ..redfish.ask import Bmc
 from .job import Job, World
 from .locks import HERE, OTHER, SILENT, Lock, describe, refusal
 from .node import order_of
-from .server import Server, survey_server
+from .server import survey_server
 from .states import Node
 
 AT_ONCE = 64
@@ -18,11 +18,22 @@ AT_ONCE = 64
 
 def check_hosts(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World) -> None:
     """Decide for each job whether it is there, refused or planned. A refusal of one does not stop the others."""
+    listen(jobs, world)
+    for job in jobs:
+        _recognise(job, nodes.get(job.entry.host))
+    for job in read_servers(jobs, world):
+        _judge(job)
+
+
+def listen(jobs: Sequence[Job], world: World) -> None:
+    """Note who answers SSH at the address of each host."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for job, found in zip(jobs, pool.map(lambda job: _who_answers(job, world), jobs)):
             job.answers = found
-    for job in jobs:
-        _recognise(job, nodes.get(job.entry.host))
+
+
+def read_servers(jobs: Sequence[Job], world: World) -> list[Job]:
+    """Note what the BMCs show; return the jobs whose BMC answered, the others fail."""
     asked = [job for job in jobs if not job.outcome]
     bmcs = [
         Bmc(job.entry.host, job.entry.bmc, job.account.username, job.account.password, survey_server(job.entry.system))
@@ -32,7 +43,8 @@ def check_hosts(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], wor
         if answer.found is None:
             job.fail("bmc", f"the BMC {job.entry.bmc}: {answer.reason}")
         else:
-            _judge(job, answer.found)
+            job.server = answer.found
+    return [job for job in asked if job.server]
 
 
 def _who_answers(job: Job, world: World) -> str:
@@ -61,8 +73,10 @@ def _recognise(job: Job, node: Mapping[str, Any] | None) -> None:
     progress.expected = expected
 
 
-def _judge(job: Job, server: Server) -> None:
-    job.server = server
+def _judge(job: Job) -> None:
+    server = job.server
+    if not server:
+        return
     own = job.at_ironic and not job.record.done
     lock = Lock(answers=SILENT if own and job.answers == HERE else job.answers, released=job.released, at_ironic=own)
     refused = refusal(job.entry, server, {"bmc_serial": job.record.bmc_serial}, lock)

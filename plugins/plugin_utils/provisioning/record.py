@@ -25,7 +25,10 @@ HEADER = "# Written by provision.yml, which recognises by it what is on a server
 
 @dataclass(frozen=True)
 class Record:
-    """What a run noted about a host. ``done`` is when its system had proved itself, empty before."""
+    """What a run noted about a host. ``done`` is when its system had proved itself, empty before.
+
+    ``removing`` is the order by which deprovision.yml wipes it.
+    """
 
     order: str = ""
     host_key: str = ""
@@ -34,6 +37,7 @@ class Record:
     image: str = ""
     build_id: str = ""
     done: str = ""
+    removing: str = ""
 
 
 class RecordFile:

@@ -29,6 +29,11 @@ class Disk:
     model: str
     gigabytes: int | None
 
+    @property
+    def summary(self) -> str:
+        """Return model and size in words."""
+        return f"{self.model or 'disk'}{f', {self.gigabytes} GB' if self.gigabytes else ''}"
+
 
 @dataclass(frozen=True)
 class Server:

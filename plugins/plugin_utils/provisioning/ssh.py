@@ -101,13 +101,20 @@ def read_proof(status: int, output: bytes, errors: bytes) -> Proof:
 
 
 def trust(file: Path, names: tuple[str, ...], host_key: str) -> None:
-    """Put the key of a host into a file of known hosts, in place of other keys of these names."""
+    """Put the key of a host into a file of known hosts, in place of other keys of these names.
+
+    Without a key, remove theirs.
+    """
     file = file.resolve()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(f"{file}.lock", wait=30):
         for name in names if file.exists() else ():
             command = ["ssh-keygen", "-q", "-R", name, "-f", str(file)]
             subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND)
+        if not host_key:
+            # ssh-keygen leaves a copy with the removed key.
+            file.with_name(f"{file.name}.old").unlink(missing_ok=True)
+            return
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         separator = "" if not text or text.endswith("\n") else "\n"
         publish(str(file), f"{text}{separator}{','.join(names)} {host_key}\n", 0o600)

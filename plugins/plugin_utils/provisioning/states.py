@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The next order for a host, from what Ironic and its BMC show: a run can begin, or go on, in every state.
 
+next_step() writes a disk; removal.py has the steps that remove a host.
+
 Pure: the caller carries orders out. A write is ordered once in a run; a second time only after a power cut.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from ...module_utils.common.foreign_text import quote_foreign
 from ...module_utils.common.kinds import show_value
@@ -23,6 +25,9 @@ PHASES: Mapping[str, int] = {
     "write": 1800,
     "boot": 1800,
     "erase": 300,
+    "stop": 300,
+    "wipe": 1800,
+    "power_off": 300,
 }
 
 # A BMC that answers nothing for this long has failed, and a server without power for this long was cut off (seconds).
@@ -32,8 +37,13 @@ CUT = 60
 # What a step asks for.
 CREATE, DESCRIBE_AND_DEPLOY, MANAGE, PROVIDE = "create", "deploy", "manage", "provide"
 ABORT, UNDEPLOY, WAIT, CHECK, FAIL = "abort", "undeploy", "wait", "check", "fail"
+STOP, WIPE, POWER_OFF, RENEW, DONE = "stop", "wipe", "power off", "renew", "done"
 
 UNDER_WAY = ("deploying", "wait call-back")
+# Ironic waits for an agent, and takes an abort.
+WAITS_FOR_AGENT = ("wait call-back", "clean wait")
+# Phases in which the server runs the agent.
+OF_AGENT = ("ramdisk", "write", "wipe")
 
 # Characters of the beginning, and of the end, of an error of Ironic.
 MOST_ERROR = 250
@@ -52,6 +62,7 @@ class Node:
     maintenance: bool = False
     step: str = ""
     order: str = ""
+    power: str = ""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Node:
@@ -63,6 +74,7 @@ class Node:
             maintenance=data.get("maintenance") is True,
             step=_text(step.get("step")) if isinstance(step, Mapping) else "",
             order=_text(extra.get("order")) if isinstance(extra, Mapping) else "",
+            power=_text(data.get("power_state")),
         )
 
 
@@ -82,6 +94,8 @@ class Progress:
     deploys: int = 0
     cuts: int = 0
     erased: bool = False
+    stops: int = 0
+    wipes: int = 0
     given_up: str = ""
     silent_since: float | None = None
     off_since: float | None = None
@@ -125,13 +139,24 @@ def read_deadlines(own: Mapping[str, Any]) -> dict[str, float]:
 
 
 def next_step(node: Node | None, progress: Progress, now: float, deadlines: Mapping[str, float]) -> Step:
-    """Return the next step of a host."""
-    step = _by_state(node, progress)
+    """Return the next step of a host whose disk is written."""
+    return bounded_step(_by_state, node, progress, now, deadlines)
+
+
+def bounded_step(
+    decide: Callable[[Node | None, Progress], Step],
+    node: Node | None,
+    progress: Progress,
+    now: float,
+    deadlines: Mapping[str, float],
+) -> Step:
+    """Return the step that ``decide`` chooses, unless its phase is over time, or the BMC or the server fell silent."""
+    step = decide(node, progress)
     if step.do in (FAIL, CHECK) or step.phase in ("boot", "erase"):
         return _in_time(step, progress, now, deadlines)
     if progress.silent_since is not None and now - progress.silent_since >= SILENCE:
         return Step(FAIL, step.phase, f"the BMC has not answered for {SILENCE} s")
-    if node is not None and node.state == "wait call-back" and _is_cut(progress, now):
+    if node is not None and node.state in WAITS_FOR_AGENT and _is_cut(progress, now):
         return Step(ABORT, step.phase, f"the server lost its power in the phase {step.phase}", cut=True)
     return _in_time(step, progress, now, deadlines)
 
@@ -143,7 +168,7 @@ def _in_time(step: Step, progress: Progress, now: float, deadlines: Mapping[str,
     if step.phase != progress.phase or now - progress.since < limit:
         return step
     reason = f"the phase {step.phase} has taken longer than {limit:g} s"
-    if step.do == WAIT and step.phase in ("ramdisk", "write"):
+    if step.do == WAIT and step.phase in OF_AGENT:
         return Step(ABORT, step.phase, reason)
     return Step(FAIL, step.phase, reason)
 
@@ -156,11 +181,9 @@ def _by_state(node: Node | None, progress: Progress) -> Step:
     if node is None:
         return Step(CREATE, "enroll")
     if node.maintenance:
-        return Step(
-            FAIL, progress.phase or "enroll", f"Ironic has the node in maintenance{_because(node)}; look at it first"
-        )
+        return in_maintenance(node, progress)
     if node.state in ("enroll", "verifying"):
-        return _enroll(node, progress)
+        return enroll_step(node, progress)
     if node.state == "manageable":
         return Step(PROVIDE, "prepare")
     if node.state in ("available", "deploy failed"):
@@ -173,16 +196,23 @@ def _by_state(node: Node | None, progress: Progress) -> Step:
         return Step(WAIT, "erase")
     return Step(
         FAIL, progress.phase or "enroll", f"Ironic has the node in the state {quote_foreign(node.state)!r}"
-        f"{_because(node)}; nothing is done about it"
+        f"{because(node)}; nothing is done about it"
     )  # fmt: skip
 
 
-def _enroll(node: Node, progress: Progress) -> Step:
+def in_maintenance(node: Node, progress: Progress) -> Step:
+    """Return the failure of a node that Ironic has set aside."""
+    reason = f"Ironic has the node in maintenance{because(node)}; look at it first"
+    return Step(FAIL, progress.phase or "enroll", reason)
+
+
+def enroll_step(node: Node, progress: Progress) -> Step:
+    """Return the step of a node that Ironic does not manage yet."""
     if node.state == "verifying":
         return Step(WAIT, "enroll")
     if progress.managed:
         # Each attempt of Ironic shows the BMC its account twice, and BMCs lock accounts.
-        return Step(FAIL, "enroll", f"Ironic cannot manage the server{_because(node)}")
+        return Step(FAIL, "enroll", f"Ironic cannot manage the server{because(node)}")
     return Step(MANAGE, "enroll")
 
 
@@ -190,7 +220,7 @@ def _deploy(node: Node, progress: Progress) -> Step:
     if progress.given_up:
         return Step(FAIL, progress.phase, progress.given_up)
     if progress.deploys and progress.deploys > min(progress.cuts, 1):
-        return Step(FAIL, progress.phase, f"Ironic could not write the disk{_because(node)}")
+        return Step(FAIL, progress.phase, f"Ironic could not write the disk{because(node)}")
     return Step(DESCRIBE_AND_DEPLOY, "order")
 
 
@@ -229,7 +259,8 @@ def _active(node: Node, progress: Progress) -> Step:
     return Step(CHECK, "boot")
 
 
-def _because(node: Node) -> str:
+def because(node: Node) -> str:
+    """Return the error of a node as the end of a sentence, empty where it has none."""
     text = node.last_error
     if len(text) > 2 * MOST_ERROR:  # the BMC's own words come last
         text = f"{text[:MOST_ERROR]} ... {text[-MOST_ERROR:]}"

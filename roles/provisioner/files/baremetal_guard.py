@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The last lock, in the ramdisk: the agent writes over no disk that holds a host which nobody has released.
 
-Ironic's agent loads it as a hardware manager. The step comes before write_image (priority 80).
+Ironic's agent loads it as a hardware manager. The step comes before write_image (priority 80). A wipe takes the disks
+that it names, where the agent's own steps take all disks of the server.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.disk_marks_host import refusal
+from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.named_disks import NamedDiskError
+from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.wipe_host import ARGUMENTS, wipe
 from ironic_python_agent import errors, hardware
 
 
 class BaremetalGuard(hardware.HardwareManager):
-    """Adds one step before the image is written, and before a disk is wiped."""
+    """Adds a step before the image is written, and one that wipes named disks."""
 
     HARDWARE_MANAGER_NAME = "baremetal_guard"
     HARDWARE_MANAGER_VERSION = "1"
@@ -34,3 +37,15 @@ class BaremetalGuard(hardware.HardwareManager):
         if reason:
             raise errors.DeploymentError(reason)
         return f"{device} holds no host, or the released one"
+
+    def get_clean_steps(self, node: Any, ports: Any) -> list[dict[str, Any]]:  # noqa: ARG002  the agent's signature
+        """Return the step of a wipe, which runs only where it is ordered by name."""
+        step = {"step": "wipe_named_disks", "priority": 0, "interface": "deploy", "reboot_requested": False}
+        return [{**step, "abortable": True, "argsinfo": ARGUMENTS}]
+
+    def wipe_named_disks(self, node: dict[str, Any], ports: Any, disks: list[str], secure: bool = False) -> str:
+        """Let the agent wipe these disks and no others."""
+        try:
+            return wipe(hardware.dispatch_to_managers, node, ports, disks, secure)
+        except NamedDiskError as exc:
+            raise errors.CleaningError(str(exc)) from None

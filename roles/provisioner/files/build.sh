@@ -6,7 +6,7 @@ set -euo pipefail
 umask 022
 work=$1 out=$2
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-description=$(cat "$HERE"/{build.sh,agent.txt,baremetal_guard.py,agent-network.py,disk_marks_host.py,agent_network_host.py} <(echo "$MIRROR $COMPONENTS $PACKAGES") | sha256sum | cut -c1-12)
+description=$(cat "$HERE"/{build.sh,agent.txt,baremetal_guard.py,agent-network.py,disk_marks_host.py,named_disks.py,wipe_host.py,agent_network_host.py} <(echo "$MIRROR $COMPONENTS $PACKAGES") | sha256sum | cut -c1-12)
 complete=$out/debian13.json
 if [ -e "$complete" ] && grep -q "\"description\": \"$description\"" "$complete" && (cd "$out" && sha256sum --quiet --check SHA256SUMS); then
     exit 0
@@ -52,7 +52,7 @@ make_ramdisk() {
     install -m 644 "$HERE/baremetal_guard.py" "$root/opt/agent/baremetal_guard.py"
     library=$root/opt/agent/ansible_collections/baremetal/inference/plugins/module_utils/provisioning
     mkdir -p "$library"
-    install -m 644 "$HERE/disk_marks_host.py" "$HERE/agent_network_host.py" "$library/"
+    install -m 644 "$HERE/disk_marks_host.py" "$HERE/named_disks.py" "$HERE/wipe_host.py" "$HERE/agent_network_host.py" "$library/"
     printf 'Metadata-Version: 2.1\nName: baremetal-guard\nVersion: 1\n' >"$guard/METADATA"
     printf '[ironic_python_agent.hardware_managers]\nbaremetal_guard = baremetal_guard:BaremetalGuard\n' >"$guard/entry_points.txt"
     : >"$guard/RECORD"

@@ -29,20 +29,37 @@ def test_a_marker_is_read_without_following_links_or_waiting(tmp_path):
 
 @pytest.mark.parametrize(("kind", "make"), [("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")])
 def test_the_disk_that_lsblk_shows_is_judged_by_what_the_kernel_mounts(tmp_path, monkeypatch, kind, make):
-    """lsblk and mount are stand-ins with the output of util-linux; the marks are files."""
-    (tmp_path / "lsblk").write_text(f"#!/bin/sh\nprintf '/dev/sda\\n/dev/sda1 vfat\\n/dev/sda2 {kind}\\n'\n")
+    """lsblk, blkid and mount are stand-ins with the output of util-linux; the marks are files."""
+    (tmp_path / "lsblk").write_text("#!/bin/sh\nprintf '/dev/sda\\n/dev/sda1\\n/dev/sda2\\n'\n")
+    (tmp_path / "blkid").write_text(
+        f"#!/bin/sh\nfor name; do :; done\ncase $name in *1) echo vfat ;; *2) echo {kind} ;; *) exit 2 ;; esac\n"
+    )
     (tmp_path / "mount").write_text(
         '#!/bin/sh\necho "$@" >>"$0.log"\nfor place; do :; done\n'
         'mkdir -p "$place/etc/baremetal-inference"; echo gpu-01 >"$place/etc/baremetal-inference/host"\n'
     )
     (tmp_path / "umount").write_text('#!/bin/sh\nrm -r "$1/etc"\n')
-    for name in ("lsblk", "mount", "umount"):
+    for name in ("lsblk", "blkid", "mount", "umount"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert contents("/dev/sda") == [("/dev/sda1", "vfat"), ("/dev/sda2", kind)]
     assert "/dev/sda2 holds the host 'gpu-01'" in refusal("/dev/sda", "")
     assert refusal("/dev/sda", "gpu-01") == ""
     assert all("-o ro," in line for line in (tmp_path / "mount.log").read_text().splitlines())
+
+
+@pytest.mark.parametrize(("status", "said"), [(8, "/dev/sda is of several kinds at once"), (4, "cannot be read")])
+def test_a_disk_that_cannot_be_told_is_not_written(tmp_path, monkeypatch, status, said):
+    (tmp_path / "lsblk").write_text("#!/bin/sh\necho /dev/sda\n")
+    (tmp_path / "blkid").write_text(f"#!/bin/sh\nexit {status}\n")
+    for name in ("lsblk", "blkid"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    try:
+        found = refusal("/dev/sda", "")
+    except RuntimeError as exc:
+        found = str(exc)
+    assert said in found
 
 
 def test_a_disk_that_cannot_be_listed_is_an_error_and_no_permission(tmp_path, monkeypatch):

@@ -9,10 +9,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.n
     HostKey,
     config_drive,
     description,
+    image_fields,
     network_data,
     new_node,
     order_of,
     patch,
+    wipe_order_of,
+    wipe_steps,
 )
 
 from tests.fakes.provision_entries import IMAGE, entry
@@ -32,15 +35,22 @@ def test_the_network_has_what_ironic_requires():
 
 
 def test_a_node_names_one_disk_one_image_and_whether_the_host_is_released():
-    found = description(entry(), "/redfish/v1/Systems/1", ACCOUNT, "/etc/ca.pem", IMAGE, "order1", released=False)
+    found = description(entry(), "/redfish/v1/Systems/1", ACCOUNT, "/etc/ca.pem", "order1", released=False)
     assert found["properties"]["root_device"] == {"serial": "S6CKNX0T"}
-    assert found["instance_info"]["image_checksum"] == IMAGE.sha256
+    assert image_fields(IMAGE)["instance_info"]["image_checksum"] == IMAGE.sha256
     assert found["driver_info"]["redfish_verify_ca"] == "/etc/ca.pem"
     assert found["extra"] == {"order": "order1", "released": ""}
-    again = description(entry(), "/redfish/v1/Systems/1", ACCOUNT, True, IMAGE, "order1", released=True)
+    again = description(entry(), "/redfish/v1/Systems/1", ACCOUNT, True, "order1", released=True)
     assert again["extra"]["released"] == "gpu-a-01"
     assert new_node(entry())["name"] == "gpu-a-01"
     assert patch({"extra": {}}) == [{"op": "add", "path": "/extra", "value": {}}]
+
+
+def test_a_wipe_names_its_disks_and_how_and_no_other_step_of_the_agent():
+    arguments = {"disks": ["A1B2"], "secure": True}
+    assert wipe_steps(("A1B2",), True) == [{"interface": "deploy", "step": "wipe_named_disks", "args": arguments}]
+    orders = {wipe_order_of(entry(), disks, secure) for disks in (("A1B2",), ("C3D4",)) for secure in (True, False)}
+    assert len({*orders, wipe_order_of(entry("gpu-a-02"), ("A1B2",), True)}) == 5
 
 
 def test_another_disk_image_network_or_key_is_another_order():

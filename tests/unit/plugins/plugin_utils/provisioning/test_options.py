@@ -29,7 +29,7 @@ OTHER = {**VALUES, "bmc": "10.1.0.12", "mac": "52:54:00:12:34:57", "address": "1
 
 
 def jobs(hostvars, hosts=None, **options):
-    return read_jobs(hosts or list(hostvars), hostvars, {**OPTIONS, **options}, SITE, {"a": Record("order1")})
+    return read_jobs(hosts or list(hostvars), hostvars, {**OPTIONS, **options}, SITE.image_of, {"a": Record("order1")})
 
 
 def test_jobs_are_made_of_hosts_with_an_entry_their_account_and_their_record():

@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: deprovision_hosts
+short_description: (internal) Wipe, switch off and forget the servers that provision.yml wrote
+version_added: 0.10.0
+description:
+  - Stops the system of each host, lets Ironic's agent wipe the named disks, switches the server off, and removes the
+    node from Ironic, the SSH host key from the known hosts and the host from the record. One process on the controller
+    polls all hosts, so use C(run_once).
+  - A host that answers SSH or is switched on is not touched unless it is in O(release). A run that was stopped is taken
+    up by the next one. A host without a record is not changed.
+  - Check mode asks the BMCs and names what would be done.
+  - The failure of a host is in RV(hosts) and does not stop the others.
+extends_documentation_fragment:
+  - baremetal.inference.attributes.no_diff
+options:
+  hosts:
+    description: The hosts of the play. Those without the variable C(provision) are left out.
+    type: list
+    elements: str
+    required: true
+  provisioner:
+    description: Text of C(site.json), which the role provisioner writes on its host; it names Ironic and the images.
+    type: str
+    required: true
+  username:
+    description: User of Ironic.
+    type: str
+    required: true
+  password:
+    description: Password of that user.
+    type: str
+    required: true
+  bmc_username:
+    description: User of the BMCs; C(accelerator_bmc_username) of a host takes precedence.
+    type: str
+    default: ""
+  bmc_password:
+    description: Password of the BMCs; C(accelerator_bmc_password) of a host takes precedence.
+    type: str
+    default: ""
+  bmc_verify:
+    description: Whether the controller checks the certificates of the BMCs.
+    type: bool
+    default: true
+  bmc_ca_file:
+    description: File on the controller with the authority of these certificates; the system's own when empty.
+    type: path
+    default: ""
+  release:
+    description: Hosts that may be removed although they answer SSH, are switched on or have no record.
+    type: list
+    elements: str
+    default: []
+  disks:
+    description: Serial numbers of the disks to wipe, by host; the disk of C(provision) for hosts that are not here.
+    type: dict
+    default: {}
+  secure:
+    description: Whether all content of these disks is erased, and not only partition tables and metadata.
+    type: bool
+    default: false
+  user:
+    description: The user who may log in to the hosts.
+    type: str
+    default: root
+  private_key:
+    description: File of the private key with which the controller logs in; ssh chooses when empty.
+    type: path
+    default: ""
+  record:
+    description: File of the inventory that notes what was written where; the hosts are removed from it.
+    type: path
+    required: true
+  known_hosts:
+    description: File of known hosts from which the keys of the hosts are removed.
+    type: path
+    default: ~/.ssh/known_hosts
+  deadlines:
+    description:
+      - Seconds that a phase may take, by phase. Phases are C(enroll), C(stop), C(wipe), C(power_off).
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = "\n# playbooks/deprovision.yml\n"
+
+RETURN = r"""
+hosts:
+  description: What has become of each host.
+  type: dict
+  returned: success
+  contains:
+    outcome:
+      description: C(absent) for a host without a record, C(removed), C(planned) in check mode, C(failed).
+      type: str
+      returned: success
+    phase:
+      description: The phase in which a host failed.
+      type: str
+      returned: success
+    text:
+      description: The plan, the result or the reason of a failure, one sentence.
+      type: str
+      returned: success
+    serves:
+      description: Whether something answers SSH at its address, or the server is switched on.
+      type: bool
+      returned: success
+      version_added: 0.10.0
+    seconds:
+      description: Seconds that each phase took.
+      type: dict
+      returned: success
+  sample:
+    gpu-a-01:
+      outcome: removed
+      phase: ""
+      serves: false
+      text: is switched off and forgotten, wiped S6CKNX0T, after 131 s
+      seconds: {enroll: 4.1, stop: 12.0, wipe: 101.2, power_off: 13.3}
+"""

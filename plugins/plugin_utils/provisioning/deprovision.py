@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remove hosts that provision.yml wrote: wipe the named disks, switch them off, forget them (loop.py, removal.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Mapping, Sequence
+
+from .job import Job, Settings, World
+from .locks import Lock, describe_removal, removal_refusal
+from .loop import Loop, show, total
+from .node import description, new_node, patch, wipe_order_of, wipe_steps
+from .preflight import listen, read_servers
+from .removal import next_removal_step
+from .states import ABORT, CREATE, DONE, FAIL, MANAGE, POWER_OFF, RENEW, STOP, WAIT, WIPE, Node, Step
+
+# How long a system may take to stop, and a server to switch off (seconds).
+STOP_SECONDS = 120
+OFF_SECONDS = 60
+
+
+def deprovision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:
+    """Carry out the jobs; each ends with an outcome, or in check mode with a plan."""
+    check_removals(jobs, settings.ironic.nodes(), world)
+    for job in jobs:
+        if job.outcome == "failed":
+            show(job, world, f"refused before anything was changed: {job.text}")
+    if check:
+        return
+    open_jobs = [job for job in jobs if not job.outcome]
+    for job in open_jobs:
+        job.progress.since = world.now()
+    _Removing(settings, world).run(open_jobs)
+
+
+def check_removals(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World) -> None:
+    """Decide for each job whether it is absent, refused or planned."""
+    listen(jobs, world)
+    for job in jobs:
+        if not job.record.order and not job.released:
+            again = f"to wipe this server all the same: -e provision_release={job.entry.host}"
+            job.finish("absent", f"has no record of provision.yml, so nothing is done; {again}")
+    for job in read_servers(jobs, world):
+        _judge(job, nodes.get(job.entry.host))
+
+
+def _judge(job: Job, node: Mapping[str, Any] | None) -> None:
+    job.progress.order = job.record.removing
+    own = bool(node and job.record.removing and Node.from_dict(node).order == job.record.removing)
+    if not job.server:
+        return
+    lock = Lock(answers=job.answers, released=job.released, at_ironic=own, deed="removed")
+    serial = {"bmc_serial": job.record.bmc_serial}
+    refused = removal_refusal(job.entry, job.server, serial, lock, job.disks)
+    if refused:
+        job.fail("bmc", refused)
+    else:
+        job.plan = describe_removal(job.entry, job.server, job.disks, job.secure)
+
+
+class _Removing(Loop):
+    """Wipes disks, and switches servers off."""
+
+    def next_step(self, job: Job, node: Node | None, now: float) -> Step:
+        return next_removal_step(node, job.progress, now, self.settings.deadlines, bool(job.disks))
+
+    def carry_out(self, job: Job, step: Step) -> None:
+        ironic, host = self.settings.ironic, job.entry.host
+        if step.do == FAIL:
+            self.fail(job, step.phase, step.reason)
+        elif step.do == CREATE:
+            ironic.create({**new_node(job.entry), **self._description(job, "")}, job.entry.mac)
+        elif step.do == MANAGE:
+            ironic.change(host, patch(self._description(job, "")))
+            ironic.order(host, "manage")
+            job.progress.managed += 1
+        elif step.do == STOP:
+            ironic.power(host, "soft power off", STOP_SECONDS)
+            job.progress.stops += 1
+        elif step.do == WIPE:
+            self._wipe(job)
+        elif step.do == WAIT and step.phase == "wipe":
+            job.progress.wipes = max(job.progress.wipes, 1)  # also one that an earlier run ordered
+        elif step.do == POWER_OFF:
+            ironic.power(host, "power off", OFF_SECONDS)
+        elif step.do == ABORT:
+            show(job, self.world, f"aborting: {step.reason}")
+            ironic.order(host, "abort")
+            job.progress.given_up = f"{step.reason}; run again"
+        elif step.do == RENEW:
+            ironic.forget(host)
+        elif step.do == DONE:
+            self._forget(job)
+
+    def _description(self, job: Job, order: str) -> dict[str, Any]:
+        path = job.server.path if job.server else job.entry.system
+        # Who allowed to write over a serving host also allowed it for the host's own mark on a disk.
+        released = job.released or bool(job.record.order)
+        return description(job.entry, path, job.account, self.settings.bmc_ca, order, released)
+
+    def _wipe(self, job: Job) -> None:
+        """Note the order, then give it."""
+        ironic, entry = self.settings.ironic, job.entry
+        order = wipe_order_of(entry, job.disks, job.secure)
+        job.record = replace(job.record, removing=order)
+        self.settings.record_file.note(entry.host, job.record)
+        ironic.change(entry.host, patch(self._description(job, order)))
+        if entry.mac not in ironic.ports(entry.host):
+            ironic.add_port(entry.host, entry.mac)
+        job.progress.order = order
+        ironic.clean(entry.host, wipe_steps(job.disks, job.secure))
+        job.progress.wipes += 1
+
+    def _forget(self, job: Job) -> None:
+        """Forget the host everywhere; the record last, because it says that there is something to forget."""
+        self.settings.ironic.forget(job.entry.host)
+        self.world.trust(self.settings.known_hosts, job.names, "")
+        self.settings.record_file.remove(job.entry.host)
+        job.progress.enter("done", self.world.now())
+        wiped = f"{'completely ' if job.secure else ''}wiped {', '.join(job.disks)}" if job.disks else "wiped no disk"
+        job.finish("removed", f"is switched off and forgotten, {wiped}, after {total(job)} s")
+        show(job, self.world, job.text)
