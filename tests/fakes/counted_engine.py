@@ -26,7 +26,7 @@ import uvicorn
 from tests.fakes.stopping_engine import answer, middleware
 
 FALSE = (None, False, 0, "false")
-# Of the request that runs: what it generated, and whether all of it was sent.
+# Of the request that runs: what it generated, and whether that is all.
 OWN = contextvars.ContextVar("own")
 # Ids of requests to the engine.
 NUMBERS = itertools.count()
@@ -56,8 +56,9 @@ class EngineClient:
                     await count.token()
                     state.is_prefilling = False
                     state.detokenizer.output_token_ids.append(1)
+                    finished = last + 1 == sampling_params.max_tokens and number + 1 == len(made)
+                    OWN.get()["done"] = finished
                     if is_stream:
-                        finished = last + 1 == sampling_params.max_tokens and number + 1 == len(made)
                         yield output(tokens if not last else None, cached, {number: [1]}, finished)
             if not is_stream:
                 yield output(tokens, cached, {n: each.detokenizer.output_token_ids for n, each in enumerate(made)})
@@ -167,7 +168,6 @@ class CountedEngine:
             async for _rest in outputs:
                 pass
             await answer(send, dumped({**head, "choices": [], "usage": self.usage(path, *tokens)}))
-            OWN.get()["done"] = True
             return None
         await send(
             {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream; x")]}
@@ -212,7 +212,6 @@ class CountedEngine:
         if last:
             usage = self.usage("", prompt, cached, wanted * choices)
             yield b"data: " + dumped({**head, "choices": [], "usage": usage}) + b"\n\n"
-            OWN.get()["done"] = True
         yield b"data: [DONE]\n\n"
 
     async def responses(self, request, head, outputs, prompt, cached, wanted):
@@ -220,7 +219,6 @@ class CountedEngine:
             yield b'event: response.output_text.delta\ndata: {"delta":"x"}\n\n'
         response = {**head, "tools": request.get("tools"), "usage": self.usage("/v1/responses", prompt, cached, wanted)}
         yield b"event: response.completed\ndata: " + dumped({"type": "x", "response": response}) + b"\n\n"
-        OWN.get()["done"] = True
 
     async def messages(self, _request, head, outputs, prompt, cached, wanted):
         start = {**head, "usage": {"input_tokens": prompt, "output_tokens": 0}}
@@ -229,7 +227,6 @@ class CountedEngine:
             yield b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
         usage = self.usage("/v1/messages", prompt, cached, wanted)
         yield b"event: message_delta\ndata: " + dumped({"type": "message_delta", "usage": usage}) + b"\n\n"
-        OWN.get()["done"] = True
         yield b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 

@@ -40,7 +40,8 @@ class Clock:
         directory.mkdir(parents=True)
         (directory / "sitecustomize.py").write_text(CLOCK)
         self.file = directory / "seconds"
-        self.environ = {**os.environ, "PYTHONPATH": str(directory), "CLOCK": str(self.file)}
+        path = f"{directory}:{TOP / '.collections'}"
+        self.environ = {**os.environ, "PYTHONPATH": path, "CLOCK": str(self.file)}
 
     def jump(self, seconds):
         aside = self.file.with_suffix(".new")
@@ -69,6 +70,8 @@ class Instance:
 
     def end(self):
         """End as a crash does."""
+        if self.process is None:
+            return
         self.process.kill()
         self.process.wait(HANGS)
         self.reader.join()

@@ -60,7 +60,7 @@ class Service:
 
     def start(self):
         command, environ = program("gateway-usage", self.file)
-        environ = {**environ, **self.clock.environ, "PYTHONPATH": environ["PYTHONPATH"]}
+        environ = {**environ, **self.clock.environ}
         self.process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
 
     def end(self):
