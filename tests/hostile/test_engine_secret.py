@@ -139,6 +139,18 @@ def test_an_engine_that_has_no_secret_yet_counts_for_gateways_that_send_one(plac
         until(lambda: [row["completion"] for row in stored(place, "gw")] == [5])
 
 
+def test_who_reads_the_network_can_repeat_a_request_and_a_reading(place, engine):
+    # What the page says that he can; and no other client, no other instance.
+    with counted(place, engine, "gw", NEW) as found:
+        assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
+        seen = engine.requests[-1][2][b"x-gateway-usage"].decode()
+    assert ask(engine, "POST", CHAT, {"X-Gateway-Usage": seen})[0] == 200
+    assert [row["client"] for row in records(engine, NEW)] == ["alice", "alice"]
+    assert ask(engine, "POST", CHAT, {"X-Gateway-Usage": seen.replace("alice", "bob")})[0] == 200
+    assert ask(engine, "GET", "/gateway/usage", {"X-Gateway-Usage": seen})[0] == 403
+    assert len(records(engine, NEW)) == 2
+
+
 @pytest.mark.parametrize("secret", [NEW, OLD])
 def test_a_gateway_of_0_9_0_which_sends_the_secret_is_counted_and_reads(engine, secret):
     assert ask(engine, "POST", CHAT, {"X-Gateway-Usage": f"{TOLD} {secret}"})[0] == 200
