@@ -120,6 +120,10 @@ def test_gateways_are_all_set_up_or_limited(tmp_path):
     assert done.returncode and squeezed(told) in squeezed(done.stdout + done.stderr)
     # The servers of site.yml in the same run.
     assert "ok=3 " in command(tmp_path, *run, "target_hosts=gpu-1").stdout
+    # Without one, which as an empty pattern would be all hosts.
+    done = command(tmp_path, *run[:-1])
+    found = squeezed(done.stdout + done.stderr)
+    assert squeezed("target_hosts names") not in found and squeezed("is undefined") not in found
 
 
 def test_a_group_without_hosts(tmp_path):
