@@ -55,7 +55,8 @@ class GpuReport:
     """The state of one chip in ``nvidia-smi -q -x``; missing values are empty.
 
     ``mig``, ``mig_pending`` and ``persistence`` are Enabled or Disabled; ``fabric`` and ``fabric_status`` are those of
-    NVLink behind switches (Completed, Success); ``recovery`` is the action that the driver requests.
+    NVLink behind switches (Completed, Success), ``fabric_health`` is its summary; ``recovery`` is the action that the
+    driver requests.
     """
 
     address: str
@@ -64,6 +65,7 @@ class GpuReport:
     persistence: str
     fabric: str
     fabric_status: str
+    fabric_health: str
     recovery: str
     remapping_failed: bool
 
@@ -110,6 +112,7 @@ def _report(gpu: ElementTree.Element) -> GpuReport:
         value("persistence_mode"),
         value("fabric/state"),
         value("fabric/status"),
+        value("fabric/health/summary"),
         value("gpu_recovery_action"),
         value("remapped_rows/remapped_row_failure") == "Yes",
     )

@@ -50,11 +50,13 @@ FAULTS = (
     ("ecc_errors/channel_repair_pending", "Yes", "the repair of a memory channel is pending"),
     ("ecc_errors/tpc_repair_pending", "Yes", "the repair of a compute unit is pending"),
     ("ecc_errors/aggregate/sram_threshold_exceeded", "Yes", "more SRAM errors than a chip may have"),
-    ("ecc_mode/current_ecc", "Disabled", "ECC is off"),
     # Newer drivers answer here that the field is deprecated, and have gpu_recovery_action.
     ("gpu_reset_status/reset_required", "Yes", RESET),
     ("gpu_reset_status/drain_and_reset_recommended", "Yes", RESET),
 )
+# Boards of servers: on others ECC is off as they are sold, or there is none.
+BRANDS_WITH_ECC = ("NVIDIA", "Tesla", "")
+ECC_OFF = "ECC is off"
 # States with what each value means, empty for a healthy one. The last text is for a value that is not listed.
 STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
     (
@@ -182,6 +184,7 @@ def _faults(gpu: ElementTree.Element) -> tuple[str, ...]:
         return (gpu.findtext(path) or "").strip()
 
     found = [what for path, bad, what in FAULTS if text(path) == bad]
+    found += [ECC_OFF] * (text("ecc_mode/current_ecc") == "Disabled" and text("product_brand") in BRANDS_WITH_ECC)
     found += [known.get(text(path), unlisted) for path, known, unlisted in STATES if text(path) not in NO_STATE]
     values = [(element.text or "") for element in gpu.iter() if len(element) == 0]
     found += [what for pattern, what in ERROR_VALUES if any(pattern.search(value) for value in values)]

@@ -76,6 +76,9 @@ FLAVOUR_ERRORS = (
     ),
 )
 RESET = "nvidia-smi --gpu-reset"
+# Of a rack's NVLink (GB200, GB300) the fabric manager runs on the switches, not on this host.
+RACK = "read what manages the NVLink switches, 'nvidia-smi -q' shows its state here; reset the chip once it is well"
+SICK_FABRIC = ("Unhealthy", "Limited Capacity")
 # Drivers report up to a tenth less than the nominal memory, most with error correction in GDDR6.
 _LEAST_SHARE = 0.85
 
@@ -217,6 +220,10 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
         if fabric and state and state != "Completed Success":
             action = f"read 'journalctl -u {FABRIC_MANAGER}'; reboot once it runs"
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
+        elif report.fabric == "Completed" and report.fabric_status not in ("", "Success"):
+            yield Finding(f"the chip has not joined the rack's NVLink fabric: {report.fabric_status}", where, RACK)
+        if report.fabric_health in SICK_FABRIC:
+            yield Finding(f"the NVLink fabric of the chip is in the state {report.fabric_health}", where, RACK)
 
 
 def _parts(gpus: list[GpuAnswer], memory: Mapping[str, int]) -> Iterator[Finding]:

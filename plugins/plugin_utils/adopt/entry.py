@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
-from ..options.arguments import lay, to_mapping
+from ..options.arguments import Setting, lay, to_mapping
 from ..options.table import Doubt, Foreign, OptionTable
 from .flags import Given, read_flags
+from .replacements import describe, is_accepted, settings_instead, without_replaced
 from .shell import CommandError, as_written, only_there, unreadable
 from .start import Start
 from .variables import sort_variables
@@ -56,6 +57,10 @@ class Release:
     foreign: Foreign
     replaced: Mapping[str, Mapping[str, str]]
 
+    def accepts(self, settings: Sequence[Setting]) -> bool:
+        """Return whether the release accepts settings as they are; none are not accepted."""
+        return is_accepted(settings, self.table, self.others, self.foreign)
+
 
 def adopt(start: Start, release: Release, model: str = "") -> Adopted:
     """Return the entry for a start; ``model`` names the weights where the command names a path. Raises CommandError."""
@@ -68,7 +73,9 @@ def adopt(start: Start, release: Release, model: str = "") -> Adopted:
     args = _arguments(adopted, rest, release)
     found = sort_variables(start.env, release.table, release.foreign, release.others, release.replaced)
     adopted.secrets += [name for name in found.secrets if name not in adopted.secrets]
-    adopted.left_out += found.left_out
+    adopted.left_out += [
+        each for each in found.left_out if not _replaced_variable(adopted, args, each[0], start, release)
+    ]
     adopted.notes += found.notes
     adopted.instance.update(_place(adopted, start, place))
     names = place.get("served-model-name") or ([as_written(named)] if named and named != adopted.model else [])
@@ -153,7 +160,11 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
     """Return the arguments that the release accepts, in the form of an instance; the others are left out."""
     args: dict[str, Any] = {}
     for given in flags:
-        setting = given.settings[0]
+        setting, instead = without_replaced(given.settings[0], release.table, release.replaced, release.accepts)
+        for name, each in instead:
+            args = _replace(adopted, args, f"{given.flag} {name.partition('.')[2]}", [each])
+        if setting.value is None and instead:
+            continue
         alone = lay({}, setting)
         for plugin in _PLUGINS:
             alone.update({other.name: other.settings[0].value for other in flags if other.name == plugin})
@@ -161,6 +172,10 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
             to_mapping(alone, release.table), release.others, release.replaced, release.foreign.values
         )
         problems = [text for text in found if not isinstance(text, Doubt)]
+        other = settings_instead(given.name, given.values, release.table, release.replaced) if problems else []
+        if release.accepts(other):
+            args = _replace(adopted, args, given.flag, other)
+            continue
         if problems:
             adopted.left_out.append((given.flag, re.sub(r"^--[\w.-]+: ", "", problems[0])))
             continue
@@ -170,6 +185,26 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
             adopted.notes.append((given.flag, f"names {path}, a path of that machine; hosts need it there too"))
         args = lay(args, setting)
     return to_mapping(args, release.table)
+
+
+def _replace(adopted: Adopted, args: dict[str, Any], word: str, instead: Sequence[Setting]) -> dict[str, Any]:
+    """Return the arguments with what stands in place of a word that is gone, and note it."""
+    adopted.notes.append((word, f"is gone, the entry has {describe(instead)} in its place"))
+    for setting in instead:
+        args = lay(args, setting)
+    return args
+
+
+def _replaced_variable(adopted: Adopted, args: dict[str, Any], name: str, start: Start, release: Release) -> bool:
+    """Return whether an argument stands in place of a variable that is gone; a flag of the command goes before it."""
+    value = start.env.get(name)
+    if not value or unreadable(value):
+        return False
+    instead = settings_instead(name, [value], release.table, release.replaced)
+    if any(setting.name in args for setting in instead) or not release.accepts(instead):
+        return False
+    args.update(to_mapping(_replace(adopted, {}, name, instead), release.table))
+    return True
 
 
 def _paths(value: Any) -> Iterator[str]:

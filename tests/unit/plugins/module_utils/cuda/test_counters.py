@@ -167,6 +167,8 @@ def test_states_that_are_faults():
     assert changed("remapped_row_failure", "No", "Yes").faults == ("a bad row of memory could not be replaced",)
     assert changed("current_ecc", "Enabled", "Disabled").faults == ("ECC is off",)
     assert changed("current_ecc", "Enabled", "N/A").faults == ()
+    workstation = REPORT.replace("<product_brand>NVIDIA<", "<product_brand>NVIDIA RTX<")
+    assert counters(workstation.replace("current_ecc>Enabled", "current_ecc>Disabled")).chips[0].faults == ()
     assert changed("channel_repair_pending", "No", "Yes").faults == ("the repair of a memory channel is pending",)
 
 

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers i
     parse_report,
     short_address,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
     CudaRecording,
     check_driver,
@@ -534,23 +535,25 @@ BOARDS = yaml.safe_load((FIXTURES.parent / "nvidia_boards.yml").read_text(encodi
 
 def board_recording(shown):
     """Return the recording of a host with one board that others recorded, in the elements that it had."""
-    driver, device, mib, mig, persistence, fabric, recovery, remapping = shown
+    driver, device, mib, mig, persistence, fabric, recovery, remapping, brand, ecc = shown
     elements = {
         "mig_mode": mig and {"current_mig": mig[0], "pending_mig": mig[1]},
         "persistence_mode": persistence,
         "fabric": fabric and {"state": fabric[0], "status": fabric[1]},
         "gpu_recovery_action": recovery,
         "remapped_rows": remapping and {"remapped_row_failure": remapping},
+        "product_brand": brand,
+        "ecc_mode": ecc and {"current_ecc": ecc},
     }
     texts = [f"<{name}>{as_xml(value)}</{name}>" for name, value in elements.items() if value is not None]
     report = f'<nvidia_smi_log><gpu id="0000{CHIP}">{"".join(texts)}</gpu></nvidia_smi_log>'
-    row = f"0, a board, GPU-1, 8.6, {mib} MiB, {driver}, {mig[0]}, 0000{CHIP}, 0x{device.upper()}10DE\n"
+    row = f"0, a board, GPU-1, 8.6, {mib} MiB, {driver}, {(mig or ['N/A'])[0]}, 0000{CHIP}, 0x{device.upper()}10DE\n"
     host = on_host(modules={"nvidia": Module(driver, "AB12CD")})
     disk = {KERNEL: module_text(version=driver)}
-    known = load_catalogue().chips[f"10de:{device}"]
-    memory = {CHIP: int((known.memory_gib or 0) * 1024)}
+    known = load_catalogue().chips.get(f"10de:{device}")
+    memory = {CHIP: int((known.memory_gib or 0) * 1024)} if known else {}
     answers = {"query": CommandResult(0, row), "report": CommandResult(0, report)}
-    return known.model, replace(WHOLE, host=host, disk=disk, memory=memory, **answers)
+    return known and known.model, replace(WHOLE, host=host, disk=disk, memory=memory, **answers)
 
 
 def as_xml(value):
@@ -562,9 +565,35 @@ def test_boards_that_others_recorded(entry):
     model, recording = board_recording(entry["shown"])
     assert model == entry["board"]
     whats = [what for what, _where, _action in found(recording, minimum="")]
-    mig, persistence = entry["shown"][3][0], entry["shown"][4]
+    mig, persistence = (entry["shown"][3] or [None])[0], entry["shown"][4]
     expected = ["MIG is on: programs see parts"] * (mig == "Enabled") + ["persistence mode is off"] * (
         persistence == "Disabled"
     )
     assert len(whats) == len(expected)
     assert all(what.startswith(begin) for what, begin in zip(whats, expected))
+    (chip,) = parse_counters([recording.report], "").chips
+    # ECC is off on none of the servers' boards; on a GeForce or a workstation's it is as sold.
+    assert (chip.chip, chip.faults) == (CHIP, ())
+
+
+def test_the_recordings_are_at_least_fifteen_and_each_from_another_board_or_driver():
+    shown = [tuple(map(str, entry["shown"][:2])) for entry in BOARDS]
+    assert len(shown) == len(set(shown)) >= 15
+
+
+@pytest.mark.parametrize("entry", yaml.safe_load((FIXTURES.parent / "nvidia_fabric.yml").read_text(encoding="utf-8")))
+def test_nvlink_of_a_rack_as_threads_show_it(entry):
+    state, status, health = entry["shown"]
+    inner = {"state": state, "status": status, **({"health": as_xml({"summary": health})} if health else {})}
+    report = f'<nvidia_smi_log><gpu id="0000{CHIP}"><fabric>{as_xml(inner)}</fabric></gpu></nvidia_smi_log>'
+    whats = [what for what, _where, _action in found(replace(WHOLE, report=CommandResult(0, report)))]
+    assert whats == ([entry["finding"]] if entry["finding"] else [])
+    (chip,) = parse_counters([CommandResult(0, report)], "").chips
+    assert bool(chip.faults) == bool(entry["finding"])
+
+
+def test_comments_in_the_report_of_driver_610_do_not_matter():
+    # As https://github.com/AstraExt/astra-monitor/pull/227 tells of 610.43.02.
+    report = WHOLE.report.out.replace("<persistence_mode>", "<!-- a comment --><persistence_mode>")
+    assert "<!-- a comment -->" in report
+    assert parse_report(report) == parse_report(WHOLE.report.out)

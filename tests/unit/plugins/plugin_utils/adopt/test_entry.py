@@ -109,7 +109,7 @@ def test_a_model_that_is_named_beside_the_command_counts():
 
 def test_what_the_release_refuses_is_left_out_with_the_replacement():
     found = entry(
-        "vllm serve o/m --swap-space 4 --guided-decoding-backend x --max-model-len long --cuda-graph-sizes 1 2 "
+        "vllm serve o/m --swap-space 4 --guided-decoding-backend x --max-model-len long --cuda-graph-sizes a b "
         "--revision abc"
     )
     reasons = left_out(found)
@@ -122,6 +122,80 @@ def test_what_the_release_refuses_is_left_out_with_the_replacement():
         "--cuda-graph-sizes",
         "--revision",
     }
+
+
+@pytest.mark.parametrize(
+    ("start", "args", "word", "instead"),
+    [
+        (
+            "vllm serve o/m --guided-decoding-backend xgrammar",
+            {"structured-outputs-config": {"backend": "xgrammar"}},
+            "--guided-decoding-backend",
+            "--structured-outputs-config.backend xgrammar",
+        ),
+        (
+            "vllm serve o/m --cuda-graph-sizes 1 2",
+            {"cudagraph-capture-sizes": ["1", "2"]},
+            "--cuda-graph-sizes",
+            "--cudagraph-capture-sizes 1 2",
+        ),
+        (
+            "vllm serve o/m --cuda-graph-sizes=512",
+            {"max-cudagraph-capture-size": 512},
+            "--cuda-graph-sizes",
+            "--max-cudagraph-capture-size 512",
+        ),
+        (
+            "vllm serve o/m --task embed",
+            {"runner": "pooling", "convert": "embed"},
+            "--task",
+            "--runner pooling --convert embed",
+        ),
+        (
+            "VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve o/m",
+            {"attention-backend": "FLASHINFER"},
+            "VLLM_ATTENTION_BACKEND",
+            "--attention-backend FLASHINFER",
+        ),
+        (
+            "docker run -e VLLM_MXFP4_USE_MARLIN=1 vllm/vllm-openai --model o/m",
+            {"moe-backend": "marlin"},
+            "VLLM_MXFP4_USE_MARLIN",
+            "--moe-backend marlin",
+        ),
+        (
+            "vllm serve o/m --compilation-config "
+            """'{"level": 3, "full_cuda_graph": true, "pass_config": {"enable_noop": true}}'""",
+            {
+                "compilation-config": {"mode": 3, "cudagraph_mode": "FULL", "pass_config": {"eliminate_noops": True}},
+            },
+            "--compilation-config level",
+            "--compilation-config.mode 3",
+        ),
+    ],
+)
+def test_what_is_gone_is_replaced_and_said(start, args, word, instead):
+    found = entry(start)
+    assert {name: value for name, value in found.instance["args"].items() if name != "tensor-parallel-size"} == args
+    assert (word, f"is gone, the entry has {instead} in its place") in found.notes
+    assert found.left_out == [] and "env" not in found.instance
+
+
+def test_a_flag_of_the_command_goes_before_a_variable_that_is_gone():
+    found = entry("VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve o/m --attention-backend FLASH_ATTN")
+    assert found.instance["args"]["attention-backend"] == "FLASH_ATTN"
+    assert "instead: --attention-backend" in left_out(found)["VLLM_ATTENTION_BACKEND"]
+
+
+def test_a_value_that_the_replacement_does_not_take_is_left_out():
+    found = entry("VLLM_ATTENTION_BACKEND=NO_SUCH vllm serve o/m --task reward")
+    assert set(left_out(found)) == {"VLLM_ATTENTION_BACKEND", "--task"}
+    assert found.instance["args"] == {"tensor-parallel-size": 1}
+
+
+def test_a_key_whose_successor_is_gone_too_is_left_out():
+    found = entry("""vllm serve o/m --compilation-config '{"pass_config": {"enable_async_tp": true}}'""")
+    assert "until 0.30, nothing since" in left_out(found)["--compilation-config"]
 
 
 def test_a_parser_of_a_plugin_is_kept_with_its_plugin():
