@@ -150,6 +150,8 @@ def test_a_reboot_that_is_needed_and_not_allowed_is_named(fleet, cleaned):
     assert done.fails_everywhere("Module amdgpu is in use", words, "rocm_reboot_allowed is false")
 
 
+# The scenario role_cuda has one in CI; the tasks are those of vendor_stack.
+@pytest.mark.long
 def test_nothing_is_installed_that_another_key_has_signed(fleet, cleaned):
     cleaned.append("true")
     fleet.mirror("--rotate-key")
