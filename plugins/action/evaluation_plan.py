@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..module_utils.evaluation.tools import TOOLS
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.evaluation.files import choose_lock, program_of
+from ..plugin_utils.evaluation.files import choose_lock
 from ..plugin_utils.evaluation.plan import instances_of, pending
 from ..plugin_utils.evaluation.tasks import EvaluationError
 
@@ -20,15 +20,14 @@ class ActionModule(ControllerAction):
         host, directory, compare = variables["inventory_hostname"], options["directory"], options["compare"]
         states = instances_of(options["instances"], options["statuses"], host)
         left = pending(options["tasks"], states, host, directory, compare)
-        lock, tool = "", TOOLS[options["tool"]]
+        lock = ""
         if left and options["needs_environment"]:
-            lock = str(choose_lock(tool, options["python_version"], options["machine"]))
+            lock = str(choose_lock(TOOLS[options["tool"]], options["python_version"], options["machine"]))
         return {
             "tasks": options["tasks"],
             "instances": list(states),
             "pending": left,
             "lock": lock,
-            "program": program_of(tool) if left else "",
             "directory": directory,
             "compare": compare,
         }

@@ -77,10 +77,6 @@ lock:
   description: Path of the lock of O(tool) for the host; empty where nothing is asked.
   type: str
   returned: success
-program:
-  description: The program of the collection that runs O(tool); empty where nothing is asked, or the tool has its own.
-  type: str
-  returned: success
 directory:
   description: The same as O(directory).
   type: str

@@ -34,10 +34,6 @@ options:
     type: str
     choices: [lm-eval, gpt-oss, aisbench]
     default: lm-eval
-  program:
-    description: The text of the program that runs C(gpt_oss.evals); required for it.
-    type: str
-    default: ""
   work:
     description: A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
     type: path
@@ -114,7 +110,6 @@ def main() -> None:
             "config_dir": {"type": "path", "default": "/etc/vllm"},
             "environment": {"type": "path", "required": True},
             "tool": {"type": "str", "choices": list(TOOLS), "default": DEFAULT},
-            "program": {"type": "str", "default": ""},
             "work": {"type": "path", "required": True},
             "task": {"type": "str", "required": True},
             "kind": {"type": "str", "choices": list(KINDS), "required": True},

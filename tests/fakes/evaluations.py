@@ -45,7 +45,7 @@ with open(out / ("samples_" + task + "_2026-11-23T12-00-00.000000.jsonl"), "w") 
 """
 
 
-# The packages of gpt_oss.evals, as far as playbooks/files/gpt_oss_evals.py uses them; the evaluations read their data,
+# The packages of gpt_oss.evals, as far as gpt_oss_program_host.py uses them; the evaluations read their data,
 # ask and judge as gpt-oss 0.0.9 does.
 GPT_OSS = {
     "pandas.py": """

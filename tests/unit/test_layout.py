@@ -74,8 +74,8 @@ def host_files() -> list[Path]:
 
 
 def programs() -> list[Path]:
-    """Return the programs that roles and playbooks copy to hosts."""
-    return sorted([*TOP.glob("roles/*/files/*.py"), *TOP.glob("playbooks/files/*.py")])
+    """Return the programs that roles copy to hosts."""
+    return sorted(TOP.glob("roles/*/files/*.py"))
 
 
 def may_touch(path: Path) -> bool:
@@ -104,7 +104,7 @@ IN_ENVIRONMENTS = {
     "plugins/module_utils/acceptance/burn_in_program_host.py": ("torch", "torch_npu"),
     "plugins/module_utils/vllm/all_reduce_program_host.py": ("torch", "torch_npu"),
     "roles/provisioner/files/baremetal_guard.py": ("ironic_python_agent",),
-    "playbooks/files/gpt_oss_evals.py": ("gpt_oss", "openai", "pandas"),
+    "plugins/module_utils/evaluation/gpt_oss_program_host.py": ("gpt_oss", "openai", "pandas"),
     "roles/vllm/files/vllm-router.py": ("vllm_router",),
 }
 
@@ -213,7 +213,7 @@ OPENS = {
     "module_utils/weights/scrub_run_host.py": "the report of root",
     "module_utils/wheels/": "environments that root makes",
     "modules/": "root's own directories, or files that the user of the module names",
-    "playbooks/files/gpt_oss_evals.py": "the user of the tool, in its own directory",
+    "module_utils/evaluation/gpt_oss_program_host.py": "the user of the tool, in its own directory",
     "roles/gateway/files/": "root's own configuration",
     "module_utils/provisioning/": "a ramdisk without other users; the mark on a disk is opened without following links",
     "roles/vllm/files/vllm-router.py": "root's own configuration",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpt_oss.evals: the settings of playbooks/files/gpt_oss_evals.py, which runs it, and the meaning of its output."""
+"""gpt_oss.evals: the settings of gpt_oss_program_host.py, which runs it, and the meaning of its output."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from typing import Any
@@ -15,7 +16,7 @@ from ..instance.config_host import endpoint_in, secrets_in, worth_masking
 from ..slots.host import Host, Slots
 from ..slots.restore_host import Engine
 from ..vllm.unit import Unit, mask, reasons, redact_lines
-from .gpt_oss import PROGRAM
+from . import gpt_oss, gpt_oss_program_host
 from .run_host import Ended, missing_bytes, prepare, read_data, read_items, run
 from .tool import UNREADABLE, OutputError, Run, environment
 from .tools import TOOLS
@@ -63,7 +64,9 @@ class Evaluation:
             params["request_timeout"],
         )  # fmt: skip
         files = tool.files(chats, questions)
-        prepare(work, {**files, PROGRAM: params["program"]} if params["program"] else files)
+        if tool is gpt_oss.TOOL:
+            files = {**files, gpt_oss.PROGRAM: inspect.getsource(gpt_oss_program_host)}
+        prepare(work, files)
         invocation = self.watch.invocation
         ended = run([program, *tool.arguments(work)], environment(work, self.key), work, params["timeout"])
         self._check(ended, invocation)

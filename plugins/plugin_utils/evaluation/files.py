@@ -17,7 +17,6 @@ from ansible.module_utils.urls import open_url
 from ...module_utils.common.files_host import publish, sha256_of
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.kinds import show_value
-from ...module_utils.evaluation import gpt_oss
 from ...module_utils.evaluation.tool import Tool
 from ...module_utils.transfer.connections import redact_url
 from ..common.places import CATALOG
@@ -27,7 +26,6 @@ from .tasks import DIGEST, NAME, EvaluationError, TaskDefinition, parse_task
 
 BUNDLED = CATALOG / "evaluation"
 LOCKS = BUNDLED / "requirements"
-PROGRAM = CATALOG.parent / "playbooks" / "files" / gpt_oss.PROGRAM
 # The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
 _TIMEOUT = 60  # seconds without a byte
@@ -138,11 +136,6 @@ def choose_lock(tool: Tool, version: str, machine: str) -> Path:
             "evaluate_python to another Python of the host, such as /usr/bin/python3.12"
         )
     return LOCKS / f"{stem}{target}.txt"
-
-
-def program_of(tool: Tool) -> str:
-    """Return the text of the program of the collection that runs a tool, empty where the tool has its own."""
-    return PROGRAM.read_text(encoding="utf-8") if tool.name == gpt_oss.TOOL.name else ""
 
 
 def result_path(directory: str, host: str, instance: str, task: str) -> str:

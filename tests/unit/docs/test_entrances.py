@@ -22,7 +22,7 @@ RECEIVERS = {
     "recvfrom", "recvmsg", "run_command", "unpack_from", "urlopen",
 }  # fmt: skip
 READERS = {"os.read", "bytes_of", "sys.stdin.read", "self.rfile.read", "subprocess.run"}
-PLACES = ("plugins/**/*.py", "roles/*/files/*.py", "playbooks/files/*.py", "bin/inference", "tools/command/*.py")
+PLACES = ("plugins/**/*.py", "roles/*/files/*.py", "bin/inference", "tools/command/*.py")
 # In HAProxy and nginx: each of these reads requests or answers.
 PROGRAMS = ("roles/*/files/*.lua",)
 

@@ -114,7 +114,6 @@ def test_every_question_is_asked_and_judged(evaluate, fake, place):
 
 GPQA = [{"id": f"q{n}", "expected": "A", "question": f"Which {n}?", "choices": ["right", "x", "y", "z"]}
         for n in range(3)]  # fmt: skip
-PROGRAM = (Path(__file__).resolve().parents[5] / "playbooks/files/gpt_oss_evals.py").read_text()
 
 
 @pytest.fixture
@@ -130,8 +129,7 @@ def ask_gpqa(evaluate, place, fake):
     def run(tool, **options):
         (place / "gpqa.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in GPQA))
         environment = install_tool(place / "tool", tool)
-        program = PROGRAM if tool == "gpt-oss" else ""
-        given = {"task": "gpqa", "kind": "choice", "data": str(place / "gpqa.jsonl"), "program": program}
+        given = {"task": "gpqa", "kind": "choice", "data": str(place / "gpqa.jsonl")}
         return evaluate(tool=tool, environment=str(environment), **{**given, **options})
 
     return run

@@ -165,11 +165,6 @@ def test_aisbench_comes_with_an_environment_of_the_site():
         files.choose_lock(TOOLS["aisbench"], "3.10", "aarch64")
 
 
-def test_the_program_of_gpt_oss_is_sent_with_it():
-    assert "gpt_oss.evals" in files.program_of(TOOLS["gpt-oss"])
-    assert files.program_of(TOOLS["lm-eval"]) == files.program_of(TOOLS["aisbench"]) == ""
-
-
 def test_a_result_that_is_not_there_or_no_result(tmp_path):
     assert files.read_result(str(tmp_path / "x.json")) is None
     (tmp_path / "x.json").write_text('{"format": 1')

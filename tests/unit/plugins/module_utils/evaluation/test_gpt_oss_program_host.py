@@ -4,18 +4,19 @@ their Python."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import gpt_oss_program_host
 
 from tests.fakes.evaluations import install_packages
 from tests.fakes.vllm import chat_body, fake_vllm
 
-PROGRAM = Path(__file__).resolve().parents[3] / "playbooks/files/gpt_oss_evals.py"
+PROGRAM = inspect.getsource(gpt_oss_program_host)
 REAL = os.environ.get("GPT_OSS_PYTHON", "")
 KEY = "sk-planted-0123456789"
 
@@ -36,10 +37,11 @@ def ask(request, tmp_path):
                 "timeout": 20, "output": str(tmp_path / "answers"),
             }  # fmt: skip
             (tmp_path / "run.json").write_text(json.dumps(settings))
+            (tmp_path / "gpt_oss_evals.py").write_text(PROGRAM)
             python = REAL if request.param == "real" else sys.executable
             environment = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": KEY, "PYTHONPATH": str(tmp_path / "packages")}
             done = subprocess.run(
-                [python, str(PROGRAM), str(tmp_path / "run.json")], env=environment, cwd=tmp_path, text=True,
+                [python, "gpt_oss_evals.py", "run.json"], env=environment, cwd=tmp_path, text=True,
                 capture_output=True, timeout=60, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run an evaluation of gpt_oss.evals on a file of questions, with the Python of an environment that has gpt-oss.
+"""Run an evaluation of gpt_oss.evals on a file of questions.
+
+The module evaluation_run runs its text with the Python of an environment that has gpt-oss:
 
     python gpt_oss_evals.py SETTINGS.json
 
@@ -19,20 +21,17 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Callable
 
-import pandas
-from gpt_oss.evals import aime_eval, gpqa_eval, report
-from gpt_oss.evals.types import SamplerBase, SamplerResponse
-from openai import OpenAI
-
 CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 # Parameters that openai's client has no argument for.
 KNOWN = ("max_tokens", "temperature", "top_p", "reasoning_effort", "frequency_penalty", "presence_penalty")
 
 
-class Sampler(SamplerBase):
+class Sampler:
     """Asks the instance by chats. The key is in the environment (OPENAI_API_KEY)."""
 
     def __init__(self, url: str, model: str, request: dict[str, Any], timeout: float) -> None:
+        from openai import OpenAI
+
         self.client = OpenAI(base_url=f"{url}/v1", timeout=timeout, max_retries=3)
         known = {key: value for key, value in request.items() if key in KNOWN}
         other = {key: value for key, value in request.items() if key not in KNOWN}
@@ -41,31 +40,26 @@ class Sampler(SamplerBase):
     def _pack_message(self, role: str, content: Any) -> dict[str, Any]:
         return {"role": str(role), "content": content}
 
-    def __call__(self, message_list: list[dict[str, Any]]) -> SamplerResponse:
+    def __call__(self, message_list: list[dict[str, Any]]) -> Any:
+        from gpt_oss.evals.types import SamplerResponse
+
         answer = self.client.chat.completions.create(messages=message_list, **self.parameters)
         return SamplerResponse(answer.choices[0].message.content or "", message_list, {"usage": answer.usage})
 
 
-def gpqa_frame(rows: list[dict[str, Any]]) -> Any:
-    """Return the questions in the columns of gpqa_diamond.csv; the first choice is the right one."""
-    return pandas.DataFrame([{"Question": row["question"], **dict(zip(CHOICES, row["choices"]))} for row in rows])
-
-
-def aime_frame(rows: list[dict[str, Any]]) -> Any:
-    """Return the questions in the columns of the two files of AIME 2025."""
-    return pandas.DataFrame(
-        [{"question": row["question"], "answer": row["expected"]} for row in rows], columns=["question", "answer"]
-    )
-
-
 def build(task: str, rows: list[dict[str, Any]], threads: int) -> Any:
     """Return the evaluation of a task; it reads its data with pandas while it is made."""
+    import pandas
+    from gpt_oss.evals import aime_eval, gpqa_eval
+
     if task == "gpqa":
-        pandas.read_csv = lambda *_given, **_named: gpqa_frame(rows)
+        # The columns of gpqa_diamond.csv; the first choice is the right one.
+        columns = [{"Question": row["question"], **dict(zip(CHOICES, row["choices"]))} for row in rows]
+        pandas.read_csv = lambda *_given, **_named: pandas.DataFrame(columns)
         return gpqa_eval.GPQAEval(n_repeats=1, n_threads=threads)
-    # Two files, part I and part II: all questions are in the first.
-    parts: Any = iter((rows, []))
-    pandas.read_json = lambda *_given, **_named: aime_frame(next(parts))
+    # Two files of AIME 2025, part I and part II: all questions are in the first.
+    parts: Any = iter(([{"question": row["question"], "answer": row["expected"]} for row in rows], []))
+    pandas.read_json = lambda *_given, **_named: pandas.DataFrame(next(parts), columns=["question", "answer"])
     return aime_eval.AIME25Eval(n_repeats=1, n_threads=threads)
 
 
@@ -75,6 +69,9 @@ def read_label(html: str, label: str) -> str:
 
 
 def main() -> None:
+    """Write the judged answers."""
+    from gpt_oss.evals import report
+
     settings = json.loads(Path(sys.argv[1]).read_text())
     rows = [json.loads(line) for line in Path(settings["data"]).read_text().splitlines()]
     results: list[Any] = []
@@ -88,7 +85,7 @@ def main() -> None:
     sampler = Sampler(settings["url"], settings["model"], settings["request"], settings["timeout"])
     build(settings["task"], rows, settings["concurrency"])(sampler)
     with open(settings["output"], "w") as file:
-        for row, result in zip(rows, results, strict=True):
+        for row, result in zip(rows, results):
             item = {
                 "id": row["id"],
                 "expected": read_label(result.html, "Correct Answer"),
