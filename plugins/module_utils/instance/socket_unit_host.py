@@ -13,6 +13,7 @@ from collections import deque
 from typing import Iterator
 
 from ..common.files_host import text_of
+from ..common.foreign_files_host import ForeignDirectory
 from .marks import CONTAINER, RUN_DIR
 
 # Where the second version of control groups is mounted; systemd's hybrid layout has it below the first one.
@@ -34,7 +35,7 @@ def stranger_at(groups: set[int], instance: str) -> str:
     instance's marks. Without that file, as in an instance that an earlier release has started, and for other users each
     container counts as the instance's. So does the group of this process.
     """
-    identity = text_of(f"{RUN_DIR}/{instance}/{CONTAINER}").strip()
+    identity = ForeignDirectory(f"{RUN_DIR}/{instance}").text(CONTAINER).strip()
     units = {f"vllm@{instance}.service", f"vllm-router@{instance}.service"}
     try:
         for path in paths_of(groups):
