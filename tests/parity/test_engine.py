@@ -144,16 +144,64 @@ def test_a_wrong_value_is_refused_by_the_plan_and_by_vllm(release, shapes, upstr
     assert {name for name in accepted if not name.startswith(ELSEWHERE)} == LATER
 
 
+# Values of each kind that are odd: some engines' flags take them.
+ODD = {
+    "integer": (-1, 0, "x", 1.5), "number": (-1, 0, "x", 95), "choice": ("zzz",), "json": ("{",), "switch": ("x",),
+}  # fmt: skip
+
+
+def odd_arguments(release):
+    """Return every flag with each odd value of its kind."""
+    return [{name: value} for name, entry in load_table(release).flags.items() for value in ODD.get(entry["kind"], ())]
+
+
+def refuses(judge, *words):
+    try:
+        judge(*words)
+    except (PlanError, Refused):
+        return True
+    return False
+
+
+def check_odd(release, shapes, recipes, engine, chosen):
+    accelerator, request = hardware("h200", 8), {"recipe": LLAMA}
+    base, missed = planned(accelerator, request, release, shapes, recipes), []
+    for args in chosen:
+        ((name, value),) = args.items()
+        plan = {**base, "argv": [*base["argv"], f"--{name}={value}"], "chips": list(range(8))}
+        if refuses(engine.judge, plan, accelerator) and not refuses(
+            planned, accelerator, {**request, "args": args}, release, shapes, recipes
+        ):
+            missed.append(args)
+    assert missed == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_sample_of_odd_values_that_vllm_refuses_is_refused_by_the_plan(
+    release, shapes, upstream_recipes, real_engines
+):
+    chosen = random.Random(release).sample(odd_arguments(release), 40)
+    check_odd(release, shapes, upstream_recipes, real_engines[release], chosen)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("release", RELEASES)
+def test_no_odd_value_that_vllm_refuses_is_in_a_plan(release, shapes, upstream_recipes, real_engines):
+    check_odd(release, shapes, upstream_recipes, real_engines[release], odd_arguments(release))
+
+
 # Settings alone that lack what they need, or exceed another one, each with a value that is valid by itself.
 VALUES = {
     "numa-bind-nodes": [0, 0], "spec-tokens": 4, "collect-detailed-traces": ["all"],
     "max-loras": 2, "max-cpu-loras": 1,
-    "long-prefill-token-threshold": 8192, "max-model-len": 4096,
+    "long-prefill-token-threshold": 8192, "max-model-len": 4096, "grpc-port": 50051, "data-parallel-rank": 0,
 }  # fmt: skip
 
 
 def incomplete():
     for group in load_exclusive():
+        if "at_least" in group:
+            yield dict.fromkeys(group["settings"], group["at_least"] - 1)
         if "needs" in group or "at_most" in group:
             names = [*group["settings"], *([group["at_most"]] if "at_most" in group else [])]
             lora = {"enable-lora": True} if "max-loras" in names else {}
@@ -167,7 +215,7 @@ def test_a_setting_without_what_it_needs_is_refused_by_the_plan_and_by_vllm(
 ):
     accelerator = hardware("h200", 8)
     base = planned(accelerator, {"recipe": LLAMA}, release, shapes, upstream_recipes)
-    with pytest.raises(PlanError, match=r"needs --|expected at most --") as caught:
+    with pytest.raises(PlanError, match=r"needs |expected at (most|least) ") as caught:
         planned(accelerator, {"recipe": LLAMA, "args": args}, release, shapes, upstream_recipes)
     assert "\n" not in str(caught.value)
     words = to_argv({"model": base["model"], **base["args"], **args}, load_table(release))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, AnyStr
 
 from ..common.files_host import sha256_of
 from ..common.foreign_json import load_json
@@ -15,6 +15,8 @@ from .oci_index import OciError, parse_index
 
 INDEX = "index.json"
 MARK = "oci-layout"
+# Of an index or a manifest.
+MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Layout:
         """Return the manifest that is there under an image's tag, None for nothing. Raises OciError."""
         try:
             with open(os.path.join(self.directory, INDEX), encoding="utf-8") as file:
-                text = file.read()
+                text = file.read(MOST_BYTES + 1)
         except FileNotFoundError:
             return None
+        self._bounded(text, INDEX)
         found = {one.tag: one.digest for one in parse_index(text, self.directory, image.repository)}
         sizes = {entry["digest"]: read_count(entry.get("size")) for entry in load_json(text)["manifests"]}
         digest = found.get(image.tag)
@@ -72,7 +75,12 @@ class Layout:
     def read(self, digest: str) -> bytes:
         """Return the bytes of a blob."""
         with open(os.path.join(self.directory, Blob(digest, 0, True).path), "rb") as file:
-            return file.read()
+            return self._bounded(file.read(MOST_BYTES + 1), digest)
+
+    def _bounded(self, content: AnyStr, name: str) -> AnyStr:
+        if len(content) > MOST_BYTES:
+            raise OciError(f"{self.directory}: {name} has more than {MOST_BYTES >> 20} MiB; copy the image there again")
+        return content
 
     def discard(self, wrong: list[Blob]) -> None:
         """Remove damaged blobs, which skopeo would reuse."""

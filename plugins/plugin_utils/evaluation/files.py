@@ -29,6 +29,8 @@ LOCKS = BUNDLED / "requirements"
 # The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
 _TIMEOUT = 60  # seconds without a byte
+# Of the data of a task, and of the answers of a host.
+MOST_BYTES = 256 << 20
 
 
 def find_tasks(directories: Sequence[str]) -> dict[str, Path]:
@@ -91,11 +93,13 @@ def download(task: str, url: str, path: str, digest: str) -> None:
         return
     try:
         with open_url(url, timeout=_TIMEOUT) as answer:
-            data = answer.read()
+            data = answer.read(MOST_BYTES + 1)
     except (OSError, ValueError, HTTPException) as exc:
         # Some of these errors quote the address, with its password.
         why = str(exc).replace(url, shown)
         raise EvaluationError(f"evaluate_data: {task}: {shown} cannot be downloaded: {why}") from exc
+    if len(data) > MOST_BYTES:
+        raise EvaluationError(f"evaluate_data: {task}: {shown} has more than {MOST_BYTES >> 20} MiB")
     found = hashlib.sha256(data).hexdigest()
     if found != digest:
         raise EvaluationError(f"evaluate_data: {task}: {shown} has the sha256 {found}, expected {digest}")
@@ -195,7 +199,11 @@ def read_answers(path: str) -> dict[str, Any]:
     """Return the answers of a task that a host sent. Raises EvaluationError."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            data = load_json(file.read())
+            # A small file can become a large text.
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise EvaluationError(f"{path}: the answers have more than {MOST_BYTES >> 20} MiB")
+        data = load_json(text)
     except (OSError, EOFError, ValueError) as exc:
         raise EvaluationError(f"{path}: the answers cannot be read: {exc}") from exc
     return dict(data)

@@ -291,7 +291,8 @@ class OptionTable:
                     history += _clause(_instead(".".join((name, *path)), self.version, replaced))
                 text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
                 yield Unknown(text) if problem.startswith("no such") else text
-        elif (isinstance(value, str) and not entry.get("text")) or "keys" in entry:
+        # A text that begins as JSON does, and is none: vLLM expects a mapping then.
+        elif (isinstance(value, str) and (not entry.get("text") or value.lstrip()[:1] == "{")) or "keys" in entry:
             yield f"--{name}: expected {expected(entry)}, found {described(value)}"
 
     def has_key(self, path: Sequence[str]) -> bool:

@@ -229,7 +229,7 @@ def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[di
 def exclusions(
     args: Mapping[str, Any], env: Mapping[str, str], exclusive: Sequence[Mapping[str, Any]], table: OptionTable
 ) -> Iterator[str]:
-    """Yield a sentence for each group of settings that exclude each other, lack what they need, or exceed another one.
+    """Yield a sentence for each group of settings that exclude each other, lack what they need, or have a wrong number.
 
     A group with ``warn`` yields a Doubt: vLLM accepts both settings and ignores one of them.
     """
@@ -238,13 +238,17 @@ def exclusions(
         names = _together(have, group["settings"])
         if "needs" in group:
             if names and not any(_together(have, [name]) for name in group["needs"]):
-                needed = " or ".join(f"--{name}" for name in group["needs"])
+                needed = " or ".join(name if name.isupper() else f"--{name}" for name in group["needs"])
                 yield f"{' and '.join(names)} needs {needed}: {group['because']}"
         elif "at_most" in group:
             most, value = have.get(group["at_most"]), have.get(group["settings"][0])
             if isinstance(most, int) and isinstance(value, int) and value > most:
                 expected = f"expected at most --{group['at_most']}, which is {most}"
                 yield f"{names[0]} is {value}, {expected}: {group['because']}"
+        elif "at_least" in group:
+            value = have.get(group["settings"][0])
+            if isinstance(value, int) and value < group["at_least"] and value not in group.get("or", ()):
+                yield f"{names[0]} is {value}, expected at least {group['at_least']}: {group['because']}"
         elif names and group.get("warn"):
             yield Doubt(f"{' and '.join(names)} are both set: {group['because']}")
         elif names:

@@ -213,6 +213,18 @@ def test_answers_that_were_cut_off(tmp_path):
         files.read_answers(str(tmp_path / "a.gz"))
 
 
+def test_answers_and_data_without_end_are_not_read_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_BYTES", 1 << 20)
+    # 2 KiB on the way, 2 MiB here.
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b'"' + b" " * (2 << 20) + b'"'))
+    with pytest.raises(EvaluationError, match=r"a.gz: the answers have more than 1 MiB"):
+        files.read_answers(str(tmp_path / "a.gz"))
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www/x.csv").write_bytes(b" " * (2 << 20))
+    with served(tmp_path / "www") as (url, _asked), pytest.raises(EvaluationError, match=r"x.csv has more than 1 MiB"):
+        files.download("t", f"{url}/x.csv", str(tmp_path / "x"), DIGEST)
+
+
 def test_no_room_for_the_results(tmp_path, monkeypatch):
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _path: types.SimpleNamespace(free=20 << 20))
     files.check_room(str(tmp_path), 100)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A layout on a carried disk: what is too large to be an index or a manifest is not read."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.containers import layouts_host
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import Wanted
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError
+
+
+@pytest.fixture
+def layout(tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts_host, "MOST_BYTES", 100)
+    (tmp_path / "blobs/sha256").mkdir(parents=True)
+    return layouts_host.Layout(str(tmp_path))
+
+
+def test_an_index_without_end(layout, tmp_path):
+    (tmp_path / "index.json").write_text('{"manifests": []}' + " " * 200)
+    with pytest.raises(OciError, match=r"index.json has more than 0 MiB; copy the image there again"):
+        layout.top(Wanted("a/b:1", "a/b:1", "a/b", "1", ""))
+
+
+def test_a_manifest_without_end(layout, tmp_path):
+    digest = "0" * 64
+    (tmp_path / "blobs/sha256" / digest).write_bytes(b" " * 101)
+    with pytest.raises(OciError, match=f"sha256:{digest} has more than 0 MiB"):
+        layout.read(f"sha256:{digest}")
+    (tmp_path / "blobs/sha256" / digest).write_bytes(b" " * 100)
+    assert len(layout.read(f"sha256:{digest}")) == 100
