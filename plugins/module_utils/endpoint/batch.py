@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
@@ -16,6 +18,9 @@ from ..common.kinds import show_value
 
 # Bytes of a line; a gateway refuses larger bodies than 64 MiB by default.
 MAX_LINE = 64 * 1024 * 1024
+_PATH = re.compile(r"/v1/[!-~]*")
+# How each line of an output begins.
+BEGIN = b'{"id": "batch-'
 # The gateway has no free place, or no server at the moment; so has one behind it.
 BUSY = (429, 502, 503, 504)
 
@@ -47,7 +52,7 @@ def parse_request(number: int, line: bytes) -> Request:
         if not isinstance(value, kind) or not value:
             wanted = "an object" if kind is dict else "a text"
             raise BatchError(f"line {number}: {name}: found {show_value(value)}, expected {wanted}")
-    if found["method"] != "POST" or not found["url"].startswith("/v1/") or not found["url"].isprintable():
+    if found["method"] != "POST" or not _PATH.fullmatch(found["url"]):
         raise BatchError(
             f"line {number}: found {show_value(found['method'])} {show_value(found['url'])}, expected POST and a path "
             "such as /v1/chat/completions"
@@ -74,12 +79,22 @@ def requests_of(lines: Iterable[bytes]) -> Iterator[Request]:
 
 def answered_id(number: int, line: bytes) -> str:
     """Return the id of a line of the output. Raises BatchError for a file that is no output."""
-    try:
-        return str(load_json(line)["custom_id"])
-    except (ValueError, KeyError, TypeError) as exc:
-        raise BatchError(
-            f"line {number} of the output: is no answer of a batch; name another file, or remove it"
-        ) from exc
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        found = load_json(line)
+        # A request has an id too.
+        if "response" in found:
+            return str(found["custom_id"])
+    raise _no_output(number)
+
+
+def check_cut_off(number: int, line: bytes) -> None:
+    """Raise BatchError for a last line without an end that is no part of an answer: the file is somebody's."""
+    if line[: len(BEGIN)] != BEGIN[: len(line)]:
+        raise _no_output(number)
+
+
+def _no_output(number: int) -> BatchError:
+    return BatchError(f"line {number} of the output: is no answer of a batch; name another file, or remove it")
 
 
 def answer_of(request: Request, status: int, body: bytes, failure: str) -> bytes:

@@ -9,7 +9,7 @@ import threading
 from typing import Any, BinaryIO, Callable, Iterator, Set
 
 from ..common.files_host import locked
-from .batch import BUSY, MAX_LINE, Request, answer_of, answered_id, requests_of
+from .batch import BUSY, MAX_LINE, BatchError, Request, answer_of, answered_id, check_cut_off, requests_of
 from .client import TimedClient
 
 # Seconds until a request that the gateway refused is sent again; it says as much to the class batch.
@@ -27,6 +27,7 @@ def run(
 
     An interrupt lets what runs be completed. Raises BatchError before the first request, OSError and LockedError.
     """
+    _check_files(source, target)
     with locked(f"{target}.lock", 0), open(target, "ab") as output:
         done = _done(target)
         # Nothing is sent of a file with a fault.
@@ -51,6 +52,15 @@ def run(
     return len(done)
 
 
+def _check_files(source: str, target: str) -> None:
+    """Raise BatchError for what is no file, such as a pipe: both are read from their beginning, the input twice."""
+    for path in (source, target):
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise BatchError(f"{path} is not a file")
+    if os.path.exists(target) and os.path.samefile(source, target):
+        raise BatchError("is the output too; name another file for the answers")
+
+
 def _requests(source: str) -> Iterator[Request]:
     with open(source, "rb") as file:
         yield from requests_of(iter(lambda: file.readline(MAX_LINE + 2), b""))
@@ -63,6 +73,7 @@ def _done(target: str) -> set[str]:
         end = 0
         for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
             if not line.endswith(b"\n"):
+                check_cut_off(number, line)
                 break
             done.add(answered_id(number, line))
             end += len(line)

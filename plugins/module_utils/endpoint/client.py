@@ -24,6 +24,8 @@ from ..instance.listener_host import StrangerError, check_peer
 CONNECT_TIMEOUT = 5.0
 # An answer to a short question has a few kilobytes; a server that sends more is not the expected one.
 MAX_BYTES = 16 * 1024 * 1024
+# Each one that is kept costs a hundred bytes more, and an answer may be nothing but line ends.
+MAX_LINES = 200_000
 
 
 class AddressError(Exception):
@@ -215,6 +217,8 @@ class _Recorder:
             *complete, self.rest = (self.rest + data).split(b"\n")
             now = self.elapsed()
             self.lines += [(now, line) for line in complete]
+            if len(self.lines) > MAX_LINES:
+                raise _IncompleteError(f"the answer has more than {MAX_LINES} lines")
         if response.length:  # the rest of Content-Length never arrived
             raise _IncompleteError(f"the connection broke off after {self.size} bytes, {response.length} are missing")
 

@@ -37,6 +37,8 @@ def test_each_line_is_a_request_and_empty_ones_are_none():
         ([line(method="GET")], "line 1: found 'GET' '/v1/chat/completions', expected POST and a path such as"),
         ([line(url="/pause")], "line 1: found 'POST' '/pause', expected POST and a path such as"),
         ([line(url="/v1/x\r\nX-A: b")], "line 1: found 'POST'"),
+        ([line(url="/v1/\u00e9")], "line 1: found 'POST'"),
+        ([line(url="/v1/chat completions")], "line 1: found 'POST'"),
         ([line(body={"stream": True})], "line 1: body.stream is set, and an answer is one line; remove it"),
         ([line(), line(custom_id="two"), line()], "line 3: custom_id 'one' is that of line 1; give each its own"),
     ],

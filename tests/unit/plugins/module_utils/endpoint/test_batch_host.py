@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 
 import pytest
@@ -118,3 +119,33 @@ def test_a_file_that_is_no_output_stays_as_it_is(files):
 def test_two_runs_do_not_write_one_file(files):
     with locked(f"{files[1]}.lock"), pytest.raises(LockedError):
         play(files, lambda n, before: 200)
+
+
+@pytest.mark.parametrize("text", ["my only copy", "{}", "\0\1", '{"id": "other', '{"custom_id": "r1"}\n'])
+def test_a_file_that_is_no_output_is_left_as_it_is(files, text):
+    files[1].write_text(text)
+    with pytest.raises(BatchError, match="line 1 of the output: is no answer of a batch"):
+        play(files, lambda _n, _before: 200)
+    assert files[1].read_text() == text
+
+
+@pytest.mark.parametrize("text", ["{", '{"id": "batch-', '{"id": "batch-12", "custom_id": "r1", "resp'])
+def test_an_answer_that_a_crash_has_cut_off_is_written_again(files, text):
+    files[1].write_text(text)
+    play(files, lambda _n, _before: 200)
+    assert len(answers(files)) == 200
+
+
+def test_the_input_is_never_the_output(files):
+    before = files[0].read_text()
+    with pytest.raises(BatchError, match="is the output too"):
+        play((files[0], files[0]), lambda _n, _before: 200)
+    assert files[0].read_text() == before
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_pipe_is_no_file(files, which):
+    files[which].unlink(missing_ok=True)
+    os.mkfifo(files[which])
+    with pytest.raises(BatchError, match="is not a file"):
+        play(files, lambda _n, _before: 200)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import time
+import tracemalloc
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
@@ -259,3 +262,24 @@ def test_a_wrong_address_is_refused(url, said):
     with pytest.raises(AddressError) as caught:
         TimedClient(url)
     assert said in str(caught.value) and "hunter2" not in str(caught.value)
+
+
+def test_an_answer_of_line_ends_alone_takes_little_memory():
+    body = b"\n" * (15 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection = server.accept()[0]
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        tracemalloc.start()
+        try:
+            reply = TimedClient(f"http://127.0.0.1:{server.getsockname()[1]}").request("GET", "/", None, 60)
+            assert tracemalloc.get_traced_memory()[1] < 100 << 20
+        finally:
+            tracemalloc.stop()
+            thread.join()
+    assert reply.failure == "the answer has more than 200000 lines"
