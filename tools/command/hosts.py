@@ -61,6 +61,10 @@ def show_logs(given: argparse.Namespace) -> int:
 def ask(given: argparse.Namespace) -> int:
     """Ask an instance a question and print its answer, or why there is none."""
     asked = {"instance": given.instance, "checks": ["chat"], "prompt": given.question, "ready_timeout": 10}
+    if playbooks.is_template(given.question):
+        # As a variable, because a template among the arguments of a module would be evaluated.
+        given.extra_vars = [*given.extra_vars, playbooks.literal("chat_question", given.question)]
+        asked["prompt"] = "{{ chat_question }}"
     document = playbooks.run_module(given, given.host, "baremetal.inference.endpoint", asked)
     return _show(given, document, "answer")
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = given.run(given)
         return status
     except playbooks.CommandError as exc:
-        print(f"inference: {exc}", file=sys.stderr)
+        print(f"inference: {hosts.printable(exc)}", file=sys.stderr)
         return USAGE
     except (KeyboardInterrupt, EOFError):
         return 130

@@ -68,6 +68,17 @@ def extra_variable(text: str) -> str:
     return text
 
 
+def is_template(text: str) -> bool:
+    """Return whether Ansible would evaluate something in a text."""
+    return any(mark in text for mark in ("{{", "{%", "{#"))
+
+
+def literal(name: str, value: str) -> str:
+    """Return a value of -e in which Ansible evaluates nothing: a text may come from anybody, such as a reason."""
+    tag = "!unsafe " if is_template(value) else ""
+    return f"{{{json.dumps(name)}: {tag}{json.dumps(value)}}}"
+
+
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
     inventory = find_inventory(given) if verb.hosts else ""
@@ -85,7 +96,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
     limit = ["-l", ",".join(hosts)] if hosts and verb.hosts == "-l" else []
     if hosts and not limit:
         variables = {verb.hosts: ",".join(hosts), **variables}
-    chosen = [word for name, value in variables.items() for word in ("-e", json.dumps({name: value}))]
+    chosen = [word for name, value in variables.items() for word in ("-e", literal(name, value))]
     command = _command(given, inventory, names, [*verb.arguments, *chosen, *limit])
     if not given.json:
         return start(given, command, LINES if not given.verbose else {})

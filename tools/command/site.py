@@ -29,6 +29,8 @@ TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
 
 # The collection's release for each stack, which a new site pins.
 RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
+# Chips of one server, as it says itself.
+MOST_CHIPS = 1024
 
 
 class Chips(NamedTuple):
@@ -159,7 +161,9 @@ def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str)
     for name, result in (document.get("results") or {}).items():
         chips = result.get("accelerator")
         if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
-            found[name] = Chips(str(chips["model"]), int(chips.get("count") or 1), str(chips.get("stack")))
+            count = chips.get("count")
+            number = count if isinstance(count, int) and 0 < count <= MOST_CHIPS else 1
+            found[name] = Chips(str(chips["model"]), number, str(chips.get("stack")))
     for error in document.get("errors") or ():
         print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found

@@ -278,6 +278,20 @@ def test_chat_and_logs_print_one_document(here):
         assert set(document) >= {"ok", "hosts", "errors", "messages", "warnings", "results"}
 
 
+@pytest.mark.parametrize("words", [["chat", "here", "chat"], ["plan", "--instance"]], ids=" ".join)
+def test_no_text_of_a_user_is_a_template(here, words):
+    """Somebody's words: a question from a chat, a reason from a ticket."""
+    run(*words, f"a{{% if lookup('pipe', 'touch {here}/evaluated') %}}{{% endif %}}", cwd=here)
+    assert not (here / "evaluated").exists()
+
+
+@pytest.mark.parametrize(("count", "known"), [(8, 8), ("x", 1), ([], 1), (10**9, 1), (-1, 1), (True, 1)])
+def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count, known):
+    document = {"results": {"gpu-a-01": {"accelerator": {"model": "h200", "count": count}}}}
+    monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", lambda _given, _words: document)
+    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root") ["gpu-a-01"].number == known
+
+
 def test_warnings_are_in_the_document(site):
     (site / "other.yml").write_text("inferense: {hosts: {gpu-z: {accelerator: h200}}}\n", encoding="utf-8")
     document = json.loads(run("plan", "gpu-z", "--json", "-i", str(site / "other.yml")).stdout)
