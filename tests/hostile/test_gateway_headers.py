@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 
 import pytest
 
@@ -46,6 +47,33 @@ def test_no_header_for_operators_reaches_an_engine(one, spelt):
     assert "evil" not in "".join(got.values())
     assert {name: got[name] for name in KEPT} == KEPT
     assert got["x-gateway-usage"].startswith("gw alice - ")
+
+
+@pytest.mark.parametrize(
+    "names", ["X-Gateway-Usage, Baggage, X-Request-Id", "close, Content-Length", "Upgrade, HTTP2-Settings"]
+)
+def test_what_is_for_one_connection_ends_at_the_gateway(one, names):
+    """A program behind it would drop the headers that Connection names, such as the one that counts."""
+    more = {
+        "TE": "trailers",
+        "Trailer": "X-Gateway-Usage",
+        "Keep-Alive": "x",
+        "Expect": "odd",
+        "HTTP2-Settings": "AAMA",
+    }
+    assert raw(one, {"Connection": names, **more})
+    got = arrived(one)
+    assert not {"te", "trailer", "keep-alive", "expect", "http2-settings"} & set(got)
+    assert got.get("connection", "close") == "close" and got["x-gateway-usage"].startswith("gw alice - ")
+
+
+def raw(found, headers):
+    """Send a request with headers that a library would refuse; return whether it is answered."""
+    with socket.create_connection(("127.0.0.1", found.port), timeout=20) as connection:
+        lines = [f"POST {CHAT} HTTP/1.1", "Host: gw", f"Authorization: Bearer {KEY}", "Content-Length: 2"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        connection.sendall("\r\n".join([*lines, "", "{}"]).encode())
+        return connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 def test_none_does_over_http2(one):

@@ -53,7 +53,7 @@ def run(
 
 
 def _check_files(source: str, target: str) -> None:
-    """Raise BatchError for anything that is not a file, such as a pipe: both are read from their beginning, the input twice."""
+    """Raise BatchError for anything that is not a file, such as a pipe: both are read again from their beginning."""
     for path in (source, target):
         if os.path.exists(path) and not os.path.isfile(path):
             raise BatchError(f"{path} is not a file")

@@ -20,6 +20,11 @@ def route_of(scope: Mapping[str, Any]) -> str:
     return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
+def headers_of(scope: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return the headers by name; of two with one name the first, which is vLLM's too."""
+    return dict(reversed(list(scope.get("headers", ()))))
+
+
 def is_form(headers: Mapping[bytes, bytes]) -> bool:
     """Return whether a request says that its body is a form."""
     return headers.get(b"content-type", b"").lower().strip().startswith(FORMS)

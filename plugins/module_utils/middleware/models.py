@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 
 from ..common.foreign_json import load_json
-from .asgi import App, Receive, Scope, Send, is_form, read_body, replay, send_answer
+from .asgi import App, Receive, Scope, Send, headers_of, is_form, read_body, replay, send_answer
 
 HEADER = b"x-gateway-models"
 
@@ -24,7 +24,7 @@ class Models:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, or refuse it."""
-        headers = dict(scope["headers"]) if scope["type"] == "http" and scope["method"] == "POST" else {}
+        headers = headers_of(scope) if scope["type"] == "http" and scope["method"] == "POST" else {}
         if HEADER not in headers:
             return await self.app(scope, receive, send)
         body = await read_body(receive)

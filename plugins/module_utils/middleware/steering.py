@@ -12,7 +12,20 @@ import json
 from typing import Any, Iterable
 
 from ..common.foreign_json import load_json
-from .asgi import App, Header, Receive, Scope, Send, is_form, read_body, replay, route_of, send_answer, with_length
+from .asgi import (
+    App,
+    Header,
+    Receive,
+    Scope,
+    Send,
+    headers_of,
+    is_form,
+    read_body,
+    replay,
+    route_of,
+    send_answer,
+    with_length,
+)
 
 # Set by a gateway on each request: the client cannot jump the queue of an engine with scheduling-policy: priority.
 PRIORITY: Header = (b"x-vllm-priority", b"0")
@@ -44,7 +57,7 @@ class Steering:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, without the fields if it comes from a gateway."""
-        headers = dict(scope.get("headers", ()))
+        headers = headers_of(scope)
         if PRIORITY[0] not in headers or scope.get("method") != "POST" or route_of(scope) in RECORDINGS:
             return await self.app(scope, receive, send)
         body = await read_body(receive)

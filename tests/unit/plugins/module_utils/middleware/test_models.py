@@ -64,6 +64,14 @@ def test_any_other_model_and_what_names_none_is_refused(body):
     assert answer["error"]["message"].endswith("The key may use: base, sql.")
 
 
+def test_of_two_kinds_of_a_body_the_first_counts_as_in_vllm():
+    form = (b"content-type", b"application/x-www-form-urlencoded")
+    body = b'{"model": "sql", "a": "&model=other&b="}'
+    served, (status, _error) = ask(body, ALLOWED, form, JSON)
+    assert (served, status) == (None, 404)
+    assert ask(body, ALLOWED, JSON, form)[0] == body
+
+
 @pytest.mark.parametrize("kind", [b"multipart/form-data; boundary=x", b" Application/X-WWW-Form-Urlencoded"])
 def test_a_form_that_is_json_too_is_refused(kind):
     assert ask(body_of(model="sql"), ALLOWED, (b"content-type", kind))[0] is None
