@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping
 import yaml
 
 from ..catalog.recipe_schema import check_recipe
-from ..common.yaml import load_yaml
+from ..common.yaml import dump_yaml, literal, load_yaml
 from ..common.yaml_events import EventYamlError
 from ..planning.inputs import PlanError
 from .variants import MAPPINGS, TEXTS, Variant
@@ -18,9 +18,7 @@ from .variants import MAPPINGS, TEXTS, Variant
 
 def instance_diff(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
     """Return the difference between two ``vllm_instances`` in one instance, as a unified diff of YAML."""
-    texts = [
-        yaml.safe_dump(_plain({"vllm_instances": {name: each[name]}}), sort_keys=False) for each in (before, after)
-    ]
+    texts = [dump_yaml(literal(_plain({"vllm_instances": {name: each[name]}}))) for each in (before, after)]
     return _diff(texts[0], texts[1], "vllm_instances")
 
 

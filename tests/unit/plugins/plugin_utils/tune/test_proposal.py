@@ -75,3 +75,9 @@ def test_the_change_of_an_instance():
         "     args:\n       x: 1\n"
         "+      moe-backend: marlin\n"
     )
+
+
+def test_a_proposal_to_write_evaluates_no_text_that_the_site_had_marked():
+    text = "{{ 6 * 7 }}"
+    before, after = ({"chat": {"args": {"chat-template": text, "max-num-seqs": number}}} for number in (1, 2))
+    assert f"       chat-template: !unsafe '{text}'\n" in instance_diff(before, after, "chat")
