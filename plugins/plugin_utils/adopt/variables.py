@@ -11,7 +11,9 @@ from ..planning.instances import SECRET_ENV
 from ..planning.own_place import ADDRESSES, VISIBLE
 from .shell import unreadable
 
-_SECRET = re.compile(r"(?:\A|_)(?:TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?)\Z", re.I)
+_SECRET = re.compile(
+    r"(?:\A|_)(?:TOKEN|(?:API)?KEY|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?|AUTH|AUTHORIZATION|HEADERS?)\Z|_PWD\Z", re.I
+)
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 _CHIPS = {name for names in VISIBLE.values() for name in names} | {"NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}
 _PLACES = (

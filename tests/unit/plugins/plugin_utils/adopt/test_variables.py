@@ -61,6 +61,22 @@ def test_values_that_only_that_machine_has_are_left_out():
     assert "pass@" not in str(found)
 
 
-@pytest.mark.parametrize("name", ["HF_TOKEN", "API_KEY", "db_password", "AWS_SECRET_ACCESS_KEY", "TOKEN"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "HF_TOKEN",
+            "API_KEY",
+            "db_password",
+            "AWS_SECRET_ACCESS_KEY",
+            "TOKEN",
+            "OPENAI_APIKEY",
+            "DB_PWD",
+            "BASIC_AUTH",
+        ),
+        "OTEL_EXPORTER_OTLP_HEADERS",
+    ],
+)
 def test_a_name_tells_a_secret(name):
-    assert is_secret(name) and not is_secret(name + "IZERS") and not is_secret("VLLM_MAX_NUM_BATCHED_TOKENS")
+    assert is_secret(name) and not is_secret(name + "IZERS")
+    assert not is_secret("VLLM_MAX_NUM_BATCHED_TOKENS") and not is_secret("PWD")
