@@ -289,7 +289,7 @@ def test_no_text_of_a_user_is_a_template(here, words):
 def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count, known):
     document = {"results": {"gpu-a-01": {"accelerator": {"model": "h200", "count": count}}}}
     monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", lambda _given, _words: document)
-    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root") ["gpu-a-01"].number == known
+    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root")["gpu-a-01"].number == known
 
 
 def test_warnings_are_in_the_document(site):
