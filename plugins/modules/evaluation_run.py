@@ -11,7 +11,8 @@ short_description: (internal) Ask a vLLM instance the questions of one task with
 description:
   - Runs the tool on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
     the key from the files of the instance, and writes the judged answers into a file in O(work).
-  - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed.
+  - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed
+    after an hour.
   - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
 extends_documentation_fragment:

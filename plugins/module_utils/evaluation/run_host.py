@@ -28,6 +28,8 @@ from .tool import OUT, OutputError, Tool, shorten
 USER = "nobody"
 # What the tool and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
+# Seconds after which a run has its questions, and with them the lock of its instance.
+_COPIED = 3600
 # A tool writes the prompt up to three times beside the response, and this module writes the response again.
 _PROMPTS, _RESPONSE_BYTES = 4, 8192
 _LOG_BYTES = 1 << 18
@@ -66,12 +68,17 @@ def lock_instance(name: str, root: str = "/") -> Iterator[None]:
 
 
 def remove_abandoned(work: str, instance: str) -> None:
-    """Remove the directories of interrupted runs beside that of this run. The lock of the instance must be held."""
+    """Remove the directories of interrupted runs beside that of this run. The lock of the instance must be held.
+
+    Another playbook may just copy its questions: it asks for the lock afterwards.
+    """
     parent, own = os.path.split(work.rstrip("/"))
     abandoned = re.compile(rf"evaluate-[a-z0-9_]+\.{re.escape(instance)}\Z")
     for name in os.listdir(parent):
-        if name != own and abandoned.match(name):
-            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+        path = os.path.join(parent, name)
+        with contextlib.suppress(OSError):
+            if name != own and abandoned.match(name) and os.lstat(path).st_mtime < time.time() - _COPIED:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def read_data(path: str) -> tuple[list[dict[str, Any]], int]:

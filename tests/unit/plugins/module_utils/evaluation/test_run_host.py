@@ -94,10 +94,15 @@ def test_two_runs_of_one_instance_exclude_each_other(tmp_path):
 
 def test_what_an_interrupted_run_left_is_removed_and_nothing_else(tmp_path):
     abandoned = ("evaluate-a1_b.chat",)
-    kept = ("evaluate-own.chat", "evaluate-x.chat-b", "evaluate-x.b.chat", "other.chat", "evaluate-link.chat")
+    kept = (
+        "evaluate-own.chat", "evaluate-x.chat-b", "evaluate-x.b.chat", "other.chat", "evaluate-copies.chat",
+        "evaluate-link.chat",
+    )  # fmt: skip
     for name in (*abandoned, *kept[:-1]):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("")
+        if name != "evaluate-copies.chat":
+            os.utime(tmp_path / name, (5, 5))
     (tmp_path / kept[-1]).symlink_to(tmp_path / "other.chat")
     remove_abandoned(f"{tmp_path}/evaluate-own.chat/", "chat")
     assert sorted(os.listdir(tmp_path)) == sorted(kept)
