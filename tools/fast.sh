@@ -9,6 +9,12 @@ export PYTHONPYCACHEPREFIX="$PWD/.cache/pycache" PYTHONDONTWRITEBYTECODE=
 
 step() { echo "== $1"; }
 
+types=$(mktemp)
+trap 'rm -f "$types"; kill $(jobs -p) 2>/dev/null || true' EXIT
+# The tests spend much of their time waiting.
+mypy >"$types" 2>&1 &
+mypy=$!
+
 base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD)
 mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base" && git ls-files -o --exclude-standard; } | sort -u)
 mapfile -t python < <(printf '%s\n' "${changed[@]}" | grep '\.py$' || true)
@@ -26,7 +32,7 @@ step "budget"
 python -m tools.budget
 step "imports"
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
-step "types"
-mypy
 step "tests"
 python -m tools.fast_tests
+step "types"
+wait "$mypy" || { cat "$types" && exit 1; }
