@@ -109,6 +109,11 @@ hosts:
       description: The plan, the result or the reason of a failure, one sentence.
       type: str
       returned: success
+    firmware:
+      description: Empty, because a removal does not look at the firmware.
+      type: list
+      elements: str
+      returned: success
     serves:
       description: Whether something answers SSH at its address, or the server is switched on.
       type: bool
@@ -122,6 +127,7 @@ hosts:
     gpu-a-01:
       outcome: removed
       phase: ""
+      firmware: []
       serves: false
       text: is switched off and forgotten, wiped S6CKNX0T, after 131 s
       seconds: {enroll: 4.1, stop: 12.0, wipe: 101.2, power_off: 13.3}

@@ -111,6 +111,12 @@ hosts:
       description: The plan, the result or the reason of a failure, one sentence.
       type: str
       returned: success
+    firmware:
+      description: Settings of the firmware that differ from the catalogue's, after they were set where that is asked for.
+      type: list
+      elements: str
+      returned: success
+      version_added: 0.10.0
     serves:
       description: Whether something answers SSH at its address, or the server is switched on.
       type: bool
@@ -124,6 +130,7 @@ hosts:
     gpu-a-01:
       outcome: written
       phase: ""
+      firmware: ["aspm_off: PcieAspmL1 is 'Enabled', wanted Disabled"]
       serves: false
       text: answers SSH with build 20261128-4f1c, after 301 s
       seconds: {enroll: 4.1, prepare: 11.0, order: 9.3, ramdisk: 75.2, write: 101.0, boot: 100.4}

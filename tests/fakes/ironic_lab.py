@@ -31,12 +31,42 @@ BUILD = "test-0001"
 SSH = """#!{python}
 import json, sys, urllib.request
 words = sys.argv[1:]
+if "--" not in words:
+    sys.exit(255)  # Ansible itself: the systems of servers_off.py answer nothing else
 known = next(word.partition("=")[2] for word in words if word.startswith("UserKnownHostsFile="))
 address = words[words.index("--") + 1]
 system = json.load(urllib.request.urlopen("http://127.0.0.1:{control}/"))[address]["system"]
 if not system or system["key"] not in open(known).read():
     sys.exit("Host key verification failed.") if system else sys.exit(255)
 print(system["build"], "", system["order"], "", "status: done", sep="\\n")
+"""
+
+
+# Runs a playbook where the gateway of this machine is a HAProxy with two servers, and shows what it has drained.
+# Nothing outside of the mount namespace sees it.
+GATEWAY = """#!/bin/sh
+set -eu
+for place in /run/haproxy /var/lib/haproxy /etc/haproxy /usr/local/lib; do mount -t tmpfs none $place; done
+cp {top}/roles/gateway/files/gateway-tool.py /usr/local/lib/
+cat >/etc/haproxy/haproxy.cfg <<'CONFIG'
+global
+    stats socket /run/haproxy/admin.sock mode 600 level admin
+    server-state-file /var/lib/haproxy/server-state
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    load-server-state-from-file global
+backend chat
+    server gpu-01--chat 127.0.0.1:9 id 1
+    server gpu-02--chat 127.0.0.1:9 id 2
+CONFIG
+haproxy -f /etc/haproxy/haproxy.cfg -D -p /run/haproxy/pid
+status=0; PYTHONPATH={top}/.collections "$@" || status=$?
+echo "drained: $(cat /var/lib/haproxy/drained.json 2>/dev/null)"
+kill $(cat /run/haproxy/pid)
+exit $status
 """
 
 
@@ -75,6 +105,8 @@ class IronicLab:
         self.directory, self.environment, self.servers = directory, environment, servers
         self.port, self.http_port = port, port + 1
         self.control = 0
+        # Words before the command of a playbook.
+        self.wrapper: list[str] = []
         self._processes: list[subprocess.Popen[Any]] = []
         self.ironic: subprocess.Popen[Any] | None = None
 
@@ -143,10 +175,22 @@ class IronicLab:
         )
         urllib.request.urlopen(request).close()
 
+    def add_gateway(self) -> None:
+        """Give the hosts a chat and a gateway, for the playbooks that follow."""
+        script = self.directory / "gateway.sh"
+        script.write_text(GATEWAY.format(top=TOP))
+        self.wrapper = ["unshare", "--mount", "sh", str(script)]
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        groups = {
+            "inference": {"vars": {"vllm_instances": {"chat": {"recipe": "openai/gpt-oss-20b"}}}},
+            "gateways": {"hosts": {"gw": local}},
+        }
+        (self.directory / "inventory/gateway.yml").write_text(json.dumps(groups))
+
     def play(self, *words: str, playbook: str = "provision.yml") -> subprocess.Popen[str]:
         """Start provision.yml, or another playbook."""
         return subprocess.Popen(
-            [sys.executable, "-m", "ansible", "playbook", "-i", str(self.directory / "inventory"),
+            [*self.wrapper, sys.executable, "-m", "ansible", "playbook", "-i", str(self.directory / "inventory"),
              str(TOP / "playbooks" / playbook), *words],
             cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1",
@@ -221,6 +265,7 @@ class IronicLab:
                 "provision": {
                     "bmc": f"https://{server['address']}:{BMC_PORT}", "mac": server["mac"], "image": "debian13",
                     "address": f"{server['address']}/8", "gateway": "127.0.0.1", "root_serial": server["disks"][0],
+                    "firmware": "set" if server.get("firmware") else "report",
                 }
             }
             for number, server in enumerate(self.servers, 1)

@@ -41,6 +41,7 @@ class FakeIronic:
     macs: dict[str, list[str]] = field(default_factory=dict)
     drives: dict[str, Any] = field(default_factory=dict)
     cleaned: list[tuple[str, Any]] = field(default_factory=list)
+    steps: dict[str, Any] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
 
     def nodes(self) -> dict[str, dict[str, Any]]:
@@ -69,7 +70,9 @@ class FakeIronic:
     def change(self, name: str, patch: Any) -> None:
         self.known[name].update({each["path"][1:]: each["value"] for each in patch})
 
-    def order(self, name: str, target: str, drive: Any = None) -> None:
+    def order(self, name: str, target: str, drive: Any = None, steps: Any = ()) -> None:
+        if steps:
+            self.steps[name] = steps
         self._call(target, name)
         state = self.known[name]["provision_state"]
         if (state, target) not in TARGETS:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Mapping
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import Answers, survey
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.reader import Answers
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import survey
 
 ROOT = "/redfish/v1"
 Documents = Dict[str, Any]

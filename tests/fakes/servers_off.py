@@ -60,6 +60,10 @@ class Server:
     agents: int = 0
     boots: int = 0
     write_seconds: float = 0.5
+    # The maker, the settings of the firmware, and those that the next start takes over.
+    maker: str = "Example"
+    firmware: dict[str, Any] = field(default_factory=dict)
+    pending: dict[str, Any] = field(default_factory=dict)
     sessions: set[str] = field(default_factory=set)
     listener: Any = None
     # The agent's own certificate, and what Ironic checks it with.
@@ -83,7 +87,7 @@ class Server:
             f"{ROOT}/SessionService/Sessions": {"Members": [], "Members@odata.count": 0},
             f"{ROOT}/Systems": _collection([SYSTEM]),
             SYSTEM: {
-                "Id": "1", "Name": "server", "Manufacturer": "Example", "Model": "GPU-8", "SerialNumber": self.serial,
+                "Id": "1", "Name": "server", "Manufacturer": self.maker, "Model": "GPU-8", "SerialNumber": self.serial,
                 "UUID": "38947555-7742-3448-3784-823347823834", "PowerState": self.power, "SystemType": "Physical",
                 "Status": {"State": "Enabled", "Health": "OK"},
                 "Boot": {
@@ -112,6 +116,14 @@ class Server:
                             for name in ("Insert", "Eject")},
             },
         }  # fmt: skip
+        if self.firmware:
+            documents[SYSTEM]["Bios"] = _link(f"{SYSTEM}/Bios")
+            settings = {"SettingsObject": _link(f"{SYSTEM}/Bios/Settings"), "SupportedApplyTimes": ["OnReset"]}
+            documents[f"{SYSTEM}/Bios"] = {
+                "Id": "Bios", "Name": "BIOS", "Attributes": self.firmware,
+                "@Redfish.Settings": {"@odata.type": "#Settings.v1_3_0.Settings", **settings},
+            }  # fmt: skip
+            documents[f"{SYSTEM}/Bios/Settings"] = {"Id": "Settings", "Name": "Pending", "Attributes": self.pending}
         for path, serial in zip(drives, self.disks):
             documents[path] = {
                 "Id": path.rsplit("/", 1)[-1],
@@ -124,6 +136,9 @@ class Server:
     def switch(self, on: bool) -> None:
         """Switch the server on or off; it boots in its own thread."""
         self.power = "On" if on else "Off"
+        if on:
+            self.firmware.update(self.pending)
+            self.pending.clear()
         self.boots += 1
         if self.listener:
             self.listener.close()
@@ -153,7 +168,8 @@ class Server:
     def as_dict(self) -> dict[str, Any]:
         return {
             "power": self.power, "medium": self.medium, "writes": self.writes, "agents": self.agents,
-            "wipes": self.wipes, "requests": self.requests, "fault": self.fault, "system": self.system(),
+            "wipes": self.wipes, "firmware": self.firmware, "requests": self.requests,
+            "fault": self.fault, "system": self.system(),
             "written": [serial for serial, content in self.disks.items() if content],
         }  # fmt: skip
 
@@ -353,6 +369,9 @@ def bmc_of(server: Server) -> type[_Json]:
             body = self.body()
             if not self.known():
                 return self.refuse(401, "not authenticated")
+            if self.path.rstrip("/").endswith("/Bios/Settings"):
+                server.pending.update(body["Attributes"])
+                return self.reply(204)
             boot = body.get("Boot", {})
             enabled = boot.get("BootSourceOverrideEnabled", "Once")
             if "BootSourceOverrideTarget" in boot:

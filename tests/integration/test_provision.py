@@ -164,3 +164,36 @@ def test_two_hosts_are_removed_again_and_each_step_is_undone(lab):
     status, output = lab.run("-l", "gpu-01")
     assert status == 0, output
     assert lab.state()["127.20.4.1"]["system"]
+
+
+@pytest.mark.parametrize("lab", [(5, servers(5, 2))], indirect=True, ids=["two"])
+def test_a_released_host_that_serves_is_drained_at_its_gateway_before_it_is_written(lab):
+    status, output = lab.run()
+    assert status == 0, output
+    lab.add_gateway()
+    words = ("-e", "provision_release=gpu-01")
+    # Too few servers would stay: nothing is written.
+    status, output = lab.run(*words, "-e", "drain_min_available=2")
+    assert status != 0
+    assert "gpu-01--chat" in output and "drained: \n" in output, output
+    assert [len(state["writes"]) for state in lab.state().values()] == [1, 1]
+    status, output = lab.run(*words, "-e", "drain_reason=reinstalled")
+    assert status == 0, output
+    drained = json.loads(output.rpartition("drained: ")[2])
+    assert '"gpu-01--chat"' in json.dumps(drained) and "gpu-02--chat" not in json.dumps(drained), drained
+    assert "reinstalled" in json.dumps(drained)
+    assert [len(state["writes"]) for state in lab.state().values()] == [2, 1]
+    assert output.index("drain_servers | Drain the hosts") < output.index("gpu-01: enroll")
+
+
+ASPM = {"maker": "Dell Inc.", "firmware": {"PcieAspmL1": "Enabled", "MmioAbove4Gb": "Enabled"}}
+
+
+@pytest.mark.parametrize("lab", [(6, [{**servers(6, 1)[0], **ASPM}])], indirect=True, ids=["one"])
+def test_firmware_is_set_by_ironic_before_the_disk_is_written(lab):
+    status, output = lab.run()
+    assert status == 0, output
+    assert "firmware: aspm_off: PcieAspmL1 is 'Enabled', wanted Disabled and will be set" in output
+    assert "and still" not in output
+    assert lab.state()["127.20.6.1"]["firmware"] == {"PcieAspmL1": "Disabled", "MmioAbove4Gb": "Enabled"}
+    assert written(lab) == ["127.20.6.1"]

@@ -16,7 +16,7 @@ from ..redfish.service import base_url
 
 REQUIRED = ("bmc", "mac", "address", "gateway", "image")
 DISKS = ("root_serial", "root_wwn")
-OPTIONAL = ("bmc_serial", "mtu", "nameservers", "system")
+OPTIONAL = ("bmc_serial", "firmware", "mtu", "nameservers", "system")
 KEYS = (*REQUIRED, *DISKS, *OPTIONAL)
 
 # Serial numbers and WWNs: no operator of Ironic's hints, no quote.
@@ -24,6 +24,7 @@ _SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{2,127}")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SYSTEM = re.compile(r"/redfish/v1/Systems/[A-Za-z0-9._:-]{1,80}")
+_FIRMWARE = re.compile("report|set")
 # What Ironic and a host name have in common.
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 
@@ -48,6 +49,7 @@ class Entry:
     mtu: int = 1500
     nameservers: tuple[str, ...] = ()
     system: str = ""
+    firmware: str = "report"
 
     @property
     def root(self) -> dict[str, str]:
@@ -188,6 +190,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "mtu": _mtu,
     "nameservers": _nameservers,
     "system": _text(_SYSTEM),
+    "firmware": _text(_FIRMWARE),
 }
 _EXPECTED = {
     "bmc": 'the address of the BMC, such as "https://10.1.0.11"',
@@ -200,5 +203,6 @@ _EXPECTED = {
     "bmc_serial": "the serial number of the server as its BMC shows it, in quotes",
     "mtu": "a whole number from 576 to 9216",
     "nameservers": "a list of at most 8 IPv4 addresses",
+    "firmware": "report or set",
     "system": 'the path of one system, such as "/redfish/v1/Systems/1"',
 }

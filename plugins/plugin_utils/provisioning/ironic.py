@@ -105,9 +105,19 @@ class Ironic:
         """Order another power state: power off, soft power off. ``timeout`` is how long the change may take."""
         self._ask("PUT", f"/v1/nodes/{quote(name, safe='')}/states/power", {"target": target, "timeout": timeout})
 
-    def order(self, name: str, target: str, config_drive: Mapping[str, Any] | None = None) -> None:
-        """Order a node into another state: manage, provide, active, abort, deleted."""
-        body = {"target": target, **({"configdrive": config_drive} if config_drive else {})}
+    def order(
+        self,
+        name: str,
+        target: str,
+        config_drive: Mapping[str, Any] | None = None,
+        steps: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Order a node into another state: manage, provide, active, abort, deleted.
+
+        ``steps`` are deploy steps beside those that write.
+        """
+        more = {"configdrive": config_drive, "deploy_steps": list(steps)}
+        body = {"target": target, **{key: value for key, value in more.items() if value}}
         self._ask("PUT", f"/v1/nodes/{quote(name, safe='')}/states/provision", body)
 
     def forget(self, name: str) -> None:

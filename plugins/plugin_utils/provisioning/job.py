@@ -9,6 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from ..redfish.ask import Answer, Bmc
 from .entry import Entry
+from .firmware import Difference, Setting
 from .images import Image
 from .ironic import Ironic
 from .locks import SILENT
@@ -32,6 +33,7 @@ class Settings:
     user: str = "root"
     poll: float = 2.0
     keep_node: bool = False
+    firmware: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Job:
     at_ironic: bool = False
     server: Server | None = None
     plan: str = ""
+    firmware: tuple[Difference, ...] = ()
     outcome: str = ""
     text: str = ""
 
@@ -88,6 +91,7 @@ class Job:
             "outcome": self.outcome or "planned",
             "phase": "" if self.outcome in ("here", "written", "absent", "removed") else self.progress.phase,
             "text": self.text or self.plan,
+            "firmware": [str(each) for each in self.firmware],
             "serves": self.answers != SILENT or bool(self.server and self.server.power != "Off"),
             "seconds": dict(self.progress.seconds),
         }

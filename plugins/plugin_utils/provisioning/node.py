@@ -61,9 +61,9 @@ def order_of(entry: Entry, image: Image, public_key: str) -> str:
 
 
 def description(
-    entry: Entry, system: str, account: Account, ca: str | bool, order: str, released: bool
+    entry: Entry, system: str, account: Account, ca: str | bool, order: str, released: bool, firmware: bool = False
 ) -> dict[str, Any]:
-    """Return the fields of the node that Ironic needs for one order.
+    """Return the fields of the node that Ironic needs for one order; ``firmware`` is whether it sets the firmware.
 
     ``ca`` is what Ironic checks the BMC's certificate with: a file on the provisioner, or whether to check at all.
     """
@@ -77,6 +77,7 @@ def description(
         },
         "properties": {"capabilities": "boot_mode:uefi", "root_device": entry.root},
         "network_data": network_data(entry),
+        "bios_interface": "redfish" if firmware else "no-bios",
         # The guard in the ramdisk writes over a known host only if it is the one that is released.
         "extra": {"order": order, "released": entry.host if released else ""},
     }

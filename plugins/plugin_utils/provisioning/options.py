@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..redfish.ask import Limits, ask_bmcs
-from . import ssh
+from . import firmware, ssh
 from .entry import Entry, ProvisionError, is_serial, read_entry, refuse_shared
 from .images import Image, Provisioner
 from .ironic import Ironic
@@ -120,6 +120,7 @@ def read_settings(options: Mapping[str, Any], provisioner: Provisioner, writes: 
         ssh_keys=_read_keys(options) if writes else (),
         user=options["user"],
         keep_node=writes and options["keep_node"],
+        firmware=firmware.read_settings() if writes else (),
     )
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Mapping, Sequence
 
 from ..redfish.ask import Bmc
+from .firmware import Setting, differences
 from .job import Job, World
 from .locks import HERE, OTHER, SILENT, Lock, describe, refusal
 from .node import order_of
@@ -16,13 +17,22 @@ from .states import Node
 AT_ONCE = 64
 
 
-def check_hosts(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World) -> None:
+def check_hosts(
+    jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World, settings: Sequence[Setting] = ()
+) -> None:
     """Decide for each job whether it is there, refused or planned. A refusal of one does not stop the others."""
     listen(jobs, world)
     for job in jobs:
         _recognise(job, nodes.get(job.entry.host))
     for job in read_servers(jobs, world):
         _judge(job)
+        compare_firmware(job, settings)
+
+
+def compare_firmware(job: Job, settings: Sequence[Setting]) -> None:
+    """Note what the firmware of a server should be set to differently."""
+    if job.server:
+        job.firmware = differences(settings, job.server.maker, job.server.firmware)
 
 
 def listen(jobs: Sequence[Job], world: World) -> None:
@@ -32,14 +42,16 @@ def listen(jobs: Sequence[Job], world: World) -> None:
             job.answers = found
 
 
+def question(job: Job) -> Bmc:
+    """Return the question for a server to its BMC."""
+    entry, account = job.entry, job.account
+    return Bmc(entry.host, entry.bmc, account.username, account.password, survey_server(entry.system))
+
+
 def read_servers(jobs: Sequence[Job], world: World) -> list[Job]:
     """Note what the BMCs show; return the jobs whose BMC answered, the others fail."""
     asked = [job for job in jobs if not job.outcome]
-    bmcs = [
-        Bmc(job.entry.host, job.entry.bmc, job.account.username, job.account.password, survey_server(job.entry.system))
-        for job in asked
-    ]
-    for job, answer in zip(asked, world.ask_bmcs(bmcs)):
+    for job, answer in zip(asked, world.ask_bmcs([question(job) for job in asked])):
         if answer.found is None:
             job.fail("bmc", f"the BMC {job.entry.bmc}: {answer.reason}")
         else:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Sequence
 
+from .firmware import Difference, settings_step
 from .job import Job, Settings, World
 from .loop import Loop, show, total
 from .node import config_drive, description, image_fields, new_node, order_of, patch
-from .preflight import check_hosts
+from .preflight import check_hosts, compare_firmware, question
 from .record import Record
 from .states import (
     ABORT,
@@ -28,7 +29,9 @@ from .states import (
 
 def provision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:
     """Carry out the jobs; each ends with an outcome, or in check mode with a plan."""
-    check_hosts(jobs, settings.ironic.nodes(), world)
+    check_hosts(jobs, settings.ironic.nodes(), world, settings.firmware)
+    for job in jobs:
+        _report_firmware(job, world)
     for job in jobs:
         if job.outcome == "failed":
             show(job, world, f"refused before anything was written: {job.text}")
@@ -38,6 +41,12 @@ def provision(jobs: Sequence[Job], settings: Settings, world: World, check: bool
     for job in open_jobs:
         job.progress.since = world.now()
     _Writing(settings, world).run(open_jobs)
+
+
+def _report_firmware(job: Job, world: World) -> None:
+    will = " and will be set" if job.entry.firmware == "set" else "; provision.firmware: set would set it"
+    for difference in job.firmware if job.plan else ():
+        show(job, world, f"firmware: {difference}{will}")
 
 
 class _Writing(Loop):
@@ -76,8 +85,26 @@ class _Writing(Loop):
 
     def _description(self, job: Job, order: str) -> dict[str, Any]:
         path = job.server.path if job.server else job.entry.system
-        fields = description(job.entry, path, job.account, self.settings.bmc_ca, order, job.released)
+        fields = description(
+            job.entry, path, job.account, self.settings.bmc_ca, order, job.released, bool(self._to_set(job))
+        )
         return {**fields, **image_fields(job.image)}
+
+    def _to_set(self, job: Job) -> tuple[Difference, ...]:
+        return job.firmware if job.entry.firmware == "set" else ()
+
+    def _prove_firmware(self, job: Job) -> None:
+        """Read the firmware again after it was set: a BMC may have refused a value, or changed another with it."""
+        if not self._to_set(job):
+            return
+        (answer,) = self.world.ask_bmcs([question(job)])
+        if answer.found is None:
+            show(job, self.world, f"firmware: was set, and cannot be read again: {answer.reason}")
+            return
+        job.server = answer.found
+        compare_firmware(job, self.settings.firmware)
+        for difference in job.firmware:
+            show(job, self.world, f"firmware: was set, and still {difference}")
 
     def _deploy(self, job: Job) -> None:
         """Note the order, then give it: a run that is killed in between has noted an order that nothing follows."""
@@ -91,7 +118,8 @@ class _Writing(Loop):
         if entry.mac not in ironic.ports(entry.host):
             ironic.add_port(entry.host, entry.mac)
         job.progress.order, job.progress.expected = order, True
-        ironic.order(entry.host, "active", config_drive(entry, order, key, self.settings.ssh_keys, self.settings.user))
+        drive = config_drive(entry, order, key, self.settings.ssh_keys, self.settings.user)
+        ironic.order(entry.host, "active", drive, settings_step(self._to_set(job)))
         job.progress.deploys += 1
 
     def _check(self, job: Job) -> None:
@@ -108,6 +136,7 @@ class _Writing(Loop):
             return
         self.world.trust(self.settings.known_hosts, job.names, job.record.host_key)
         self.settings.record_file.finish(job.entry.host, self.world.date())
+        self._prove_firmware(job)
         if not self.settings.keep_node:
             # Ironic never acts on a host that serves, and its database forgets the BMC's password.
             self.settings.ironic.forget(job.entry.host)

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence
 
 from .chips import RedfishError
+from .reader import Steps, Wanted
 from .service import LOGOUT, Service, base_url, library, tls_context
-from .survey import Steps, Wanted, survey
+from .survey import survey
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Generator, Iterable, List, Mapping, Optional, TypeVar
+from typing import Any, Iterable, Mapping
 
 from .chips import ACCELERATOR_CLASSES, Chips, RedfishError
 from .documents import (
-    KEYS,
     MAX_LEVELS,
-    MAX_MEMBERS,
     Document,
     base_class,
-    embedded,
     hex4,
     is_absent,
     is_there,
@@ -30,14 +27,9 @@ from .documents import (
     links_of_all,
     links_to,
     name_of,
-    path_of,
     text_of,
 )
-
-ROOT = "/redfish/v1/"
-
-# Correct services stay far below: a DGX H100 lists 133 PCI devices.
-MAX_DOCUMENTS = 500
+from .reader import ROOT, Reader, Steps
 
 PROCESSOR_TYPES = ("GPU", "Accelerator", "NPU")
 
@@ -49,26 +41,12 @@ OTHER_MAKERS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A document to fetch: its path, and the levels of ``$expand`` that the service supports (0: none)."""
-
-    path: str
-    levels: int = 0
-
-
-# Yields the documents that it needs; receives their content by path (None or absent: no such document).
-Answers = Mapping[str, Optional[Any]]
-T = TypeVar("T")
-Steps = Generator[List[Wanted], Answers, T]
-
-
 def survey() -> Steps[Chips]:
     """Return the chips of a service, requesting one list of documents after the other.
 
     Raises RedfishError for anything that is not a Redfish service, and for endless lists.
     """
-    reader = _Reader()
+    reader = Reader()
     (root,) = yield from reader.get([ROOT])
     if not link_to(root, "Systems") and not link_to(root, "Chassis"):
         raise RedfishError(f"no Redfish: {ROOT} names neither Systems nor Chassis")
@@ -107,61 +85,7 @@ class _Function:
     base: str
 
 
-class _Reader:
-    """The documents received so far; an embedded document needs no request of its own."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Document] = {}
-        self.levels = 0
-        self.asked = 0
-        self.devices = 0  # PCI devices or functions found so far
-
-    def get(self, paths: Iterable[str], levels: int = 0) -> Steps[list[Document]]:
-        """Return the documents of ``paths``; a document that the service lacks is empty."""
-        paths = list(paths)
-        missing = [path for path in dict.fromkeys(paths) if _key(path) not in self.known]
-        self.asked += len(missing)
-        if self.asked > MAX_DOCUMENTS:
-            raise RedfishError(f"its lists lead to more than {MAX_DOCUMENTS} documents")
-        if missing:
-            answers = yield [Wanted(path, min(levels, self.levels)) for path in missing]
-            for path in missing:
-                self._keep(path, answers.get(path), MAX_LEVELS + 1)
-        return [self.known[_key(path)] for path in paths]
-
-    def members(self, collections: Iterable[str], levels: int = 1) -> Steps[list[Document]]:
-        """Return the documents that collections list, over all pages; all collections are read at once."""
-        links: list[str] = []
-        pages = list(dict.fromkeys(collections))
-        turned: set[str] = set()
-        while pages:
-            turned.update(pages)
-            following = []
-            for path, page in zip(pages, (yield from self.get(pages, levels))):
-                links += links_to(page, "Members", path)
-                more = page.get("Members@odata.nextLink")
-                following += [path_of(more, path)] if more else []
-            if len(links) > MAX_MEMBERS:
-                raise RedfishError(f"{pages[0]} and others list more than {MAX_MEMBERS} members")
-            pages = [path for path in dict.fromkeys(following) if path not in turned]
-        return (yield from self.get(dict.fromkeys(links)))
-
-    def _keep(self, path: str, document: Any, depth: int) -> None:
-        if document is None:
-            document = {}
-        if not isinstance(document, dict):
-            raise RedfishError(f"{path} is not a JSON object")
-        self.known[_key(path)] = kept = {key: document[key] for key in KEYS if key in document}
-        kept["@odata.id"] = path
-        if not depth:
-            return
-        for child in embedded(kept):
-            place = child.get("@odata.id")
-            if isinstance(place, str) and len(self.known) <= MAX_MEMBERS * 5:
-                self._keep(path_of(place, path), child, depth - 1)
-
-
-def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function], list[str]]]:
+def _processors(reader: Reader, system: Document) -> Steps[tuple[list[_Function], list[str]]]:
     """Return the PCI functions of a system's accelerators, and the names of processors without links to functions."""
     linked: list[tuple[Any, str]] = []
     unlinked: list[str] = []
@@ -190,7 +114,7 @@ def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function
     return from_processors, unlinked
 
 
-def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Function]]:
+def _devices_of_system(reader: Reader, system: Document) -> Steps[list[_Function]]:
     """Return the PCI functions that a system or its enclosures list."""
     devices = links_to(system, "PCIeDevices", system["@odata.id"])
     functions = links_to(system, "PCIeFunctions", system["@odata.id"])
@@ -209,16 +133,16 @@ def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Functio
     return (yield from _functions_of(reader, (yield from reader.get(devices))))
 
 
-def _devices_of_chassis(reader: _Reader, root: Document) -> Steps[list[_Function]]:
+def _devices_of_chassis(reader: Reader, root: Document) -> Steps[list[_Function]]:
     return (yield from _devices_of_enclosures(reader, (yield from reader.members(links_of_all([root], "Chassis")))))
 
 
-def _devices_of_enclosures(reader: _Reader, enclosures: Iterable[Document]) -> Steps[list[_Function]]:
+def _devices_of_enclosures(reader: Reader, enclosures: Iterable[Document]) -> Steps[list[_Function]]:
     devices = yield from reader.members(links_of_all(enclosures, "PCIeDevices"), MAX_LEVELS)
     return (yield from _functions_of(reader, devices))
 
 
-def _functions_of(reader: _Reader, devices: Iterable[Document]) -> Steps[list[_Function]]:
+def _functions_of(reader: Reader, devices: Iterable[Document]) -> Steps[list[_Function]]:
     """Return the functions of the devices that may be accelerators."""
     places: list[str] = []
     collections: list[str] = []
@@ -267,7 +191,3 @@ def _kind_name(kind: Any) -> str:
         return "processor without a name"
     maker, model, part = kind
     return name_of({"Manufacturer": maker, "Model": model, "PartNumber": part, "Name": model})
-
-
-def _key(path: str) -> str:
-    return path.rstrip("/")

@@ -11,7 +11,14 @@ from tests.fakes.provision_entries import IMAGE, entry
 
 def test_a_job_is_planned_until_it_ends_and_names_the_phase_of_a_failure_only():
     job = Job(entry(), IMAGE, Account("admin", "s3cret"), Record(), plan="would write")
-    assert job.as_dict() == {"outcome": "planned", "phase": "", "text": "would write", "serves": False, "seconds": {}}
+    assert job.as_dict() == {
+        "outcome": "planned",
+        "phase": "",
+        "text": "would write",
+        "firmware": [],
+        "serves": False,
+        "seconds": {},
+    }
     job.fail("bmc", "refused")
     assert (job.as_dict()["outcome"], job.as_dict()["phase"], job.as_dict()["text"]) == ("failed", "bmc", "refused")
     job.finish("written", "answers")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.firmware import read_settings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import RecordFile
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.run import provision
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof
@@ -262,3 +265,43 @@ def test_the_failure_of_one_host_is_not_repeated_with_what_it_sent(tmp_path):
     site.ironic.broken["gpu-01"] = RuntimeError("a secret of the server")
     job = run(site)["gpu-01"]
     assert job.text == "unexpected RuntimeError"
+
+
+def differing(tmp_path, how):
+    """Return a site whose server has ASPM on."""
+    site = FakeSite(tmp_path, firmware=read_settings())
+    site.entries[0] = replace(site.entries[0], firmware=how)
+    site.servers["gpu-01"] = replace(site.servers["gpu-01"], maker="Dell Inc.", firmware={"PcieAspmL1": "Enabled"})
+    return site
+
+
+def test_firmware_that_differs_is_reported_and_left_as_it_is(tmp_path):
+    site = differing(tmp_path, "report")
+    assert run(site)["gpu-01"].as_dict()["firmware"] == ["aspm_off: PcieAspmL1 is 'Enabled', wanted Disabled"]
+    assert (
+        "gpu-01: firmware: aspm_off: PcieAspmL1 is 'Enabled', wanted Disabled; provision.firmware: set would set it"
+        in site.shown
+    )
+    assert (site.ironic.steps, site.ironic.calls[0][0]) == ({}, "create")
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_firmware_is_set_where_that_is_asked_for_and_read_again(tmp_path, obeys):
+    site = differing(tmp_path, "set")
+    original = site.ironic.forget
+
+    def order(*words):
+        site.ironic.__class__.order(site.ironic, *words)
+        if obeys and "active" in words:
+            site.servers["gpu-01"] = replace(site.servers["gpu-01"], firmware={"PcieAspmL1": "Disabled"})
+
+    site.ironic.order = order
+    site.ironic.forget = lambda name: (kept.append(dict(site.ironic.known[name])), original(name))
+    kept = []
+    job = run(site)["gpu-01"]
+    settings = {"settings": [{"name": "PcieAspmL1", "value": "Disabled"}]}
+    assert site.ironic.steps["gpu-01"][0]["args"] == settings
+    assert kept[0]["bios_interface"] == "redfish"
+    assert job.outcome == "written"
+    assert (job.firmware == ()) is obeys
+    assert any("was set, and still aspm_off" in text for text in site.shown) is not obeys

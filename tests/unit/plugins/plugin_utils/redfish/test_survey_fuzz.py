@@ -17,10 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
     found,
     model_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import (
-    MAX_DOCUMENTS,
-    survey,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.reader import MAX_DOCUMENTS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import survey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
