@@ -7,9 +7,11 @@ import hashlib
 import html.parser
 import json
 import os
+import stat
 import urllib.parse
 from typing import Callable, NamedTuple, Protocol
 
+from ..common.foreign_text import quote_foreign
 from ..common.kinds import show_value
 from ..transfer.connections import redact_url
 from ..weights.hubs import MAX_NAME, Listed, is_commit, is_sha256
@@ -76,6 +78,7 @@ class DiskTree:
         digest, length, buffer = hashlib.sha256(), 0, bytearray(CHUNK)
         view = memoryview(buffer)
         try:
+            self._check_link(path)
             with open(os.path.join(self._root, path), "rb", buffering=0) as file:
                 for got in iter(lambda: file.readinto(buffer), 0):
                     digest.update(view[:got])
@@ -89,6 +92,7 @@ class DiskTree:
         """Return the content of a small file."""
         whole = os.path.join(self._root, path)
         try:
+            self._check_link(path)
             with open(whole, "rb") as file:
                 content = file.read(MAX_RESPONSE_BYTES + 1)
         except OSError as exc:
@@ -96,6 +100,19 @@ class DiskTree:
         if len(content) > MAX_RESPONSE_BYTES:
             raise WeightsError(f"{whole}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small file")
         return content
+
+    def _check_link(self, path: str) -> None:
+        """Raise WeightsError for a link out of the tree to what others cannot read: as weights they could.
+
+        A disk may come from anybody. The hub's client links to its blobs beside the tree, people to files of their own.
+        """
+        whole, root = os.path.join(self._root, path), os.path.realpath(self._root)
+        real = os.path.realpath(whole)
+        is_own = real.startswith(f"{root}/") or os.path.basename(os.path.dirname(real)) == "blobs"
+        if not is_own and not os.stat(real).st_mode & stat.S_IROTH:
+            raise WeightsError(
+                f"{whole}: found a link to {quote_foreign(real)}, which only its owner can read; expected weights"
+            )
 
     def promised(self, path: str) -> tuple[str, str]:
         """Return commit and content's name from the cache's blob or the note beside a local directory's files."""

@@ -209,6 +209,26 @@ def test_a_directory_that_leads_to_itself(tmp_path):
     assert contents(look(tmp_path / "link")) == EXPECTED
 
 
+@pytest.mark.parametrize("name", ["sub/key.txt", "tokenizer.json", "linked/key.txt"])
+def test_a_link_on_a_disk_publishes_nothing_that_others_cannot_read(tmp_path, name):
+    """What is pinned is copied to every host, where everybody reads it, and to mirrors."""
+    secret = tmp_path / "root/key.txt"
+    fill(tmp_path, {"root/key.txt": b'{"the": "key"}'})
+    model = fill(tmp_path / "disk")
+    if name.startswith("linked"):
+        (model / "linked").symlink_to(secret.parent)
+    else:
+        (model / name).symlink_to(secret)
+    assert name in contents(look(model))
+    secret.chmod(0o600)
+    with pytest.raises(WeightsError, match=r"key\.txt, which only its owner can read; expected weights"):
+        look(model)
+    # A file of the disk itself may have any mode.
+    shutil.copy(secret, tmp_path / "disk/own.json")
+    (model / name.partition("/")[0]).unlink() if name.startswith("linked") else (model / name).unlink()
+    assert "own.json" in contents(look(model))
+
+
 @pytest.fixture
 def python_server(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
