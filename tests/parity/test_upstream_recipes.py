@@ -62,11 +62,13 @@ HARDWARE = {
     "ascend_910c": ("ascend_a3", 16),
     "ascend_950pr": ("ascend_950pr", 1),
     "ascend_950pr_8x": ("ascend_950pr", 8),
+    "ascend_950dt": ("ascend_950dt", 1),
+    "ascend_950dt_8x": ("ascend_950dt", 8),
     "xeon5": ("cpu", 1),
     "xeon6": ("cpu", 1),
 }
-# Hardware that this collection does not have: Google's, and a chip that the catalogue does not list yet.
-FOREIGN = {"ironwood", "trillium", "ascend_950dt", "ascend_950dt_8x"}
+# Hardware that this collection does not have: Google's.
+FOREIGN = {"ironwood", "trillium"}
 RELEASE = f"every-stack-{NEWEST}"
 # Files whose words or variables are not those of the release that they came with: part of our sentence. Where it is
 # about a flag, the real parser refuses the words too.

@@ -21,7 +21,7 @@ UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
 # The memory of one chip in such a system, in GiB, where it differs from the catalogue's.
 SINGLE_MEMORY_GIB = {"gb300": 252}
 # Upstream means a host with one of these by its name; hosts with more are called rtx_5090_2x and so on.
-ONE_CARD = ("ascend_950pr", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000")
+ONE_CARD = ("ascend_950dt", "ascend_950pr", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000")
 # Upstream's systems, each with the architecture that its kernels are built for.
 UPSTREAM_SYSTEMS = {
     "h100": "sm90", "h200": "sm90", "b200": "sm100", "gb200": "sm100", "b300": "sm103", "gb300": "sm103",

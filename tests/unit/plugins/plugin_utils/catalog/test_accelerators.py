@@ -132,6 +132,9 @@ def test_the_devices_of_a_stack_reach_its_models_and_a_model_may_differ():
     # The mounts that vllm-ascend's installation page gives for each chip.
     assert "/usr/local/Ascend/driver/tools/hccn_tool" in models["ascend_a3"].mounts
     assert "/usr/local/Ascend/driver" in models["ascend_950pr"].mounts
+    assert not [path for path in models["ascend_310p"].mounts if "hccn_tool" in path]
+    assert {"/dev/ummu", "/dev/uburma"} <= set(models["ascend_950dt"].devices)
+    assert {"/etc/hccl_rootinfo.json", "/etc/hixlep"} <= set(models["ascend_950dt"].mounts)
     assert (models["gaudi3"].visible_env, models["arc_pro_b70"].visible_env) == (
         "HABANA_VISIBLE_DEVICES",
         "ZE_AFFINITY_MASK",
