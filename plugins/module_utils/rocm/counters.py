@@ -54,10 +54,14 @@ def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer
     """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's amdgpu lines."""
     metric, static = answers
     addresses = addresses_of(static)
-    chips = [_chip(entry, addresses.get(str(entry.get("gpu")), "")) for entry in _gpus(metric.out)]
+    chips: dict[str, ChipCounters] = {}
+    for entry in _gpus(metric.out):
+        chip = _chip(entry, addresses.get(str(entry.get("gpu")), ""))
+        # Each part of a divided chip has an entry, of which the first has the values of the chip.
+        chips.setdefault(chip.chip, chip)
     if not chips:
         return CountersAnswer(problem=f"amd-smi metric --json reports no chips: {explain_silence(metric)}")
-    return CountersAnswer(add_log_errors(chips, _log_errors(log)))
+    return CountersAnswer(add_log_errors(list(chips.values()), _log_errors(log)))
 
 
 def addresses_of(static: CommandResult) -> dict[str, str]:

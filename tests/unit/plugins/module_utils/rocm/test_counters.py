@@ -55,6 +55,19 @@ def test_errors_of_links_between_chips_are_counted():
     assert not any("XGMI" in name for name in counters([{**METRIC, "ecc_blocks": "N/A"}], [STATIC]).chips[0].errors)
 
 
+def test_the_parts_of_a_chip_are_one_chip_with_the_values_of_the_first():
+    # The usage of the first part is that of ROCm 7.0.2 on an MI300X in DPX (https://github.com/ROCm/amdsmi/issues/134), which
+    # says that the second part has another form. N/A is what amd-smi writes for values that it lacks: a guess here.
+    idle = {"value": 0, "unit": "%"}
+    busy = {f"xcp_{part}": [*[idle] * 4, *["N/A"] * 4] for part in range(2)}
+    first = {**METRIC, "usage": {"gfx_activity": idle, "mm_activity": "N/A", "gfx_busy_inst": busy}}
+    second = {"gpu": 1, "usage": "N/A", "power": "N/A", "temperature": "N/A", "ecc": "N/A", "pcie": "N/A"}
+    static = [STATIC, {"gpu": 1, "bus": {"bdf": "0000:05:00.1"}}]
+    (chip,) = counters({"gpu_data": [first, second]}, {"gpu_data": static}).chips
+    assert (chip.chip, chip.watts, chip.utilization) == ("0000:05:00.0", 741, 0)
+    assert chip.errors["ECC correctable"] == 5
+
+
 def test_without_addresses_a_chip_has_its_number():
     assert counters([METRIC], "not JSON").chips[0].chip == "gpu 0"
 

@@ -121,6 +121,19 @@ def test_partitions_are_one_chip():
     assert [gpu.address for gpu in parse_kfd(nodes)] == ["0000:0c:00.0"]
 
 
+def test_an_mi350x_as_a_thread_shows_it():
+    # Keys and values of https://github.com/ROCm/rocm-systems/pull/2987 (amdgpu 6.18.3), which shows them as text. amd-smi
+    # lists network cards too since; how they stand in JSON is a guess.
+    entry = {
+        "gpu": 0,
+        "asic": {"market_name": "AMD Instinct MI350X", "device_id": "0x75a0", "target_graphics_version": "gfx950"},
+        "bus": {"bdf": "0000:05:00.0", "slot_type": "OAM", "pcie_levels": "N/A"},
+        "driver": {"name": "amdgpu", "version": "6.18.3", "os_kernel_version": "5.15.0-164-generic"},
+    }
+    document = {"gpu_data": [entry], "nic_data": [{"ai_nic": 0, "bdf": "0000:e2:00.0"}]}
+    assert parse_amd_smi(json.dumps(document)) == [GpuAnswer("0000:05:00.0", "AMD Instinct MI350X", "gfx950", "6.18.3")]
+
+
 @pytest.mark.parametrize("text", ["", "not json", "{", "[1, 2]", '{"gpu_data": {}}', '[{"gpu": 0}]', '{"error": "x"}'])
 def test_what_is_no_list_of_chips(text):
     assert parse_amd_smi(text) == []
