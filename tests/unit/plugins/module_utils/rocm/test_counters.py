@@ -56,8 +56,8 @@ def test_errors_of_links_between_chips_are_counted():
 
 
 def test_the_parts_of_a_chip_are_one_chip_with_the_values_of_the_first():
-    # The usage of the first part is that of ROCm 7.0.2 on an MI300X in DPX (https://github.com/ROCm/amdsmi/issues/134), which
-    # says that the second part has another form. N/A is what amd-smi writes for values that it lacks: a guess here.
+    # The usage of the first part is that of ROCm 7.0.2 on an MI300X in DPX, by https://github.com/ROCm/amdsmi/issues/134.
+    # The second part has another form there. N/A is what amd-smi writes for values that it lacks: a guess here.
     idle = {"value": 0, "unit": "%"}
     busy = {f"xcp_{part}": [*[idle] * 4, *["N/A"] * 4] for part in range(2)}
     first = {**METRIC, "usage": {"gfx_activity": idle, "mm_activity": "N/A", "gfx_busy_inst": busy}}

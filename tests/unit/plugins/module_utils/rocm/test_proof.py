@@ -122,8 +122,8 @@ def test_partitions_are_one_chip():
 
 
 def test_an_mi350x_as_a_thread_shows_it():
-    # Keys and values of https://github.com/ROCm/rocm-systems/pull/2987 (amdgpu 6.18.3), which shows them as text. amd-smi
-    # lists network cards too since; how they stand in JSON is a guess.
+    # Keys and values of https://github.com/ROCm/rocm-systems/pull/2987 (amdgpu 6.18.3), which shows them as text.
+    # amd-smi lists network cards too since; how they stand in JSON is a guess.
     entry = {
         "gpu": 0,
         "asic": {"market_name": "AMD Instinct MI350X", "device_id": "0x75a0", "target_graphics_version": "gfx950"},
