@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """vLLM's own configuration step judges the plans: requests of recipes, single limits, and relations of two settings.
 
-Recipes x accelerators x 1 to 16 chips x presets and features, a sample of them here and all with `make long`.
+Recipes x accelerators x 1 to 16 chips x presets and features, a sample of them here and all with `make long`. The
+recipes are those of the collection and those whose config.json is in shapes.yml; upstream's others meet the real parser
+alone (test_upstream_recipes.py), and no class of Ascend, Intel or Gaudi is here.
 """
 
 from __future__ import annotations
