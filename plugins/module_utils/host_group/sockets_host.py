@@ -11,31 +11,33 @@ from collections import Counter
 from typing import Iterable, Iterator
 
 from ..common.files_host import listed, text_of
-from .sockets import connections
+from ..instance.sock_diag_host import connected_to
 
 PROC = "/proc"
 PROBE_TIMEOUT = 2.0
 
 
 def count_connections(processes: Iterable[str], served: int) -> dict[str, int]:
-    """Return the number of connections of processes with each address, but for those at the port ``served``."""
+    """Return the number of connections of processes with each address.
+
+    Those at the port ``served`` are requests and say nothing about the group. Raises OSError where the kernel does not
+    say all of them: a host must not seem lost because a user has many connections.
+    """
     inodes = sockets_of(processes)
-    found: Counter[str] = Counter()
-    for table in ("tcp", "tcp6"):
-        found += connections(text_of(f"{PROC}/net/{table}"), inodes, served)
-    return dict(found)
+    return dict(Counter(row.remote[0] for row in connected_to() if row.inode in inodes and row.local[1] != served))
 
 
 def processes_of(name: str, container: str) -> Iterator[str]:
     """Yield the processes of the unit and, with docker, of its container, which is in no unit."""
-    scope = f"|{container}" if container else ""
+    # Outside of all units; whom a unit belongs to calls the groups in it as he likes.
+    scope = rf"|:(?:(?!\.service)[^:\n])*[-/]{re.escape(container)}(?:\.scope)?(?:/|$)" if container else ""
     of_unit = re.compile(rf"/vllm@{re.escape(name)}\.service(?:/|$){scope}", re.MULTILINE)
     for entry in listed(PROC):
         if entry.isascii() and entry.isdigit() and of_unit.search(text_of(f"{PROC}/{entry}/cgroup")):
             yield entry
 
 
-def sockets_of(processes: Iterable[str]) -> set[str]:
+def sockets_of(processes: Iterable[str]) -> set[int]:
     """Return the inodes of the processes' sockets."""
     found = set()
     for process in processes:
@@ -43,7 +45,7 @@ def sockets_of(processes: Iterable[str]) -> set[str]:
             with contextlib.suppress(OSError):
                 target = os.readlink(f"{PROC}/{process}/fd/{descriptor}")
                 if target.startswith("socket:["):
-                    found.add(target[8:-1])
+                    found.add(int(target[8:-1]))
     return found
 
 

@@ -60,8 +60,8 @@ def listening(port: int) -> list[Row]:
         return [row for row in _tables(port) if row.listens]
 
 
-def connected_to(remote: int) -> list[Row]:
-    """Return this host's established connections to a remote port. Raises OSError as ``sockets`` does."""
+def connected_to(remote: int = 0) -> list[Row]:
+    """Return this host's established connections, all or those to a remote port. Raises OSError as ``sockets`` does."""
     try:
         return list(_of_kernel(0, remote, 1 << _ESTABLISHED))
     except (OSError, struct.error):
@@ -149,8 +149,9 @@ def _group(attributes: bytes) -> int:
 
 
 def _tables(port: int, remote: int = 0) -> Iterator[Row]:
-    """Yield the sockets of this host at a local port, or to a remote one. Raises OSError for a table that is cut."""
-    mark = f":{port or remote:04X} ".encode()
+    """Yield the sockets at a local port, to a remote one, or all. Raises OSError for a table that is cut."""
+    wanted = port or remote
+    mark = f":{wanted:04X} ".encode() if wanted else b""
     for name in ("tcp", "tcp6"):
         text = bytes_of(f"{NET}/{name}", _MOST_TABLE)
         # A host without IPv6 has one table.
@@ -160,7 +161,7 @@ def _tables(port: int, remote: int = 0) -> Iterator[Row]:
             if mark in line:
                 fields = line.decode().split()
                 ends, state = (_address(fields[1]), _address(fields[2])), int(fields[3], 16)
-                if ends[0 if port else 1][1] == (port or remote):
+                if not wanted or ends[0 if port else 1][1] == wanted:
                     yield Row(*ends, int(fields[7]), state == _LISTEN, int(fields[9]), 0, state == _ESTABLISHED)
 
 
