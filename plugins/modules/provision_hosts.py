@@ -112,7 +112,7 @@ hosts:
       type: str
       returned: success
     firmware:
-      description: Settings of the firmware that differ from the catalogue's, after setting them where that is asked for.
+      description: Settings of the firmware that differ from the catalogue's, after setting them if asked.
       type: list
       elements: str
       returned: success
