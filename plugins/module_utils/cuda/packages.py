@@ -250,6 +250,12 @@ def prebuilt_packages(host: Host) -> list[str]:
     return sorted(name for name in host.packages if _PREBUILT.match(name))
 
 
+def signed_package(host: Host, driver: Driver) -> str:
+    """Return Ubuntu's package of modules for its usual kernel that Canonical signed, empty on other systems."""
+    flavour = "-open" if driver.flavour == OPEN else ""
+    return f"linux-modules-nvidia-{driver.branch}-server{flavour}-generic" if host.distribution == "ubuntu" else ""
+
+
 def kernel_packages(host: Host) -> dict[str, str]:
     """Return the installed packages with the driver's kernel module, with their versions."""
     return {name: version for name, version in host.packages.items() if is_kernel(name)}

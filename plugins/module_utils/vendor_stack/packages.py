@@ -71,14 +71,18 @@ def is_installed(host: Host, package: Package) -> bool:
     return any(fnmatch.fnmatchcase(text, package.version) for text in (bare, upstream_version(bare)))
 
 
-def check_secure_boot(host: Host) -> None:
-    """Raise StackError if the kernel would refuse the modules that DKMS builds."""
+def check_secure_boot(host: Host, signed: str = "") -> None:
+    """Raise StackError if the kernel would refuse the modules that DKMS builds.
+
+    ``signed`` is the package of a distribution whose modules it accepts, empty for none.
+    """
     if host.secure_boot and not host.signing_key_enrolled:
         key = "/var/lib/shim-signed/mok/MOK.der" if host.distribution == "ubuntu" else "/var/lib/dkms/mok.pub"
         raise StackError(
             f"Secure Boot is on and the key that DKMS signs modules with ({key}) is not enrolled, so that the kernel "
-            f"would refuse the driver; run 'mokutil --import {key}', reboot and confirm at the console, or switch "
-            "Secure Boot off in the firmware"
+            f"would refuse the driver; run 'mokutil --import {key}', reboot and confirm at the console, "
+            + (f"install the modules that {host.title} signed ({signed}), which are retained, " if signed else "")
+            + "or switch Secure Boot off in the firmware"
         )
 
 

@@ -31,6 +31,7 @@ from ...module_utils.cuda.packages import (
     pinning_packages,
     platform,
     prebuilt_packages,
+    signed_package,
     preparation,
     repositories,
 )
@@ -199,7 +200,7 @@ def _plan_installation(
     packages = [*header_packages(host), *driver_packages(host, request.source, driver)]
     if hardware.fabric:
         packages += fabric_packages(host, request.source, version or f"{branch}.*", hardware.fabric == NVLINK5)
-    check_secure_boot(host)
+    check_secure_boot(host, signed_package(host, driver))
     names = {package.name for package in packages}
     remove = tuple(name for name in (*sorted(kernel_packages(host)), *prebuilt_packages(host)) if name not in names)
     remove_first: tuple[str, ...] = ()

@@ -560,6 +560,13 @@ def test_a_fabric_manager_of_an_older_name_is_replaced():
     assert "nvidia-fabricmanager=580.95.05-*" in [package.spec("apt") for package in found.packages]
 
 
+def test_secure_boot_names_the_modules_that_ubuntu_signed():
+    locked = {"secure_boot": True, "signing_key_enrolled": False}
+    halt = plan_driver(replace(SYSTEMS["ubuntu2404"][0], **locked), MACHINES["l40s"][0], REQUEST).halt
+    assert "(linux-modules-nvidia-580-server-open-generic), which are retained, or switch Secure Boot off" in halt
+    assert "linux-modules" not in plan_driver(replace(SYSTEMS["rhel9"][0], **locked), MACHINES["l40s"][0], REQUEST).halt
+
+
 @pytest.mark.parametrize(("enrolled", "halts"), [(True, False), (False, True), (None, True)])
 def test_secure_boot_needs_an_enrolled_key_before_anything_changes(enrolled, halts):
     host = replace(SYSTEMS["ubuntu2404"][0], secure_boot=True, signing_key_enrolled=enrolled)
