@@ -31,9 +31,9 @@ from ...module_utils.cuda.packages import (
     pinning_packages,
     platform,
     prebuilt_packages,
-    signed_package,
     preparation,
     repositories,
+    signed_package,
 )
 from ...module_utils.cuda.proof import is_foreign
 from ...module_utils.vendor_stack.model import (
