@@ -23,6 +23,8 @@ def dashboards(table: Path) -> dict[str, str]:
 
 
 def _board(uid: str, board: Mapping[str, Any]) -> dict[str, Any]:
+    choices = [_choice(name, query) for name, query in board["choices"].items()]
+    texts = [_text(name, value) for name, value in board.get("texts", {}).items()]
     source = {"name": "datasource", "type": "datasource", "query": "prometheus", "current": {}}
     return {
         "uid": uid,
@@ -34,7 +36,7 @@ def _board(uid: str, board: Mapping[str, Any]) -> dict[str, Any]:
         "timezone": "browser",
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [source, *(_choice(name, query) for name, query in board["choices"].items())]},
+        "templating": {"list": [source, *choices, *texts]},
         "panels": [_panel(place, graph) for place, graph in enumerate(board["graphs"])],
     }
 
@@ -52,6 +54,11 @@ def _choice(name: str, query: str) -> dict[str, Any]:
         "current": {},
         "sort": 1,
     }
+
+
+def _text(name: str, value: str) -> dict[str, Any]:
+    """Return a variable of the dashboard that people write, with the value that it has at first."""
+    return {"name": name, "type": "textbox", "query": value, "current": {"text": value, "value": value}}
 
 
 def _panel(place: int, graph: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,12 +42,12 @@ def test_a_dashboard_is_consistent(name):
 
 
 def test_there_is_one_for_fleet_instance_chip_and_gateway():
-    assert list(BOARDS) == [f"inference-{name}.json" for name in ("chips", "fleet", "gateways", "instance")]
+    assert list(BOARDS) == [f"inference-{name}.json" for name in ("chips", "fleet", "gateways", "instance", "teams")]
 
 
 def checked(expressions, directory):
     """Return what promtool finds of expressions, with values in the place of Grafana's variables."""
-    filled = [re.sub(r"\$\w+", ".+", text.replace("$__rate_interval", "5m")) for text in expressions]
+    filled = [re.sub(r"\$\w+", ".+", text.replace("$tariff", "0.3")) for text in expressions]
     rules = [{"record": f"panel:number{number}", "expr": text} for number, text in enumerate(filled)]
     path = directory / "rules.yml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
@@ -61,3 +61,51 @@ def test_prometheus_can_read_every_expression(name, tmp_path):
     found = [target["expr"] for panel in BOARDS[name]["panels"] for target in panel["targets"]]
     assert len(found) >= 6 and checked(found, tmp_path) == ""
     assert "parse error" in checked([*found, "sum(rate(vllm:x[5m])"], tmp_path)
+
+
+# Two instances of one model with 350 W each write 350 tokens a second together: 2 J for each. Of 280 that the gateways
+# counted, research had 210. A third instance shares its chip.
+SERIES = {
+    'accel_power_watts{host="a",chip="0",instance="chat"}': "350x30",
+    'accel_power_watts{host="b",chip="0",instance="chat"}': "350x30",
+    'accel_power_watts{host="b",chip="1",instance="one,two"}': "500x30",
+    'vllm:num_requests_running{host="a",instance="chat",service="chat",model_name="m"}': "1x30",
+    'vllm:num_requests_running{host="b",instance="chat",service="chat",model_name="m"}': "1x30",
+    'vllm:generation_tokens_total{host="a",instance="chat",service="chat",model_name="m"}': "0+12000x30",
+    'vllm:generation_tokens_total{host="b",instance="chat",service="chat",model_name="m"}': "0+9000x30",
+    'inference_usage_tokens_total{gateway="g1",client="r",team="research",model="m",kind="completion"}': "0+6300x30",
+    'inference_usage_tokens_total{gateway="g2",client="r",team="research",model="m",kind="completion"}': "0+6300x30",
+    'inference_usage_tokens_total{gateway="g1",client="p",team="product",model="m",kind="completion"}': "0+4200x30",
+}
+COSTS = {
+    "Power of the chips of each model": {"m": 700.0},
+    "Energy of a million tokens, by model": {"m": 2 / 3.6},
+    "Cost of a million tokens, by model": {"m": 2 / 3.6 * 0.3},
+    "Cost of a million tokens, by team": {"research": 2 / 3.6 * 0.3, "product": 2 / 3.6 * 0.3},
+    "Cost of a day, by team": {"research": 420 * 0.024 * 0.3, "product": 140 * 0.024 * 0.3},
+    "Tokens of each team": {"research": 210.0, "product": 70.0},
+}
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not here (Debian's package prometheus)")
+def test_prometheus_computes_energy_and_cost(tmp_path):
+    panels = {panel["title"]: panel["targets"][0]["expr"] for panel in BOARDS["inference-teams.json"]["panels"]}
+    cases = []
+    for title, values in COSTS.items():
+        query = re.sub(r"\$\w+", ".+", panels[title].replace("$tariff", "0.3"))
+        label = "model" if "m" in values else "team"
+        for name, value in values.items():
+            # 1 where the value is right.
+            one = f"round(sum by ({label}) ({query}) / {value!r}, 0.001)"
+            one = f'sum({one} and on ({label}) label_replace(vector(1), "{label}", "{name}", "", ""))'
+            cases.append({"expr": one, "eval_time": "20m", "exp_samples": [{"labels": "{}", "value": 1}]})
+    test = {
+        "interval": "1m", "promql_expr_test": cases,
+        "input_series": [{"series": key, "values": values} for key, values in SERIES.items()],
+    }  # fmt: skip
+    document = {"rule_files": [str(TABLE.parent / "rules/inference.yml")], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "cases.yml").write_text(yaml.safe_dump(document))
+    done = subprocess.run(
+        [PROMTOOL, "test", "rules", tmp_path / "cases.yml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -191,7 +191,7 @@ BLACKBOX = {"probe_ssl_earliest_cert_expiry"}
 HAPROXY = set((TOP / "tests/fixtures/haproxy/metrics-2.6.12.txt").read_text().split())
 SUFFIXES = {"gauge": ("",), "counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
 NAME = re.compile(
-    r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|inference_|mirror_|probe_|service:|proxy:|host:|up\b)[\w:]*"
+    r"(?<![\w:.\"$])(?:vllm:|vllm_|accel_|health_|haproxy_|node_|inference_|mirror_|probe_|service:|model:|proxy:|host:|up\b)[\w:]*"
 )
 
 
