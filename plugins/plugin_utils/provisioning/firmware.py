@@ -15,8 +15,9 @@ from .entry import ProvisionError
 
 CATALOGUE = COLLECTION / "catalog/firmware.yml"
 # The number that Supermicro appends to the name of an attribute.
-_NUMBER = re.compile(r"_[0-9A-F]{4}$")
+_NUMBER = re.compile(r"_[0-9A-F]{4}\Z")
 _OPPOSITES = {"Disable": "Enable", "Disabled": "Enabled", "Enable": "Disable", "Enabled": "Disabled"}
+PRIORITY = 97
 KEYS = ("purpose", "makers", "names", "wanted", "source")
 
 
@@ -81,7 +82,11 @@ def _spelling(found: Any, wanted: Sequence[str]) -> str:
 
 
 def settings_step(found: Sequence[Difference]) -> list[dict[str, Any]]:
-    """Return the step by which Ironic sets what differs, before the ramdisk writes; empty where nothing does."""
+    """Return the step by which Ironic sets what differs; empty where nothing does.
+
+    It comes after the step that boots the ramdisk (100), which would find no medium after another restart, and before
+    the guard (95) and the write (80).
+    """
     settings = [{"name": each.name, "value": each.wanted} for each in found]
-    step = {"interface": "bios", "step": "apply_configuration", "priority": 150, "args": {"settings": settings}}
+    step = {"interface": "bios", "step": "apply_configuration", "priority": PRIORITY, "args": {"settings": settings}}
     return [step] if settings else []
