@@ -23,6 +23,7 @@ from ..plugin_utils.planning.explanation import COLLECTION
 from ..plugin_utils.planning.hardware import Accelerator
 from ..plugin_utils.planning.inputs import SETTINGS, PlanError
 from ..plugin_utils.planning.kernels import COMPILATION, compiles_sampler
+from ..plugin_utils.planning.scale import check_scale_hosts, door_of
 
 preload(load_catalogue, load_exclusive, load_replaced)
 
@@ -62,6 +63,7 @@ class ActionModule(ControllerAction):
             # A worker of an instance that spans hosts listens on no port of ours.
             "ports": {name: entry["listen"].get("port", 0) for name, entry in plans.items()},
             "groups": {name: entry["group"] for name, entry in plans.items() if "group" in entry},
+            "scale": door_of(variables["inventory_hostname"], plans),
             "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),
             "compilers": compilers_of(plans),
             "samplers": samplers_of(plans, chips.compute_capability),
@@ -73,6 +75,7 @@ class ActionModule(ControllerAction):
 
 def _grouped(options: Mapping[str, Any], variables: Mapping[str, Any], reader: HostReader) -> dict[str, Any]:
     """Return the settings of instances that span hosts; none where all are on one. Raises PlanError, FleetError."""
+    check_scale_hosts(options["instances"], variables["groups"]["all"])
     if not spans(options["instances"]):
         return {}
     instances = expand(options["instances"], variables["groups"])

@@ -11,7 +11,7 @@ description:
   - Internal to the collection's roles.
   - Returns the secret of the inventory, else that of the file C(gateway-secret) below E(BAREMETAL_STATE_DIR). A run
     that is not in check mode makes the file where it is missing.
-  - The secret stays on the controller. Hosts get what O(instance) and O(gateway) say.
+  - The secret stays on the controller. Hosts get what O(instance), O(door) and O(gateway) say.
 options:
   _terms:
     description: The value of C(gateway_secret), which may be empty.
@@ -22,6 +22,9 @@ options:
     description: The names of a service, a host and its instance. The result is what the instance accepts of gateways.
     type: list
     elements: str
+  door:
+    description: The name of a host. The result is what the host accepts of gateways that start and stop its replicas.
+    type: str
   gateway:
     description: What M(baremetal.inference.gateway_plan) returns. The result is the gateway's keys as a map of HAProxy.
     type: dict
@@ -47,7 +50,14 @@ from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 from ..plugin_utils.common.state_dir import VARIABLE, StateDirError, state_dir
-from ..plugin_utils.gateway.engine_secret import FILE, SecretError, accepted_by, engine_secret, map_of_gateway
+from ..plugin_utils.gateway.engine_secret import (
+    FILE,
+    SecretError,
+    accepted_by,
+    door_keys,
+    engine_secret,
+    map_of_gateway,
+)
 
 
 class LookupModule(LookupBase):
@@ -66,4 +76,6 @@ class LookupModule(LookupBase):
         instance, gateway = options.get("instance"), options.get("gateway")
         if instance:
             return [accepted_by(secret, *instance) for secret in found]
+        if options.get("door"):
+            return [door_keys(secret, str(options["door"])) for secret in found]
         return [map_of_gateway(secret, gateway) for secret in found] if gateway else found

@@ -167,6 +167,14 @@ address_arrivals:
   type: int
   returned: success
   version_added: 0.7.0
+scale:
+  description: By service with C(scale), its replicas by state, how many requests wait, and the last decision; empty at
+    a gateway that does not decide.
+  type: dict
+  returned: O(state=status)
+  version_added: 0.10.0
+  sample: {chat: {min: 1, max: 4, mode: auto, waiting: 0, replicas: {serving: 1, stopped: 1},
+                  last: "2026-11-28T03:01:00Z start gpu-b--chat: 12 requests wait, 1 of 2 replicas serve"}}
 started:
   description: A string that changes whenever the counters of HAProxy restart at zero.
   type: str
@@ -179,6 +187,7 @@ import time
 from ..module_utils.common.door import start_module
 from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
+from ..module_utils.gateway.scale_report_host import read_report
 from ..module_utils.gateway.server_report import diff_of, result_of
 from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersError, ServersRequest, check_request
 
@@ -231,7 +240,8 @@ def main() -> None:
     diff = {"diff": diff_of(outcome, request, module.check_mode)} if module._diff and outcome.change.changed else {}
     if problem:
         module.fail_json(msg=problem, **result_of(outcome), **diff)
-    module.exit_json(**result_of(outcome), **diff)
+    scale = {"scale": read_report()} if request.state == STATUS else {}
+    module.exit_json(**result_of(outcome), **diff, **scale)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,11 @@ ports:
     - The port of each instance, by its name; 0 on a worker of an instance that spans hosts, which accepts no requests.
   type: dict
   returned: success
+scale:
+  description: The configuration of C(vllm-scale.service), through which gateways start and stop instances of the host;
+    empty where none has C(scale).
+  type: dict
+  returned: success
 groups:
   description: The group of each instance that spans hosts, by its name - its hosts, rank, role, addresses and port.
   type: dict

@@ -120,6 +120,10 @@ grouped:
   type: list
   elements: str
   returned: success
+has_scale:
+  description: Whether gateways may start and stop instances of the host, by a file of C(vllm-scale.service).
+  type: bool
+  returned: success
 drop_ins:
   description: The paths of the role's files that change the start of installed instances, by instance.
   type: dict
@@ -200,6 +204,7 @@ def main() -> None:
         encodings_accepted=has_accepted(module, container.get("command", "")),
         units=units,
         grouped=[name for name in sorted(units) if os.path.exists(f"{module.params['config_dir']}/{name}.group.json")],
+        has_scale=os.path.exists(f"{module.params['config_dir']}/scale.json"),
         drop_ins={name: [path for path in drop_ins(name) if os.path.exists(path)] for name in sorted(units)},
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[

@@ -287,7 +287,7 @@ def until(true, seconds=120.0):
         time.sleep(0.05)
 
 
-def main(name, top, port):
+def main(name, top, port, host="127.0.0.1"):
     import uvicorn
 
     sys.path.insert(0, str(COLLECTIONS))
@@ -295,7 +295,7 @@ def main(name, top, port):
 
     availability_host.CACHE = str(top)
     app = availability_host.Availability(SleepingEngine(name, Path(top)))
-    uvicorn.run(app, host="127.0.0.1", port=int(port), log_level="error", lifespan="off", access_log=False)
+    uvicorn.run(app, host=host, port=int(port), log_level="error", lifespan="off", access_log=False)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
 from ..instance.metrics import WORK, sums
 from .places import FIGURES, Places, load_of
+from .scale_host import AUTO, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
 from .verdict import UNKNOWN, UP, Watched, sickness
@@ -65,8 +66,9 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
         metrics = {}
     if not metrics:
         return watched.refused(time.monotonic())
+    watched.load = load_of(metrics, watched.own)
     if watched.places:
-        watched.places.update(load_of(metrics, watched.own))
+        watched.places.update(watched.load)
     if watched.saw(metrics, time.monotonic()):
         fault, is_refusal = probe(address, model, watched.stuck_after)
         watched.probed(fault, time.monotonic(), is_refusal)
@@ -90,7 +92,9 @@ class HaproxyWatch:
 
     def __init__(self, config: Mapping[str, Any], watched: Mapping[str, Watched]) -> None:
         self.servers, self.watched, self.path = config["servers"], watched, config["stats"]
-        self.services = ServiceWatch(self.servers, watched, config["min_available"])
+        scaled = config.get("scale", {}).get("services", {})
+        empty = [name for name, each in scaled.items() if not each["min"] and each["mode"] == AUTO]
+        self.services = ServiceWatch(self.servers, watched, config["min_available"], empty)
         self.address = SharedAddress(config["unusable"], config["interval"])
 
     def check(self, now: float) -> None:
@@ -145,8 +149,11 @@ class Agent(socketserver.ThreadingTCPServer):
         for address, server in config["servers"].items():
             self._start(server["name"], functools.partial(self._check, address, server))
         self._start("haproxy", lambda: haproxy.check(time.monotonic()))
+        self.scaler = Scaler(config["scale"], config["stats"], self.watched) if "scale" in config else None
+        if self.scaler:
+            self._start("scale", self.scaler.step)
 
-    def _start(self, name: str, check: Callable[[], None]) -> None:
+    def _start(self, name: str, check: Callable[[], object]) -> None:
         """Check again and again in a thread."""
 
         def step() -> float:
@@ -170,6 +177,7 @@ class Agent(socketserver.ThreadingTCPServer):
             f"# TYPE {name} gauge",
             *(f'{name}{{of="{of}"}} {at:.0f}' for of, at in sorted(self.checked_at.items())),
         ]
+        lines += self.scaler.metrics() if self.scaler else []
         return "\r\n".join(["HTTP/1.0 200 OK", "Content-Type: text/plain; version=0.0.4", "", "\n".join([*lines, ""])])
 
 

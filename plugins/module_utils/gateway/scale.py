@@ -14,18 +14,20 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Sequence
 
+from ..instance.scale_door import SLEEP, START, STOP, WAKE
+
 # What a replica does, as the gateway and its host see it. LOST: it should serve and does not, or nobody knows.
 SERVING, STARTING, ASLEEP, STOPPED, LOST = "serving", "starting", "asleep", "stopped", "lost"
-WAKE, START, SLEEP, STOP = "wake", "start", "sleep", "stop"
-# Requests have to wait for so many seconds before a replica is added.
-UP_AFTER = 3.0
+# Requests have to wait for so many seconds before a replica wakes, which takes a second, or starts.
+WAKE_AFTER, UP_AFTER = 1.0, 3.0
 # A replica leaves after so many seconds without a change, and when their highest load fits into the others.
 DOWN_AFTER = 600.0
 # The part of what the others can take that this highest load may fill.
 ROOM = 0.7
 # As for places.py: a sixteenth of what runs may wait in an engine.
 PART = 16
-# Seconds until a replica that was asked to start or wake shows it, and until one that did not is asked again.
+# Seconds until a replica that was asked to start or wake shows it, and until one that did not is asked again. So long
+# too few may serve: the check of a server may fail once.
 SHOWS, AGAIN = 10.0, 300.0
 
 
@@ -33,7 +35,7 @@ SHOWS, AGAIN = 10.0, 300.0
 class Replica:
     """A replica; ``held``: a person or a rollout has it. ``resident``: it sleeps and wakes, else it stops and starts.
 
-    ``places``: requests that it takes at once, by its plan.
+    ``places``: requests that it takes at once, by its plan. ``fixed``: it always serves.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Replica:
     running: int = 0
     held: bool = False
     resident: bool = False
+    fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,11 @@ class Scale:
     most: int
     # What a replica takes, as seen when requests waited last; 0 where none ever did.
     capacity: float = 0.0
-    # Since when requests wait, when the number changed last, and the loads of the last seconds.
+    # Since when requests wait, since when fewer than ``least`` serve, when the number changed last.
     waiting_since: float = math.inf
+    lacking_since: float = math.inf
     changed_at: float = -math.inf
+    # The loads of the last seconds, each lower than those before it.
     peaks: deque[tuple[float, int]] = field(default_factory=deque)
     asked: dict[str, float] = field(default_factory=dict)
 
@@ -76,9 +81,11 @@ class Scale:
             self.changed_at = now
         self._note(len(serving), running, waiting, now)
         coming = [each for each in replicas if not each.held and self._comes(each, now)]
+        have = len(serving) + len(coming)
+        self.lacking_since = min(self.lacking_since, now) if have < self.least else math.inf
         wanted = self._wanted(len(serving), running, waiting, now)
-        if len(serving) + len(coming) < wanted:
-            return self._add(replicas, len(serving) + len(coming), wanted, waiting, now)
+        if have < wanted:
+            return self._add(replicas, have, wanted, waiting, now)
         if coming:
             return Action("", "", f"{coming[0].name} is about to serve")
         return self._remove(replicas, serving, now)
@@ -100,17 +107,18 @@ class Scale:
     def _comes(self, replica: Replica, now: float) -> bool:
         """Return whether a replica is about to serve."""
         just_asked = now - self.asked.get(replica.name, -math.inf) < SHOWS
-        return replica.state == STARTING or (just_asked and replica.state in (ASLEEP, STOPPED))
+        return replica.state == STARTING or (just_asked and replica.state in (ASLEEP, STOPPED, LOST))
 
     def _wanted(self, serving: int, running: int, waiting: int, now: float) -> int:
-        """Return how many replicas should serve: at least ``least``, and more while requests wait."""
+        """Return how many replicas should serve: ``least`` at least, and more while requests wait."""
         if not serving and waiting:
             # Nobody else answers them.
             return max(self.least, 1)
-        if now - self.waiting_since < UP_AFTER:
-            return self.least
+        least = self.least if now - self.lacking_since >= SHOWS else 0
+        if now - self.waiting_since < WAKE_AFTER:
+            return least
         # As many as would run all of it. One is asked at a time, for as long as requests wait.
-        return max(self.least, min(math.ceil(serving * (1 + waiting / max(1, running))), self.most))
+        return max(least, min(math.ceil(serving * (1 + waiting / max(1, running))), self.most))
 
     def _add(self, replicas: Sequence[Replica], have: int, wanted: int, waiting: int, now: float) -> Action:
         """Return which replica wakes or starts."""
@@ -121,7 +129,7 @@ class Scale:
             each
             for each in replicas
             if each.state in (ASLEEP, STOPPED)
-            and not each.held
+            and not (each.held or each.fixed)
             and not SHOWS <= now - self.asked.get(each.name, -math.inf) < AGAIN
             and not self._comes(each, now)
         ]
@@ -129,6 +137,8 @@ class Scale:
             return Action("", "", f"{why}, and no other one can be started")
         # The first one that sleeps, because it serves in a second.
         first = min(able, key=lambda each: (each.state != ASLEEP, each.name))
+        if first.state != ASLEEP and have >= max(self.least, 1) and now - self.waiting_since < UP_AFTER:
+            return Action("", "", f"{why}, since {now - self.waiting_since:.0f} s")
         self.asked[first.name] = self.changed_at = now
         return Action(WAKE if first.state == ASLEEP else START, first.name, why)
 
@@ -136,7 +146,8 @@ class Scale:
         """Return which replica sleeps or stops."""
         left = len(serving) - 1
         held = [each.name for each in replicas if each.held]
-        if left < self.least:
+        leaving = [each for each in serving if not each.fixed]
+        if left < self.least or not leaving:
             return Action("", "", f"{len(serving)} replicas serve, and min is {self.least}")
         if held:
             # A rollout takes the next one soon, and a person may need the others.
@@ -147,7 +158,7 @@ class Scale:
             return Action("", "", f"{most} requests at once need {len(serving)} replicas")
         if now - self.changed_at < DOWN_AFTER:
             return Action("", "", f"{left} replicas would do; {DOWN_AFTER - (now - self.changed_at):.0f} s left")
-        last = min(serving, key=lambda each: (each.running, [-ord(letter) for letter in each.name]))
+        last = min(leaving, key=lambda each: (each.running, [-ord(letter) for letter in each.name]))
         self.changed_at = now
         self.asked.pop(last.name, None)
         why = f"{most} requests at once in {DOWN_AFTER:.0f} s, and {left} replicas take {room}"

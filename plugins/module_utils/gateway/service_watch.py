@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from .verdict import Watched
 
@@ -55,9 +55,14 @@ class ServiceWatch:
     """The servers by their addresses, as the agent's configuration has them, and their verdicts."""
 
     def __init__(
-        self, servers: Mapping[str, Mapping[str, Any]], watched: Mapping[str, Watched], min_available: int
+        self,
+        servers: Mapping[str, Mapping[str, Any]],
+        watched: Mapping[str, Watched],
+        min_available: int,
+        may_be_empty: Collection[str] = (),
     ) -> None:
         self.servers, self.watched, self.min_available = servers, watched, min_available
+        self.may_be_empty = may_be_empty
 
     def update(self, found: Mapping[str, Counted], now: float) -> str:
         """Update the instances; return ``no server`` if a service has none."""
@@ -83,7 +88,7 @@ class ServiceWatch:
             watched.replaceable = better[server["service"]] > 0
             watched.incomplete = self._missing_beside(server, found)
             watched.spare = address in spare
-        return "" if all(up.values()) else "no server"
+        return "" if all(count or service in self.may_be_empty for service, count in up.items()) else "no server"
 
     def _spare(self, sick: list[str], others: int, now_up: set[str]) -> list[str]:
         """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Mapping
 
 from ..instance.metrics import RUNNING, WORK
-from .places import Places
+from .places import Load, Places
 
 UNKNOWN, UP = "", "up"
 # The actions that the text of a sick instance begins with, weakest first.
@@ -53,6 +53,8 @@ class Watched:
     # How many requests HAProxy sends it at once, None for any number; how many it has there.
     places: Places | None = None
     own: int = 0
+    # Its requests, as it reported them last.
+    load: Load | None = None
 
     @property
     def answer(self) -> str:

@@ -15,6 +15,9 @@ GROUP_RUN_DIR = "/run/vllm-group"
 READY, WITHDRAWN = "ready", "withdrawn"
 # systemd stops the instance: first gateways send nothing more, then new requests are refused.
 STOPPING, CLOSED = "stopping", "closed"
+# Gateways send it nothing more because the others are enough. It serves what still comes, and sleeps once others of its
+# host need its chips.
+SPARE = "spare"
 # Holds why the instance is sick, for gateways: answers of GET /metrics have it as a header of this name.
 UNHEALTHY = "unhealthy"
 # A watchdog asks for the number of requests without an answer.

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tell gateways whether an instance takes requests, and refuse requests that would get no answer.
 
-vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys six files in the
+vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys seven files in the
 instance's directory below /run/vllm: vllm-wait-ready.py makes ``ready`` when vLLM is warm; vllm-drain.py makes
 ``stopping`` when systemd stops the instance and, once no request runs, ``closed``; the service of the role health
-writes into ``unhealthy`` why the instance is sick. Where an instance spans hosts, vllm-group.py makes ``watched``, and
-calls ``ready`` ``withdrawn`` while it misses one of them.
+writes into ``unhealthy`` why the instance is sick; vllm-scale.py makes ``spare`` when the other replicas are enough.
+Where an instance spans hosts, vllm-group.py makes ``watched``, and calls ``ready`` ``withdrawn`` while it misses one of
+them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..instance.marks import (
     OPEN_HEADER,
     PROBE,
     READY,
+    SPARE,
     STOPPING,
     UNANSWERED_HEADER,
     UNHEALTHY,
@@ -88,6 +90,8 @@ class Availability:
             await self.gate.obey(scope, receive, send)
         elif path == "/health" and self._has(STOPPING):
             await self._refuse(send, 404, b"this instance is stopping\n")
+        elif path == "/health" and self._has(SPARE) and _PROBE not in dict(scope["headers"]):
+            await self._refuse(send, 404, b"the other replicas are enough\n")
         elif path == "/health" and not self._has(READY) and _PROBE not in dict(scope["headers"]):
             await self._refuse(send, 503, b"this instance is starting\n")
         elif path in MONITORED:

@@ -50,6 +50,7 @@ HOST = (
     Place("/etc/systemd/system/vllm-router@.service", "vllm", EVERYTHING),
     Place("/etc/systemd/system/vllm-preload@.service", "vllm", EVERYTHING),
     Place("/etc/systemd/system/vllm-residents@.service", "vllm", EVERYTHING),
+    Place("/etc/systemd/system/vllm-scale.service", "vllm-scale", EVERYTHING),
     Place("/etc/containers/systemd/vllm@NAME.container", "vllm", INSTANCE),
     Place("/etc/containers/systemd/vllm@NAME.container.d/", "you", INSTANCE),
     Place("/etc/vllm/NAME.env", "vllm", INSTANCE),
@@ -77,11 +78,14 @@ HOST = (
     Place("/usr/local/lib/vllm-preload/", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents.py", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-residents/", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm-scale.py", "vllm-scale", EVERYTHING),
+    Place("/usr/local/lib/vllm-scale/", "vllm-scale", EVERYTHING),
     Place("/usr/local/lib/vllm/", "vllm", EVERYTHING),
     Place("/run/vllm/NAME/", "vllm", INSTANCE),
     Place("/run/vllm-preload/", "vllm", EVERYTHING),
     Place("/run/vllm-group/NAME/", "vllm", INSTANCE),
     Place("/run/vllm-residents/GROUP/", "vllm", EVERYTHING),
+    Place("/run/vllm-scale/", "vllm-scale", EVERYTHING),
     Place("/opt/vllm/RELEASE-HASH/", "vllm", ENVIRONMENT),
     Place("/opt/vllm/uv-VERSION/", "vllm", EVERYTHING),
     Place("/opt/vllm/", "vllm", EVERYTHING, True),
@@ -139,6 +143,7 @@ HOST = (
     Place("/usr/local/lib/gateway-hanging.lua", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-body.lua", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-admission.lua", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-await.lua", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/routed/", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "gateway", EVERYTHING),
@@ -195,6 +200,7 @@ SERVICES = (
     Service(
         "monitoring", "/etc/systemd/system/prometheus-node-exporter.service", ("prometheus-node-exporter.service",)
     ),
+    Service("vllm-scale", "/etc/systemd/system/vllm-scale.service", ("vllm-scale.service",)),
     Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
         "gateway",

@@ -73,7 +73,13 @@ class Preloaded(TypedDict, total=False):
     preload: bool
 
 
-class PlanOutline(Grouped, Resident, Preloaded):
+class Scaled(TypedDict, total=False):
+    """What the plan of an instance has only where its replicas follow the load: min, max, mode, and on which hosts."""
+
+    scale: dict[str, Any]
+
+
+class PlanOutline(Grouped, Resident, Preloaded, Scaled):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

@@ -24,6 +24,7 @@ from ..common.role_options import SERVING, RoleOptionError, check_names_and_valu
 from ..common.templates import as_template, as_text, is_template
 from ..planning.inputs import SETTINGS, PlanError
 from ..planning.instances import secret_problem
+from ..planning.scale import check_scale_hosts
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
 
@@ -125,6 +126,8 @@ class HostReader:
         """Return pairs with the hosts of instances that span several, and those hosts' places in the network."""
         texts = dict(pairs)
         text = texts["vllm_instances"]
+        if '"scale"' in text:
+            self._check_scale(json.loads(text), groups)
         instances = json.loads(text) if any(f'"{key}"' in text for key in HOST_KEYS) else {}
         if not spans(instances):
             return pairs
@@ -135,6 +138,13 @@ class HostReader:
         self.spanning[host] = instances
         texts["vllm_instances"] = json.dumps(instances)
         return [*texts.items(), (MEMBERS, json.dumps(self.places_of(members_of(instances))))]
+
+    def _check_scale(self, instances: Any, groups: Mapping[str, Any]) -> None:
+        """Raise FleetError for a replica on a host that the inventory does not have."""
+        try:
+            check_scale_hosts(instances, groups.get("all") or ())
+        except PlanError as exc:
+            raise FleetError(str(exc)) from exc
 
     def all_hosts(self, host: str) -> list[str]:
         """Return all hosts of the inventory, from the variables of one of them."""

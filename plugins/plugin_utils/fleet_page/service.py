@@ -37,18 +37,29 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
 
 
 def describe_services(results: Results) -> list[str]:
-    """Return a line for each service of each gateway, and for each gateway that was not read."""
+    """Return a line for each service of each gateway, for its replicas, and for each gateway that was not read."""
     services = [
         f"{service} has {found['ready']:,} of {found['servers']:,} servers in service at {gateway}"
         for gateway, result in results.items()
         for service, found in result.get("backends", {}).items()
+    ]
+    scaled = [
+        f"{service} has {_counted(found['replicas'])} replicas, {found['waiting']:,} requests wait; {found['mode']}, "
+        f"{found['min']} to {found['max']}; last: {found['last'] or 'no change'} ({gateway} decides)"
+        for gateway, result in results.items()
+        for service, found in (result.get("scale") or {}).items()
     ]
     silent = [
         f"{gateway} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
         for gateway, result in results.items()
         if "servers" not in result
     ]
-    return [*sorted(services), *sorted(silent)]
+    return [*sorted(services), *sorted(scaled), *sorted(silent)]
+
+
+def _counted(replicas: Mapping[str, int]) -> str:
+    """Return how many replicas are in each state, such as ``1 serving, 2 stopped``."""
+    return ", ".join(f"{count:,} {state}" for state, count in replicas.items() if count) or "no"
 
 
 def _problems(results: Results, hosts: Mapping[str, str]) -> dict[str, list[Problem]]:

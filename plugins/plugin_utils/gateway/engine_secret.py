@@ -15,6 +15,7 @@ from typing import Any, Mapping
 
 from ...module_utils.common.files_host import publish_once
 from ...module_utils.gateway.servers import server_name
+from ...module_utils.instance.scale_door import DOOR
 from ...module_utils.usage.record import DIGEST, INSTANCE, SERVICE, digest_of, key_of
 
 OPTION, FILE = "gateway_secret", "gateway-secret"
@@ -62,10 +63,16 @@ def accepted_by(secret: str, service: str, host: str, instance: str) -> str:
     )
 
 
+def door_keys(secret: str, host: str) -> str:
+    """Return what a host accepts of gateways that start and stop its replicas; empty without a secret."""
+    return " ".join(key_of(each, DOOR, host) for each in secret.split())
+
+
 def map_of_gateway(secret: str, plan: Mapping[str, Any]) -> str:
     """Return the keys of a gateway as a map of HAProxy, from what the gateway serves; empty without a secret."""
     first = secret.split()[:1]
     names = [(SERVICE, service["name"]) for service in plan["services"]]
+    names += [(DOOR, host) for host in plan.get("scale", {}).get("doors", ())]
     names += [(INSTANCE, server["name"]) for service in plan["services"] for server in service["servers"]]
     return "".join(f"{kind}:{name} {key_of(secret, kind, name)}\n" for secret in first for kind, name in names)
 

@@ -18,6 +18,7 @@ from .admission import AUTO, OFF, assign_places, is_ordered, teams_by_class
 from .budgets import budgets_of
 from .paths import path_problems, paths_of, task_problems, tasks_of
 from .routing import Listener, listeners_of, services_by_model
+from .scale import may_be_empty, scale_plan
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
@@ -90,6 +91,7 @@ class GatewayService:
             "affinity": self.affinity,
             "routed": self.routed,
             "ordered": is_ordered(self),
+            **({"awaits": True} if may_be_empty(self) else {}),
         }
 
 
@@ -109,7 +111,8 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     problems += [*unusable, *_missing_servers(services, backends, options)]
     warnings = [*_set_models(services, problems), *_unproven(options)]
     impossible, not_held = assign_places(services, options)
-    problems += [] if unusable else impossible
+    scale, wrong = scale_plan(gateway, services, options)
+    problems += [] if unusable else [*impossible, *wrong]
     warnings += not_held
     listeners: list[Listener] = []
     if not unusable:
@@ -132,6 +135,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "models": services_by_model(services, listeners),
         "bind": bracketed(options["listen"]),
         "agent": _agent(services, options["admission"] == AUTO),
+        "scale": scale,
         "classes": teams_by_class(options["teams"]) if options["admission"] != OFF else {},
         "ports": _ports(services, options),
         "warnings": warnings,

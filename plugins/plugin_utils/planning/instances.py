@@ -12,11 +12,12 @@ from ...module_utils.common.kinds import name_kind, show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.endpoint.questions import CHECKS
 from .inputs import PlanError
+from .scale import check_scale
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "decode", "env", "feature_modes", "features", "group_port", "host", "kv_cache",
     "node_address", "nodes", "port", "prefill", "preload", "preset", "recipe", "release", "replicas", "residents",
-    "revision", "router_port", "runtime", "served_model_names", "strategy", "variant",
+    "revision", "router_port", "runtime", "scale", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -86,6 +87,7 @@ def check_instance(name: str, requested: Any) -> None:
     _check_numbers(where, requested)
     _check_texts(where, requested)
     _check_residents(where, requested)
+    check_scale(where, requested)
     if not isinstance(requested.get("preload", False), bool):
         raise PlanError(f"{where}.preload: found {show_value(requested['preload'])}, expected true or false")
     if "kv_cache" in requested:

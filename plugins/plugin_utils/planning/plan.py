@@ -11,7 +11,16 @@ from dataclasses import dataclass, make_dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.vllm.files import middleware_of
-from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, Grouped, PlanDocument, Preloaded, Resident
+from ...module_utils.vllm.plan_document import (
+    DECODE,
+    INNER,
+    PREFILL,
+    Grouped,
+    PlanDocument,
+    Preloaded,
+    Resident,
+    Scaled,
+)
 from ..options.arguments import to_argv, to_config, to_mapping
 from ..options.table import Foreign
 from .checks import (
@@ -60,6 +69,7 @@ from .residents import (
     shares_of,
 )
 from .runtime import container_of, devices_of, image_of, launch_of, venv_of
+from .scale import scale_of
 from .side_models import with_paths
 from .start_failures import START_FAILURES
 
@@ -69,8 +79,9 @@ __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "
 PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
 
 
-# Fields that the plan of an instance has only where it spans hosts, shares its chips, or leaves its weights there.
-_OPTIONAL = (*Grouped.__annotations__, *Resident.__annotations__, *Preloaded.__annotations__)
+# Fields that the plan of an instance has only where it spans hosts, shares its chips, leaves its weights there, or
+# follows the load.
+_OPTIONAL = tuple(name for kind in (Grouped, Resident, Preloaded, Scaled) for name in kind.__annotations__)
 
 
 def _fields() -> list[Any]:
@@ -389,6 +400,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         group=group,
         residents=entry.requested.get("residents"),
         preload=entry.requested.get("preload") or None,
+        scale=scale_of(entry.requested),
         **start,
     )
 

@@ -22,6 +22,7 @@ EXPOSURE = {
     "prometheus-node-exporter.service": 4.0,
     "vllm-group@.service": 4.5,
     "vllm-health.service": 4.0,
+    "vllm-scale.service": 4.0,
     "weights-scrub.service": 1.5,
 }
 IN_ITS_OWN_TEST = {

@@ -16,17 +16,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale 
     LOST,
     SERVING,
     SHOWS,
-    SLEEP,
-    START,
     STARTING,
-    STOP,
     STOPPED,
     UP_AFTER,
-    WAKE,
     Action,
     Replica,
     Scale,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import SLEEP, START, STOP, WAKE
 
 PLACES = 16
 # Seconds between two observations, and of a start.
@@ -80,6 +77,11 @@ def test_replicas_come_while_requests_wait(states: tuple[str, ...], waiting: int
     assert verdict(scale.decide(found, waiting, UP_AFTER)) == expected
 
 
+def test_one_that_sleeps_wakes_sooner_than_a_start() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, ASLEEP, running=PLACES)
+    assert [scale.decide(found, 9, now).verb for now in (0, 1)] == ["", WAKE]
+
+
 def test_a_short_wait_starts_nothing() -> None:
     scale, found = Scale(1, 4), replicas(SERVING, STOPPED, running=PLACES)
     for now in range(100):
@@ -98,8 +100,13 @@ def test_one_that_was_asked_and_does_not_start_leaves_its_turn_to_the_next() -> 
 
 
 def test_min_is_kept_without_any_request() -> None:
-    assert verdict(Scale(2, 4).decide(replicas(SERVING, STOPPED), 0, 0)) == (START, "gpu-b")
-    assert verdict(Scale(2, 4).decide(replicas(SERVING, LOST, STOPPED), 0, 0)) == (START, "gpu-c")
+    assert verdict(settled(Scale(2, 4), replicas(SERVING, STOPPED))) == (START, "gpu-b")
+    assert verdict(settled(Scale(2, 4), replicas(SERVING, LOST, STOPPED))) == (START, "gpu-c")
+    # A check that fails once or twice is no reason.
+    scale = Scale(2, 4)
+    for now in range(0, 600, 2):
+        second = LOST if now % 8 < 4 else SERVING
+        assert not scale.decide(replicas(SERVING, second, STOPPED), 0, now).verb
     assert not settled(Scale(2, 4), replicas(SERVING, SERVING)).verb
 
 
@@ -149,7 +156,15 @@ def test_what_somebody_holds_is_not_touched() -> None:
     assert not settled(Scale(1, 4), held).verb
     # It does not count as one that serves.
     held = [replace(each, held=each.name.startswith("gpu-a")) for each in replicas(SERVING, STOPPED)]
-    assert verdict(Scale(1, 4).decide(held, 0, 0)) == (START, "gpu-b")
+    assert verdict(settled(Scale(1, 4), held)) == (START, "gpu-b")
+
+
+def test_one_that_always_serves_neither_leaves_nor_starts() -> None:
+    fixed = [replace(each, fixed=each.name.startswith("gpu-b")) for each in replicas(SERVING, SERVING, SERVING)]
+    assert verdict(settled(Scale(1, 4), fixed)) == (STOP, "gpu-c")
+    fixed = [replace(each, fixed=True) for each in replicas(SERVING, SERVING, STOPPED, running=PLACES)]
+    assert not settled(Scale(1, 4), fixed).verb
+    assert not settled(Scale(1, 4), fixed, waiting=90).verb
 
 
 def test_to_zero_and_back() -> None:

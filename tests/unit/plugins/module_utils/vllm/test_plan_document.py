@@ -18,4 +18,7 @@ def test_the_document_has_the_fields_of_a_plan_and_their_types():
     # Nor has that of one whose weights leave the chips with its engine.
     assert expected.pop("preload") == "bool | None"
     expected["preload"] = "bool"
+    # Nor has that of one that always serves.
+    assert expected.pop("scale") == "dict[str, Any] | None"
+    expected["scale"] = "dict[str, Any]"
     assert {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()} == expected

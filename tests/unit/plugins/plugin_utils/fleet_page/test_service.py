@@ -89,3 +89,15 @@ def test_the_table_of_a_thousand_hosts_fits_a_screen_and_says_what_to_do():
     text = fleet_table(with_service(lines, {"gw": {"servers": servers}}), 0)
     assert len(text) <= 60
     assert "sick, 30 hosts (the first 20): run vllm-health status" in "\n".join(text)
+
+
+def test_a_service_that_follows_the_load_says_how_many_replicas_it_has_and_what_came_last():
+    found = {"min": 1, "max": 4, "mode": "shadow", "waiting": 12, "replicas": {"serving": 1, "stopped": 2, "lost": 0}}
+    last = "2026-11-28T03:01:00Z would start gpu-b--chat: 12 requests wait"
+    results = {
+        "gw-a": {"servers": {}, "scale": {"chat": {**found, "last": last}}},
+        "gw-b": {"servers": {}, "scale": {}},
+    }
+    assert describe_services(results) == [
+        f"chat has 1 serving, 2 stopped replicas, 12 requests wait; shadow, 1 to 4; last: {last} (gw-a decides)"
+    ]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop of a gateway that adapts the number of replicas to the load, in the agent.
+
+Each gateway reports to the hosts of the replicas what waits at it. The one whose name comes first decides, and the
+others take over when the hosts have not heard of it for some seconds. Nothing is decided with a part of the view: a
+host that does not answer is left as it is.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import math
+import socket
+import time
+from typing import Any, Mapping, Sequence
+
+from ..common.files_host import publish
+from ..common.lines_host import write_line
+from ..common.unix_socket_host import ask_root
+from ..instance.scale_door import DOOR, RefusedError, seal, unseal
+from ..instance.scale_door_host import read_line
+from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Action, Scale
+from .scale_replicas import Seen, read_stat, replica_of, reported
+from .verdict import Watched
+
+# Seconds of a question to a host, and until one that did not answer is asked again.
+TIMEOUT, RESTS = 3.0, 10.0
+INTERVAL = 1.0
+WORKERS = 32
+AUTO, SHADOW = "auto", "shadow"
+
+
+def ask_door(address: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of a host's door. Raises OSError and RefusedError."""
+    host, _colon, port = address.rpartition(":")
+    until = time.monotonic() + TIMEOUT
+    with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT) as connection:
+        nonce = read_line(connection, until).decode("ascii", "replace").strip()
+        connection.sendall(seal(key, nonce, document))
+        _key, answer = unseal([key], f"{nonce} answer", read_line(connection, until))
+    if "error" in answer:
+        raise RefusedError(str(answer["error"])[:200])
+    return answer
+
+
+class ScaledService:
+    """A service whose replicas are adapted."""
+
+    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
+        self.name, self.config = name, config
+        self.scale: Scale | None = None
+        self.counts: dict[str, int] = {}
+        self.waiting = 0
+        self.actions: dict[str, int] = {}
+        self.last = ""
+
+    def decide(
+        self, seen: Seen, loads: Mapping[str, Watched], hosts: Mapping[str, Any], others: Sequence[Any]
+    ) -> Action:
+        """Return what is to be done; ``hosts`` has the answers of hosts, ``others`` the reports of other gateways."""
+        queued, held = reported(others, self.name)
+        held |= seen.held
+        replicas = []
+        for name, server in self.config["replicas"].items():
+            load = loads[server["address"]].load
+            answer = hosts.get(server["host"]) if not server["fixed"] else None
+            instance = answer["instances"].get(server["instance"]) if answer else None
+            up = name in seen.up
+            replicas.append(replica_of(name, server, instance, up, name in held, load.running if load and up else 0))
+            queued += load.waiting if load and up else 0
+        self.waiting = queued + seen.waiting.get(self.name, 0)
+        states = [each.state for each in replicas]
+        self.counts = {state: states.count(state) for state in (SERVING, STARTING, ASLEEP, STOPPED, LOST)}
+        if self.scale is None:
+            self.scale = Scale(self.config["min"], self.config["max"])
+        return self.scale.decide(replicas, self.waiting, time.monotonic())
+
+
+class Scaler:
+    """The loop; ``config`` is the part ``scale`` of the agent's configuration."""
+
+    def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched]) -> None:
+        self.config, self.stats, self.watched = config, stats, watched
+        self.services = {name: ScaledService(name, each) for name, each in config["services"].items()}
+        self.silent: dict[str, float] = {}
+        self.decides = False
+        self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
+
+    def step(self) -> float:
+        """Look once, and change one replica of each service at most; return the seconds until the next time."""
+        seen = read_stat(ask_root(self.stats, "show stat -1 6 -1", 5, 10))
+        keys = _read_keys(self.config["secret"])
+        own = {name for service in self.services.values() for name in service.config["replicas"]}
+        report = {
+            "waiting": {name: seen.waiting.get(name, 0) for name in self.services},
+            "held": sorted(seen.held & own),
+        }
+        hosts = self._ask_hosts(keys, report)
+        decided = bool(hosts) and all(each.get("holder") == self.config["gateway"] for each in hosts.values())
+        if decided != self.decides:
+            self.decides = decided
+            write_line(f"scale: {self.config['gateway']} {'decides' if decided else 'no longer decides'}")
+        # Each host has the same reports, but for those that have not come yet.
+        others = {
+            gateway: each
+            for answer in hosts.values()
+            for gateway, each in answer["reports"].items()
+            if gateway != self.config["gateway"]
+        }
+        for service in self.services.values():
+            if not decided:
+                # A gateway that takes over has not seen the load of the last minutes.
+                service.scale = None
+                continue
+            action = service.decide(seen, self.watched, hosts, list(others.values()))
+            if action.verb:
+                self._do(service, action, keys, report)
+        self._write()
+        return INTERVAL
+
+    def _ask_hosts(self, keys: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers of the hosts of replicas, without those that do not answer."""
+        now = time.monotonic()
+        due = [host for host in self.config["doors"] if now - self.silent.get(host, -math.inf) >= RESTS]
+        return {
+            host: found
+            for host, found in zip(due, self.pool.map(lambda host: self._ask(host, keys.get(host, ""), report), due))
+            if found
+        }
+
+    def _ask(self, host: str, key: str, report: Mapping[str, Any]) -> dict[str, Any] | None:
+        document = {"gateway": self.config["gateway"], "host": host, "report": report}
+        try:
+            found = ask_door(self.config["doors"][host], key, document)
+            if not isinstance(found.get("instances"), dict) or not isinstance(found.get("reports"), dict):
+                raise RefusedError("the answer lacks instances or reports")
+        except (OSError, RefusedError) as exc:
+            if host not in self.silent:
+                write_line(f"scale: {host} does not answer: {exc}")
+            self.silent[host] = time.monotonic()
+            return None
+        if self.silent.pop(host, None) is not None:
+            write_line(f"scale: {host} answers again")
+        return found
+
+    def _do(self, service: ScaledService, action: Action, keys: Mapping[str, str], report: Mapping[str, Any]) -> None:
+        """Have a host change a replica, or only say so in shadow mode."""
+        server = service.config["replicas"][action.name]
+        shadow = service.config["mode"] == SHADOW
+        text = f"{'would ' if shadow else ''}{action.verb} {action.name}: {action.why}"
+        if not shadow:
+            document = {"gateway": self.config["gateway"], "host": server["host"], "report": report}
+            document.update(verb=action.verb, instance=server["instance"])
+            try:
+                ask_door(self.config["doors"][server["host"]], keys[server["host"]], document)
+            except (OSError, RefusedError) as exc:
+                text = f"{text}; it failed: {exc}"
+        service.actions[action.verb] = service.actions.get(action.verb, 0) + 1
+        service.last = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}"
+        write_line(f"scale {service.name}: {text}")
+
+    def _write(self) -> None:
+        """Write what status.yml shows."""
+        found = {
+            name: {
+                "mode": each.config["mode"], "min": each.config["min"], "max": each.config["max"],
+                "replicas": each.counts, "waiting": each.waiting, "last": each.last,
+            }
+            for name, each in self.services.items()
+        }  # fmt: skip
+        text = json.dumps({"decides": self.decides, "services": found if self.decides else {}})
+        publish(self.config["report"], f"{text}\n", 0o644, durable=False)
+
+    def metrics(self) -> list[str]:
+        """Return the lines of GET /metrics."""
+        name = "inference_gateway_scale"
+        lines = [f"# TYPE {name}_decides gauge", f"{name}_decides {int(self.decides)}"]
+        services = self.services.items() if self.decides else ()
+        lines.append(f"# TYPE {name}_replicas gauge")
+        lines += [
+            f'{name}_replicas{{service="{service}",state="{state}"}} {count}'
+            for service, each in services
+            for state, count in each.counts.items()
+        ]
+        lines.append(f"# TYPE {name}_waiting gauge")
+        lines += [f'{name}_waiting{{service="{service}"}} {each.waiting}' for service, each in services]
+        lines.append(f"# TYPE {name}_actions_total counter")
+        lines += [
+            f'{name}_actions_total{{service="{service}",mode="{each.config["mode"]}",verb="{verb}"}} {count}'
+            for service, each in self.services.items()
+            for verb, count in sorted(each.actions.items())
+        ]
+        return lines
+
+
+def _read_keys(path: str) -> dict[str, str]:
+    """Return the keys of the hosts, of the map that HAProxy reads too. Raises OSError."""
+    with open(path, encoding="ascii") as file:
+        pairs = (line.split() for line in file if line.startswith(f"{DOOR}:"))
+        return {name[len(DOOR) + 1 :]: key for name, key in pairs}

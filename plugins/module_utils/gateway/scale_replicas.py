@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of the replicas of a service: HAProxy's view, their hosts' and the reports of the other gateways."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping
+
+from ..common.foreign_numbers import read_count
+from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Replica
+
+# The seconds until HAProxy's checks notice a replica that has just started.
+NOTICED = 20
+MOST = 10**6
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A gateway's view: requests that wait by service, the servers in service, and those that somebody has drained."""
+
+    waiting: dict[str, int] = field(default_factory=dict)
+    up: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
+
+
+def read_stat(text: str) -> Seen:
+    """Return what HAProxy's table of backends and servers says. Raises ValueError."""
+    if not text.startswith("# pxname,") or not text.endswith("\n\n"):
+        raise ValueError("HAProxy gave no complete answer")
+    waiting: dict[str, int] = {}
+    there: dict[str, int] = {}
+    up, held, serving = set(), set(), set()
+    try:
+        for row in csv.DictReader(text[2:].splitlines(), strict=True):
+            waiting[row["pxname"]] = waiting.get(row["pxname"], 0) + (read_count(row["qcur"] or "0") or 0)
+            if row["svname"] == "BACKEND":
+                there[row["pxname"]] = read_count(row["scur"] or "0") or 0
+            else:
+                serving |= {row["pxname"]} if row["status"].startswith("UP") else set()
+                up |= {row["svname"]} if row["status"].startswith("UP") else set()
+                held |= {row["svname"]} if row["status"].startswith(("DRAIN", "MAINT")) else set()
+    except (AttributeError, KeyError, TypeError, csv.Error) as exc:
+        raise ValueError(f"HAProxy's counters are invalid ({exc!r})") from exc
+    # Without a server they wait before any queue (gateway-await.lua).
+    waiting.update({name: count for name, count in there.items() if name not in serving})
+    return Seen(waiting, frozenset(up), frozenset(held))
+
+
+def reported(reports: Iterable[Any], service: str) -> tuple[int, set[str]]:
+    """Return the requests that wait for a service at other gateways, and the servers that are drained there."""
+    waiting, held = 0, set()
+    for report in reports:
+        if not isinstance(report, dict):
+            continue
+        counts, names = report.get("waiting"), report.get("held")
+        count = counts.get(service) if isinstance(counts, dict) else 0
+        if isinstance(count, int) and not isinstance(count, bool):
+            waiting += min(max(0, count), MOST)
+        held |= {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
+    return waiting, held
+
+
+def state_of(instance: Mapping[str, Any] | None, up: bool) -> str:
+    """Return the state of a replica, from what its host says of the instance; None where the host says nothing."""
+    if instance is None:
+        return SERVING if up else LOST
+    active, sub = instance.get("active"), str(instance.get("sub"))
+    if active == "activating" and not sub.startswith("auto-restart"):
+        return STARTING
+    if active == "inactive" and instance.get("stopped") is True:
+        return STOPPED
+    if active != "active":
+        return LOST
+    if instance.get("spare") is True:
+        return ASLEEP
+    seconds = instance.get("seconds")
+    return SERVING if up else STARTING if isinstance(seconds, int) and seconds < NOTICED else LOST
+
+
+def replica_of(
+    name: str, server: Mapping[str, Any], instance: Mapping[str, Any] | None, up: bool, held: bool, running: int
+) -> Replica:
+    """Return a replica; one whose host does not answer cannot be changed."""
+    return Replica(
+        name,
+        state_of(instance, up),
+        server["places"],
+        running,
+        held,
+        bool(server.get("resident")),
+        instance is None,
+    )

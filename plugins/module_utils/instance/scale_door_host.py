@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The door of an engine host: gateways start and stop replicas through it, put them to sleep and wake them.
+
+It does nothing else, for the instances that its file names only, and for a gateway that has the key of this host only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from typing import Any, Mapping
+
+from ..common.foreign_files_host import ForeignDirectory
+from ..common.lines_host import write_line
+from .marks import RUN_DIR, SPARE, unit_of
+from .scale_door import (
+    KEYS_FILE,
+    MOST_BYTES,
+    PORT,
+    SLEEP,
+    START,
+    STOP,
+    WAKE,
+    Board,
+    RefusedError,
+    gateway_in,
+    order_in,
+    seal,
+    unseal,
+)
+from .systemd_host import show_instances
+
+# The instances that this program has stopped: what a person stops stays stopped.
+STOPPED_DIR = "/run/vllm-scale"
+# Seconds of a connection, and connections at the same time. KEPT: so long an answer of systemd is good.
+SECONDS, MOST = 5.0, 16
+KEPT = 0.9
+_PROPERTIES = ("ActiveState", "SubState", "ActiveEnterTimestampMonotonic")
+
+
+class Door(socketserver.ThreadingTCPServer):
+    """Listens for gateways."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = MOST
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.host, self.instances = str(config["host"]), dict(config["instances"])
+        # The units' properties, and until when they are good: each gateway asks every second.
+        self.units: dict[str, dict[str, str]] = {}
+        self.good_until = 0.0
+        self.board, self.lock, self.slots = Board(), threading.Lock(), threading.BoundedSemaphore(MOST)
+        self.address_family = socket.AF_INET6 if ":" in config["listen"] else socket.AF_INET
+        super().__init__((config["listen"], config.get("port", PORT)), Visit)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread; one too many is closed."""
+        if not self.slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.slots.release()
+
+    def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a gateway asks for; return who decides, what gateways report, and the state of the instances."""
+        now = time.monotonic()
+        gateway = gateway_in(document, self.host)
+        verb, name = order_in(document, self.instances)
+        with self.lock:
+            self.board.report(gateway, document.get("report"), now)
+            decides = self.board.take(gateway, now)
+            if verb and not decides:
+                raise RefusedError(f"{self.board.holder} decides")
+            if verb:
+                self.act(verb, name)
+                self.good_until = now
+                write_line(f"{gateway}: {verb} {name}")
+            reports = {each: report for each, (_at, report) in self.board.reports.items()}
+            return {"holder": self.board.holder, "reports": reports, "instances": self.states(now)}
+
+    def act(self, verb: str, name: str) -> None:
+        """Start or stop a unit, or set the mark that keeps gateways from sending requests. Raises OSError."""
+        marks, stopped = ForeignDirectory(f"{RUN_DIR}/{name}"), f"{STOPPED_DIR}/{name}"
+        if verb == WAKE:
+            marks.remove(SPARE)
+        elif verb == SLEEP:
+            marks.touch(SPARE)
+        elif verb == STOP:
+            # Before the stop, so that a program that is killed in between has not lost it.
+            with open(stopped, "w", encoding="ascii"):
+                pass
+            _systemctl("stop", name)
+        elif verb == START and os.path.exists(stopped):
+            _systemctl("start", name)
+
+    def states(self, now: float) -> dict[str, Any]:
+        """Return the state of each instance: of its unit, for how many seconds, whether it sleeps, who stopped it."""
+        found = {}
+        if now >= self.good_until:
+            self.units, self.good_until = show_instances(list(self.instances), _PROPERTIES), now + KEPT
+        for name, unit in self.units.items():
+            active = unit.get("ActiveState", "")
+            if active == "active":
+                # A person or site.yml has started it meanwhile, or this program.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{STOPPED_DIR}/{name}")
+            entered = unit.get("ActiveEnterTimestampMonotonic", "")
+            found[name] = {
+                "active": active,
+                "sub": unit.get("SubState", ""),
+                "seconds": round(now - int(entered) / 1e6) if entered.isdecimal() and active == "active" else 0,
+                "spare": ForeignDirectory(f"{RUN_DIR}/{name}").has(SPARE),
+                "stopped": os.path.exists(f"{STOPPED_DIR}/{name}"),
+            }
+        return found
+
+
+class Visit(socketserver.BaseRequestHandler):
+    """One connection of a gateway."""
+
+    server: Door
+
+    def handle(self) -> None:
+        """Answer one line; one without the proof gets no answer."""
+        nonce = secrets.token_hex(32)
+        with contextlib.suppress(OSError):
+            self.request.settimeout(SECONDS)
+            self.request.sendall(f"{nonce}\n".encode())
+            line = read_line(self.request, time.monotonic() + SECONDS)
+            try:
+                secret, document = unseal(_keys(), nonce, line)
+            except RefusedError:
+                return
+            try:
+                answer = self.server.answer(document)
+            except (RefusedError, OSError) as exc:
+                answer = {"error": str(exc)}
+            self.request.sendall(seal(secret, f"{nonce} answer", answer))
+
+
+def read_line(connection: socket.socket, until: float) -> bytes:
+    """Return a line. Raises OSError where it is too long, or not complete in time."""
+    line = b""
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(0.01, until - time.monotonic()))
+        part = connection.recv(65536)
+        line += part
+        if not part or len(line) > MOST_BYTES or time.monotonic() > until:
+            raise OSError("no complete line")
+    return line
+
+
+def _keys() -> list[str]:
+    """Return the keys of this host: two while the gateways' secret changes."""
+    try:
+        with open(KEYS_FILE, encoding="ascii") as file:
+            return file.read(1024).split()
+    except (OSError, ValueError):
+        return []
+
+
+def _systemctl(verb: str, name: str) -> None:
+    """Have systemd begin to start or stop a unit. Raises OSError."""
+    try:
+        subprocess.run(
+            ["systemctl", verb, "--no-block", "--", unit_of(name)], check=True, capture_output=True, timeout=SECONDS
+        )
+    except subprocess.SubprocessError as exc:
+        raise OSError(f"systemctl {verb} {unit_of(name)} failed: {exc}") from exc
+
+
+def serve(path: str) -> None:
+    """Serve until the unit stops."""
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    threading.stack_size(512 * 1024)
+    with Door(config) as door:
+        door.serve_forever()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop in the agent, without HAProxy and hosts; tests/integration/test_gateway_scale.py has both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import scale_host
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import UP_AFTER
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import RefusedError
+
+STAT = (
+    "# pxname,svname,qcur,scur,status,\nchat,gpu-a--chat,0,2,UP,\nchat,gpu-b--chat,0,0,DOWN,\nchat,BACKEND,{},2,UP,\n\n"
+)
+ACTIVE = {"active": "active", "sub": "running", "seconds": 900, "spare": False, "stopped": False}
+STOPPED = {"active": "inactive", "sub": "dead", "seconds": 0, "spare": False, "stopped": True}
+
+
+class Site:
+    """Two hosts, one of whose replicas is stopped, and the clock."""
+
+    def __init__(self, top: Path, mode: str = "auto") -> None:
+        self.now, self.queued, self.holder, self.top = 1000.0, 0, "gw-a", top
+        self.asked: list[dict[str, Any]] = []
+        self.silent: set[str] = set()
+        keys = ("service:chat", "scale:gpu-a", "scale:gpu-b")
+        (top / "secret").write_text("".join(f"{name} {'s' * 32}\n" for name in keys))
+        replicas = {
+            f"{host}--chat": {
+                "address": f"{host}:8000", "host": host, "instance": "chat", "places": 2, "resident": False,
+                "fixed": False,
+            }
+            for host in ("gpu-a", "gpu-b")
+        }  # fmt: skip
+        config = {
+            "gateway": "gw-a", "secret": str(top / "secret"), "report": str(top / "scale.json"),
+            "doors": {"gpu-a": "gpu-a:8471", "gpu-b": "gpu-b:8471"},
+            "services": {"chat": {"min": 1, "max": 2, "mode": mode, "replicas": replicas}},
+        }  # fmt: skip
+        watched = {each["address"]: Watched(60, 0) for each in replicas.values()}
+        watched["gpu-a:8000"].load = Load(2, 1, 0.5, 2)
+        self.scaler = scale_host.Scaler(config, "stats", watched)
+
+    def ask(self, address: str, secret: str, document: dict[str, Any]) -> dict[str, Any]:
+        assert secret == "s" * 32
+        host = document["host"]
+        if host in self.silent:
+            raise OSError("no route")
+        self.asked.append(document)
+        reports = {"gw-b": {"waiting": {"chat": 4}, "held": []}, "gw-a": {"waiting": {"chat": 99}}}
+        return {
+            "holder": self.holder,
+            "reports": reports,
+            "instances": {"chat": ACTIVE if host == "gpu-a" else STOPPED},
+        }
+
+    def orders(self) -> list[tuple[str, str]]:
+        return [(each["verb"], each["host"]) for each in self.asked if "verb" in each]
+
+    def step(self, seconds: float = 0) -> None:
+        self.now += seconds
+        self.scaler.step()
+
+    def report(self) -> Any:
+        return json.loads((self.top / "scale.json").read_text())
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(mode: str = "auto") -> Site:
+        found = Site(tmp_path, mode)
+        monkeypatch.setattr(scale_host, "ask_root", lambda *_args: STAT.format(found.queued))
+        monkeypatch.setattr(scale_host, "ask_door", found.ask)
+        monkeypatch.setattr(scale_host.time, "monotonic", lambda: found.now)
+        return found
+
+    return make
+
+
+def test_what_waits_here_elsewhere_and_in_engines_counts_once(site: Any) -> None:
+    here = site()
+    here.queued = 3
+    here.step()
+    # Three in this queue, four at gw-b, one in the engine; not the report of this gateway itself.
+    assert here.report()["services"]["chat"]["waiting"] == 8
+    assert here.report()["services"]["chat"]["replicas"]["stopped"] == 1
+    assert here.asked[0]["report"] == {"waiting": {"chat": 3}, "held": []}
+
+
+def test_the_host_of_the_next_replica_is_asked_to_start_it(site: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    here = site()
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == [("start", "gpu-b")]
+    assert "scale chat: start gpu-b--chat: 5 requests wait" in capsys.readouterr().out
+    lines = here.scaler.metrics()
+    assert 'inference_gateway_scale_actions_total{service="chat",mode="auto",verb="start"} 1' in lines
+    assert 'inference_gateway_scale_waiting{service="chat"} 5' in lines
+    assert "inference_gateway_scale_decides 1" in lines
+
+
+def test_shadow_asks_no_host_to_do_anything(site: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    here = site("shadow")
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == []
+    assert "scale chat: would start gpu-b--chat" in capsys.readouterr().out
+
+
+def test_a_gateway_that_does_not_decide_does_nothing_and_forgets_the_load(site: Any) -> None:
+    here = site()
+    here.step()
+    here.holder = "gw-0"
+    here.step(UP_AFTER)
+    assert here.orders() == [] and here.report() == {"decides": False, "services": {}}
+    here.holder = "gw-a"
+    here.step()
+    # It has not seen that requests wait for long enough.
+    assert here.orders() == []
+
+
+def test_a_host_that_does_not_answer_is_left_alone_and_asked_again_later(
+    site: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = site()
+    here.silent = {"gpu-b"}
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == []
+    assert capsys.readouterr().out.count("scale: gpu-b does not answer: no route") == 1
+    here.silent = set()
+    here.step(1)
+    assert {each["host"] for each in here.asked} == {"gpu-a"}
+    here.step(scale_host.RESTS)
+    assert "gpu-b" in {each["host"] for each in here.asked}
+    here.silent = {"gpu-a", "gpu-b"}
+    here.step(scale_host.RESTS)
+    assert not here.report()["decides"]
+
+
+def test_an_order_that_fails_is_reported(
+    site: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = site()
+    here.step()
+
+    def refuse(address: str, secret: str, document: dict[str, Any]) -> dict[str, Any]:
+        if "verb" in document:
+            raise RefusedError("gw-0 decides")
+        return here.ask(address, secret, document)
+
+    monkeypatch.setattr(scale_host, "ask_door", refuse)
+    here.step(UP_AFTER)
+    assert "2 replicas serve or are about to; it failed: gw-0 decides" in capsys.readouterr().out

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import (
+    ASLEEP,
+    LOST,
+    SERVING,
+    STARTING,
+    STOPPED,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale_replicas import (
+    read_stat,
+    replica_of,
+    reported,
+    state_of,
+)
+
+# HAProxy 2.6.12, columns left out.
+STAT = (
+    "# pxname,svname,qcur,scur,status,\n"
+    "chat,gpu-a--chat,3,16,UP,\nchat,gpu-b--chat,0,0,DRAIN,\nchat,gpu-c--chat,0,0,MAINT,\n"
+    "chat,gpu-d--chat,0,0,DOWN 1/2,\nchat,gpu-e--chat,0,0,NOLB,\nchat,gpu-f--chat,0,0,UP 1/2,\n"
+    "chat,BACKEND,5,16,UP,\nother,gpu-a--other,0,0,UP,\nother,BACKEND,0,2,UP,\n"
+    "empty,gpu-a--empty,0,0,DOWN,\nempty,BACKEND,0,4,DOWN,\n\n"
+)
+
+
+def test_haproxy_tells_who_waits_who_serves_and_who_is_drained() -> None:
+    seen = read_stat(STAT)
+    # Those that wait for any server, and those that wait for one.
+    assert seen.waiting == {"chat": 8, "other": 0, "empty": 4}
+    assert seen.up == {"gpu-a--chat", "gpu-f--chat", "gpu-a--other"}
+    assert seen.held == {"gpu-b--chat", "gpu-c--chat"}
+
+
+@pytest.mark.parametrize("text", ["", STAT[:-1], STAT.replace("status", "state"), "Unknown command\n\n"])
+def test_counters_that_are_not_complete_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="HAProxy"):
+        read_stat(text)
+
+
+@pytest.mark.parametrize(
+    ("instance", "up", "expected"),
+    [
+        (None, True, SERVING),
+        (None, False, LOST),
+        ({"active": "active", "seconds": 900, "spare": False}, True, SERVING),
+        ({"active": "active", "seconds": 900, "spare": False}, False, LOST),
+        # HAProxy's checks have not noticed it yet.
+        ({"active": "active", "seconds": 3, "spare": False}, False, STARTING),
+        ({"active": "activating", "sub": "start-post"}, False, STARTING),
+        ({"active": "activating", "sub": "auto-restart"}, False, LOST),
+        ({"active": "active", "seconds": 900, "spare": True}, True, ASLEEP),
+        ({"active": "active", "seconds": 900, "spare": True}, False, ASLEEP),
+        ({"active": "inactive", "stopped": True}, False, STOPPED),
+        # A person has stopped it.
+        ({"active": "inactive", "stopped": False}, False, LOST),
+        ({"active": "failed", "stopped": True}, False, LOST),
+        ({"active": "deactivating", "stopped": True}, False, LOST),
+        ({}, True, LOST),
+        ({"active": ["active"], "seconds": "x"}, True, LOST),
+    ],
+)
+def test_the_state_of_a_replica_follows_from_its_unit_and_from_haproxy(instance: Any, up: bool, expected: str) -> None:
+    assert state_of(instance, up) == expected
+
+
+def test_a_replica_whose_host_does_not_answer_cannot_be_changed() -> None:
+    server = {"places": 16, "resident": False}
+    assert replica_of("a", server, None, True, False, 3).fixed
+    assert not replica_of("a", server, {"active": "active"}, True, False, 3).fixed
+
+
+def test_reports_of_other_gateways_are_added_and_may_be_anything() -> None:
+    good = {"waiting": {"chat": 3, "other": 9}, "held": ["gpu-a--chat"]}
+    odd = [None, [], {"waiting": []}, {"waiting": {"chat": "9"}}, {"waiting": {"chat": True}}, {"held": [1, {}]}]
+    more = [{"waiting": {"chat": 10**30}, "held": {}}, {"waiting": {"chat": -5}}]
+    assert reported([good, *odd, *more], "chat") == (3 + 10**6, {"gpu-a--chat"})

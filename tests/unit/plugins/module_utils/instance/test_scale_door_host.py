@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The door of a host over real connections; a systemctl that keeps its units in files stands in for systemd."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import scale_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance import scale_door_host
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import RefusedError
+
+SECRET = "s" * 32
+SYSTEMCTL = """#!/bin/sh
+verb=$1
+for word in "$@"; do
+  case $word in
+    vllm@*.service)
+      name=${word#vllm@}; file=$UNITS/${name%.service}
+      case $verb in
+        show) printf 'Id=%s\\n' "$word"; cat "$file"; echo ;;
+        start) printf 'ActiveState=activating\\nSubState=start\\nActiveEnterTimestampMonotonic=0\\n' > "$file" ;;
+        stop) printf 'ActiveState=inactive\\nSubState=dead\\nActiveEnterTimestampMonotonic=0\\n' > "$file" ;;
+      esac ;;
+  esac
+done
+"""
+UP = "ActiveState=active\nSubState=running\nActiveEnterTimestampMonotonic=1000000\n"
+
+
+class Host:
+    """A host with the instances chat, which stops, and small, which sleeps."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        for name in ("bin", "units", "etc", "run/chat", "run/small", "stopped"):
+            (top / name).mkdir(parents=True)
+        (top / "bin/systemctl").write_text(SYSTEMCTL)
+        (top / "bin/systemctl").chmod(0o755)
+        for name in ("chat", "small"):
+            (top / "units" / name).write_text(UP)
+        (top / "etc/scale.key").write_text(f"{SECRET} {'o' * 32}\n")
+        self.door = scale_door_host.Door(
+            {
+                "host": "gpu-a",
+                "listen": "127.0.0.1",
+                "port": 0,
+                "instances": {"chat": {"resident": False}, "small": {"resident": True}},
+            }
+        )
+        self.address = f"127.0.0.1:{self.door.server_address[1]}"
+        self.thread = threading.Thread(target=self.door.serve_forever, kwargs={"poll_interval": 0.05})
+        self.thread.start()
+
+    def ask(self, gateway: str = "gw-a", secret: str = SECRET, host: str = "gpu-a", **more: Any) -> dict[str, Any]:
+        return scale_host.ask_door(self.address, secret, {"gateway": gateway, "host": host, "report": {}, **more})
+
+    def end(self) -> None:
+        self.door.shutdown()
+        self.door.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    monkeypatch.setattr(scale_door_host, "KEYS_FILE", str(tmp_path / "etc/scale.key"))
+    monkeypatch.setattr(scale_door_host, "RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(scale_door_host, "STOPPED_DIR", str(tmp_path / "stopped"))
+    monkeypatch.setattr(scale_door_host, "KEPT", 0)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("UNITS", str(tmp_path / "units"))
+    found = Host(tmp_path)
+    try:
+        yield found
+    finally:
+        found.end()
+
+
+def test_it_reports_the_instances_and_what_the_gateways_report(host: Host) -> None:
+    host.ask("gw-b", report={"waiting": {"chat": 3}})
+    answer = host.ask(report={"waiting": {"chat": 1}})
+    assert answer["holder"] == "gw-a"
+    assert answer["reports"] == {"gw-a": {"waiting": {"chat": 1}}, "gw-b": {"waiting": {"chat": 3}}}
+    chat = answer["instances"]["chat"]
+    assert (chat["active"], chat["sub"], chat["spare"], chat["stopped"]) == ("active", "running", False, False)
+    assert chat["seconds"] > 0
+
+
+def test_it_stops_and_starts_what_its_file_names(host: Host) -> None:
+    chat = host.ask(verb="stop", instance="chat")["instances"]["chat"]
+    assert (chat["active"], chat["stopped"]) == ("inactive", True)
+    assert host.ask(verb="start", instance="chat")["instances"]["chat"]["active"] == "activating"
+    (host.top / "units/chat").write_text(UP)
+    chat = host.ask()["instances"]["chat"]
+    assert (chat["active"], chat["stopped"]) == ("active", False)
+
+
+def test_what_a_person_has_stopped_is_not_started(host: Host) -> None:
+    (host.top / "units/chat").write_text(UP.replace("active", "inactive"))
+    chat = host.ask(verb="start", instance="chat")["instances"]["chat"]
+    assert (chat["active"], chat["stopped"]) == ("inactive", False)
+
+
+def test_it_takes_an_instance_that_shares_chips_out_and_in_by_a_mark(host: Host) -> None:
+    assert host.ask(verb="sleep", instance="small")["instances"]["small"]["spare"]
+    assert (host.top / "run/small/spare").exists()
+    assert not host.ask(verb="wake", instance="small")["instances"]["small"]["spare"]
+    # The directory is vLLM's: a link is not followed.
+    (host.top / "run/small/spare").symlink_to(host.top / "elsewhere")
+    with pytest.raises(RefusedError):
+        host.ask(verb="sleep", instance="small")
+    assert not (host.top / "elsewhere").exists()
+
+
+def test_only_the_gateway_that_decides_changes_something(host: Host) -> None:
+    host.ask("gw-a")
+    with pytest.raises(RefusedError, match="gw-a decides"):
+        host.ask("gw-b", verb="stop", instance="chat")
+    assert host.ask()["instances"]["chat"]["active"] == "active"
+
+
+def test_without_the_secret_there_is_no_answer(host: Host) -> None:
+    with pytest.raises(OSError, match="no complete line"):
+        host.ask(secret="x" * 32, verb="stop", instance="chat")
+    with pytest.raises(RefusedError, match="host: expected gpu-a"):
+        host.ask(host="gpu-b", verb="stop", instance="chat")
+    # The second one of two while it changes.
+    assert host.ask(secret="o" * 32)["holder"] == "gw-a"
+    for file in (host.top / "etc").iterdir():
+        file.unlink()
+    with pytest.raises(OSError, match="no complete line"):
+        host.ask(secret="", verb="stop", instance="chat")
+    assert (host.top / "units/chat").read_text() == UP
+
+
+def test_a_line_that_was_overheard_does_nothing(host: Host) -> None:
+    sent: list[bytes] = []
+
+    class Overheard(socket.socket):
+        def sendall(self, data: Any, *_flags: Any) -> None:
+            sent.append(bytes(data))
+            super().sendall(data)
+
+    with contextlib.closing(Overheard()) as connection:
+        connection.connect(("127.0.0.1", int(host.address.partition(":")[2])))
+        nonce = connection.recv(100).decode().strip()
+        line = scale_host.seal(SECRET, nonce, {"gateway": "gw-a", "host": "gpu-a", "verb": "stop", "instance": "chat"})
+    with socket.create_connection(("127.0.0.1", int(host.address.partition(":")[2]))) as connection:
+        assert connection.recv(100).decode().strip() != nonce
+        connection.sendall(line)
+        assert connection.recv(100) == b""
+    assert (host.top / "units/chat").read_text() == UP
+
+
+def test_those_who_say_nothing_do_not_stop_others_for_long(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_door_host, "SECONDS", 0.5)
+    with contextlib.ExitStack() as stack:
+        for number in range(3 * scale_door_host.MOST):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", int(host.address.partition(":")[2]))))
+            silent.sendall(b"x" if number % 2 else b"")
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError):
+                assert host.ask()["holder"] == "gw-a"
+                break
+            assert time.monotonic() < deadline
+
+
+def test_a_line_without_end_is_cut_off(host: Host) -> None:
+    with socket.create_connection(("127.0.0.1", int(host.address.partition(":")[2]))) as connection:
+        connection.settimeout(30)
+        connection.recv(100)
+        with contextlib.suppress(OSError):
+            for _part in range(100):
+                connection.sendall(b"x" * 65536)
+            assert connection.recv(100) == b""
+    assert json.dumps(host.ask()["instances"])
