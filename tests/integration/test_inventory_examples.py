@@ -71,7 +71,7 @@ def run_console(site, example):
     for command, wanted in example.commands:
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command], cwd=site.top, env=site.settings(), capture_output=True,
-            text=True, check=False, timeout=300,
+            text=True, check=False, timeout=1800,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert re.fullmatch("".join(map(pattern, wanted)), done.stdout), (

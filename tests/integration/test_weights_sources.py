@@ -83,7 +83,7 @@ class Site:
 
     def run(self, *words, **options):
         process = self.start(*words, **options)
-        text = process.communicate(timeout=300)[0]
+        text = process.communicate(timeout=1800)[0]
         return process.returncode, re.sub(r"\s+", " ", text)
 
     def content(self):

@@ -127,7 +127,7 @@ def test_what_is_late_fails(fake):
             handler.send_piece(FIRST)
 
     fake.behaviour["stream"] = drip
-    fake.behaviour["/v1/chat/completions"] = lambda handler: release.wait(30)
+    fake.behaviour["/v1/chat/completions"] = lambda handler: release.wait(300)
     try:
         status, rows, summary = run(fake.url, "--requests", 2, "--timeout", 3)
     finally:
@@ -167,17 +167,17 @@ def test_sigterm_lets_running_requests_end(fake, tmp_path):
 
     def slow(handler):
         came.set()
-        release.wait(30)
+        release.wait(300)
         handler.send_stream(stream_chunks())
 
     fake.behaviour["stream"] = slow
     out = tmp_path / "requests.jsonl"
     command = words(fake.url, "--workers", 1, "--kind", "stream", "--out", out)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert came.wait(30)
+        assert came.wait(300)
         process.send_signal(signal.SIGTERM)
         release.set()
-        summary = json.loads(process.communicate(timeout=30)[0])
+        summary = json.loads(process.communicate(timeout=300)[0])
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert process.returncode == 0 and summary["failed"] == 0
     # The signal may come before or after the first answer is read; nothing is lost either way.

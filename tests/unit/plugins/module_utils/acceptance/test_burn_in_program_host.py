@@ -114,7 +114,7 @@ def test_a_program_whose_module_was_killed_ends_too(torch):
     assert status.exists()
     module.kill()
     module.communicate()
-    for _attempt in range(300):
+    for _attempt in range(3000):
         if not status.exists() or ") Z" in status.read_text():
             return
         time.sleep(0.1)
