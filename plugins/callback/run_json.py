@@ -24,7 +24,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import show_json
+from ..plugin_utils.common.output import problem_of, show_json
 
 
 class CallbackModule(CallbackBase):
@@ -70,7 +70,7 @@ class CallbackModule(CallbackBase):
 
     def _add_error(self, result: Any) -> None:
         host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        message = str(self._values_of(result).get("msg", "no message"))
+        message = problem_of(self._values_of(result))
         self._errors.append({"host": host.get_name(), "task": task.get_name(), "message": message})
 
     def v2_playbook_on_stats(self, stats: Any) -> None:

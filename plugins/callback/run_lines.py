@@ -21,7 +21,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import show, show_progress, warn
+from ..plugin_utils.common.output import problem_of, show, show_progress, text_of, warn
 
 # The most characters of an error; -v has the rest.
 LONGEST = 1000
@@ -36,7 +36,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool = False) -> None:
         del is_conditional
-        show_progress(task.get_name())
+        show_progress(task.get_name(include_role_fqcn=False))
 
     v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = v2_playbook_on_task_start
 
@@ -44,7 +44,7 @@ class CallbackModule(CallbackBase):
         values = _values(result)
         # debug marks what it shows.
         if values.get("_ansible_verbose_always") and values.get("msg"):
-            self._say(result, _text(values["msg"]), False)
+            self._say(result, text_of(values["msg"]), False)
         elif values.get("changed"):
             self._say(result, "changed")
 
@@ -56,7 +56,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            self._say(result, problem_of(_values(result)))
+            self._say(result, _shortened(problem_of(_values(result))))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         self._say(result, f"not reachable: {problem_of(_values(result))}")
@@ -75,7 +75,12 @@ class CallbackModule(CallbackBase):
     @staticmethod
     def _say(result: Any, text: str, with_task: bool = True) -> None:
         host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        show(f"{host.get_name()}: {task.get_name()}: {text}" if with_task else f"{host.get_name()}: {text}")
+        place = f"{host.get_name()}: {task.get_name(include_role_fqcn=False)}" if with_task else host.get_name()
+        show(f"{place}: {text}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ...; -v shows the rest"
 
 
 def _values(result: Any) -> Mapping[str, Any]:
@@ -84,21 +89,3 @@ def _values(result: Any) -> Mapping[str, Any]:
     for text in values.get("warnings") or ():
         warn(str(text))
     return values
-
-
-def _text(value: Any) -> str:
-    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def problem_of(values: Mapping[str, Any]) -> str:
-    """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
-    failed = next((item for item in values.get("results") or () if item.get("failed")), None)
-    if failed:
-        return problem_of(failed)
-    message = " ".join(_text(values.get("msg") or "it failed without a message").split())
-    for prefix in ("Task failed: ", "Module failed: "):
-        message = message[len(prefix) :] if message.startswith(prefix) else message
-    said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()
-    if said and said[-1] not in message:
-        message = f"{message}: {said[-1].strip()}"
-    return message if len(message) <= LONGEST else f"{message[:LONGEST]} ...; -v shows the rest"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 from typing import NoReturn, Sequence
 
@@ -28,6 +29,7 @@ class Parser(argparse.ArgumentParser):
         known = [*VERBS, *(f"--{option.name}" for verb in VERBS.values() for option in verb.options), *site.WORDS]
         near = [match for word in words for match in difflib.get_close_matches(word, known, n=1) if match != word]
         hint = f"; nearest: {near[0]}" if near else ""
+        message = re.sub(r" \(choose from .*\)$", "", message) if near else message
         self.exit(
             USAGE, f"{self.prog}: {message.replace('argument ', '')}{hint}. `{self.prog} -h` lists what there is\n"
         )

@@ -20,7 +20,11 @@ TOP = Path(__file__).resolve().parents[2]
 INSTALLED = TOP.parts[-3:] == ("ansible_collections", "baremetal", "inference")
 # `ansible` takes another callback than its own only with the first of these.
 # The user's own callback stays, and -v has Ansible's.
-LINES = {"ANSIBLE_STDOUT_CALLBACK": os.environ.get("ANSIBLE_STDOUT_CALLBACK", "baremetal.inference.run_lines")}
+LINES = {
+    "ANSIBLE_STDOUT_CALLBACK": os.environ.get("ANSIBLE_STDOUT_CALLBACK", "baremetal.inference.run_lines"),
+    # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
+    "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
+}
 RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "baremetal.inference.run_json"}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping
 
 from ansible.utils.display import Display
 
@@ -40,3 +40,22 @@ def warn(text: str) -> None:
 def escaped(texts: Iterable[Any]) -> list[str]:
     """Return the warnings of a result, which Ansible prints as they are."""
     return [escape_lines(str(text)) for text in texts]
+
+
+def text_of(value: Any) -> str:
+    """Return a message as a text; of a list its entries, one on each line."""
+    return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def problem_of(values: Mapping[str, Any]) -> str:
+    """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
+    failed = next((item for item in values.get("results") or () if item.get("failed")), None)
+    if failed:
+        return problem_of(failed)
+    message = " ".join(text_of(values.get("msg") or "it failed without a message").split())
+    for prefix in ("Task failed: ", "Module failed: "):
+        message = message[len(prefix) :] if message.startswith(prefix) else message
+    said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()
+    if said and said[-1] not in message:
+        message = f"{message}: {said[-1].strip()}"
+    return message

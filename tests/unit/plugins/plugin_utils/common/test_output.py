@@ -10,7 +10,13 @@ from unittest import mock
 
 import pytest
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.output import escaped, show, show_json, warn
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.output import (
+    escaped,
+    problem_of,
+    show,
+    show_json,
+    warn,
+)
 
 TOP = Path(__file__).resolve().parents[5]
 HOSTILE = "a\x1b[2Jb\x07c\rd\x7fe\x9bf\u202eg\n\u00e4 second line"
@@ -23,6 +29,17 @@ def test_controls_are_escaped_and_lines_stay(print_it, method):
         print_it(HOSTILE)
     assert printed.call_args.args == (SHOWN,)
     assert escaped([HOSTILE]) == [SHOWN]
+
+
+@pytest.mark.parametrize("values, told", [
+    ({"msg": "Task failed: Module failed: no space\n  left"}, "no space left"),
+    ({"msg": ["one", "two"]}, "one two"),
+    ({"msg": "non-zero return code", "stderr": "Reading\nE: no package\n"}, "non-zero return code: E: no package"),
+    ({"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "no"}]}, "no"),
+    ({}, "it failed without a message"),
+])  # fmt: skip
+def test_why_a_task_failed_is_one_line(values, told):
+    assert problem_of(values) == told
 
 
 def test_json_stays_json():
