@@ -38,7 +38,7 @@ What ran and what did not. **run**: it answered a chat on such a machine. *stood
 and the driver's packages and the vendor's tools were stand-ins. *planned*: the plan is made and checked, and nothing
 was started. [Hardware](hardware.md) has the figures.
 
-`tools/support_matrix.py` makes this page from the catalogue and [support.yml](support.yml).
+In a checkout, `tools/support_matrix.py` makes this page from the catalogue and [support.yml](support.yml).
 
 """
 

@@ -51,7 +51,7 @@ def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("explain_format", "xml", "table or json"),
+        ("explain_format", "xml", "table or short or json"),
         ("drift_format", "", "table or json"),
         ("drain_min_available", "x", "a whole number from 0 on"),
         ("drain_timeout", "²", "a number from 0 on"),
@@ -132,8 +132,8 @@ def first_actions(path):
                 return
 
 
-# It runs what rollout.yml and rollback.yml have checked.
-CHECKED_BEFORE = {"rollout_waves"}
+# They go on with what rollout.yml, rollback.yml and provision.yml have checked.
+CHECKED_BEFORE = {"rollout_waves", "provision_next"}
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
