@@ -21,7 +21,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import problem_of, show, show_progress, text_of, warn
+from ..plugin_utils.common.output import as_lines, problem_of, show, show_progress, warn
 
 # The most characters of an error; -v has the rest.
 LONGEST = 1000
@@ -44,7 +44,7 @@ class CallbackModule(CallbackBase):
         values = _values(result)
         # debug marks what it shows.
         if values.get("_ansible_verbose_always") and values.get("msg"):
-            self._say(result, text_of(values["msg"]), False)
+            self._say(result, as_lines(values["msg"]), False)
         elif values.get("changed"):
             self._say(result, "changed")
 

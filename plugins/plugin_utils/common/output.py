@@ -42,7 +42,7 @@ def escaped(texts: Iterable[Any]) -> list[str]:
     return [escape_lines(str(text)) for text in texts]
 
 
-def text_of(value: Any) -> str:
+def as_lines(value: Any) -> str:
     """Return a message as a text; of a list its entries, one on each line."""
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -52,7 +52,7 @@ def problem_of(values: Mapping[str, Any]) -> str:
     failed = next((item for item in values.get("results") or () if item.get("failed")), None)
     if failed:
         return problem_of(failed)
-    message = " ".join(text_of(values.get("msg") or "it failed without a message").split())
+    message = " ".join(as_lines(values.get("msg") or "it failed without a message").split())
     for prefix in ("Task failed: ", "Module failed: "):
         message = message[len(prefix) :] if message.startswith(prefix) else message
     said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()
