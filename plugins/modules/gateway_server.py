@@ -167,6 +167,15 @@ address_arrivals:
   type: int
   returned: success
   version_added: 0.7.0
+admission:
+  description: With C(gateway_admission), by service, class and team since the last reload of HAProxy, how many requests
+    run or wait (C(now)), came, waited and were refused, and the mean seconds until an answer of the class begins.
+  type: list
+  elements: dict
+  returned: O(state=status)
+  version_added: 0.10.0
+  sample: [{service: chat, class: batch, team: nightly, now: 12, requests: 2000, waited: 300, refused: 930,
+            first_answer_s: 4.2}]
 scale:
   description: By service with C(scale), its replicas by state, how many requests wait, and the last decision; empty at
     a gateway that does not decide.
@@ -185,6 +194,7 @@ import dataclasses
 import time
 
 from ..module_utils.common.door import start_module
+from ..module_utils.gateway.admission_report_host import read_admission
 from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
 from ..module_utils.gateway.scale_report_host import read_report
@@ -240,8 +250,10 @@ def main() -> None:
     diff = {"diff": diff_of(outcome, request, module.check_mode)} if module._diff and outcome.change.changed else {}
     if problem:
         module.fail_json(msg=problem, **result_of(outcome), **diff)
-    scale = {"scale": read_report()} if request.state == STATUS else {}
-    module.exit_json(**result_of(outcome), **diff, **scale)
+    more = {}
+    if request.state == STATUS:
+        more = {"scale": read_report(), "admission": read_admission(options["config"])}
+    module.exit_json(**result_of(outcome), **diff, **more)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from .lines import DRAINED, SICK, STATES, Line
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]
+# Lines of teams for each gateway.
+MOST_TEAMS = 20
 TODO = {
     SICK: "run vllm-health status and systemctl status vllm@NAME on the host",
     DRAINED: "return it with undrain.yml when its work is done",
@@ -37,7 +39,7 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
 
 
 def describe_services(results: Results) -> list[str]:
-    """Return a line for each service of each gateway, for its replicas, and for each gateway that was not read."""
+    """Return a line for each service of each gateway, its replicas and its busiest teams, and for each not read."""
     services = [
         f"{service} has {found['ready']:,} of {found['servers']:,} servers in service at {gateway}"
         for gateway, result in results.items()
@@ -49,12 +51,24 @@ def describe_services(results: Results) -> list[str]:
         for gateway, result in results.items()
         for service, found in (result.get("scale") or {}).items()
     ]
+    admitted = [
+        f"{row['service']}, class {row['class']}, team {row['team'] or '-'}: {row['now']:,} run or wait at {gateway}; "
+        f"of {row['requests']:,} {row['waited']:,} waited and {row['refused']:,} were refused; the class begins its "
+        f"answers after {row['first_answer_s']:.2f} s"
+        for gateway, result in results.items()
+        for row in _busiest(result.get("admission") or [])
+    ]
     silent = [
         f"{gateway} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
         for gateway, result in results.items()
         if "servers" not in result
     ]
-    return [*sorted(services), *sorted(scaled), *sorted(silent)]
+    return [*sorted(services), *sorted(scaled), *sorted(admitted), *sorted(silent)]
+
+
+def _busiest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the teams of a gateway with the most requests that run, wait or were refused."""
+    return sorted(rows, key=lambda row: (-row["now"], -row["refused"], -row["requests"]))[:MOST_TEAMS]
 
 
 def _counted(replicas: Mapping[str, int]) -> str:

@@ -101,3 +101,18 @@ def test_a_service_that_follows_the_load_says_how_many_replicas_it_has_and_what_
     assert describe_services(results) == [
         f"chat has 1 serving, 2 stopped replicas, 12 requests wait; shadow, 1 to 4; last: {last} (gw-a decides)"
     ]
+
+
+def test_the_busiest_teams_of_a_gateway_have_a_line_each():
+    def row(number: int):
+        return {
+            "service": "chat", "class": "batch", "team": f"t{number:02}", "now": number, "requests": 2000,
+            "waited": 300, "refused": 930, "first_answer_s": 4.2,
+        }  # fmt: skip
+
+    lines = describe_services({"gw-a": {"servers": {}, "admission": [row(number) for number in range(50)]}})
+    assert len(lines) == 20
+    assert lines[-1] == (
+        "chat, class batch, team t49: 49 run or wait at gw-a; of 2,000 300 waited and 930 were refused; "
+        "the class begins its answers after 4.20 s"
+    )
