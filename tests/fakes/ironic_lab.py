@@ -110,9 +110,18 @@ class IronicLab:
         self._processes: list[subprocess.Popen[Any]] = []
         self.ironic: subprocess.Popen[Any] | None = None
 
+    def fill_disk(self) -> None:
+        """Leave no room for a medium on the disk of the provisioner."""
+        with contextlib.suppress(OSError), (self.directory / "http/ballast").open("wb") as file:
+            while True:
+                file.write(bytes(4096))
+                file.flush()
+
     def __enter__(self) -> IronicLab:
         for name in ("config", "state/tmp", "http", "bin", "inventory"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
+        # A disk of its own, as small as these media need it.
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", str(self.directory / "http")], check=True)
         addresses = ["127.0.0.1", *(server["address"] for server in self.servers)]
         self.ca, _context = authority(self.directory, addresses)
         self._files()
@@ -138,6 +147,7 @@ class IronicLab:
             process.kill()
             process.wait()
         self._listener.shutdown()
+        subprocess.run(["umount", "--lazy", str(self.directory / "http")], check=True)
 
     def start_ironic(self) -> None:
         """Start Ironic and wait until it answers."""

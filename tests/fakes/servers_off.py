@@ -43,7 +43,8 @@ AGENT_VERSION = "13.0.0"
 class Server:
     """One server. ``disks`` holds what was written, by serial number; ``writes`` counts it.
 
-    fault: "account" (refuses it), "hang" (accepts and never answers), "media" (refuses a medium), "slow write".
+    fault: "account" (refuses it), "hang" (accepts and never answers), "media" (refuses a medium), "order 3" (refuses
+    the third change and all that follow: power, boot device, medium).
     """
 
     address: str
@@ -57,6 +58,7 @@ class Server:
     writes: list[str] = field(default_factory=list)
     wipes: list[list[Any]] = field(default_factory=list)
     requests: int = 0
+    orders: int = 0
     agents: int = 0
     boots: int = 0
     write_seconds: float = 0.5
@@ -357,6 +359,15 @@ def bmc_of(server: Server) -> type[_Json]:
                 status, {"error": {"code": "Base.1.0.GeneralError", "message": text}}, {"WWW-Authenticate": "Basic"}
             )
 
+        def refuses(self) -> bool:
+            """Count a change; answer it with an error where the fault says so."""
+            server.orders += 1
+            kind, _space, number = server.fault.partition(" ")
+            if kind != "order" or server.orders < int(number):
+                return False
+            self.refuse(500, f"the change {number} is refused")
+            return True
+
         def do_GET(self) -> None:
             server.requests += 1
             path = self.path.partition("?")[0].rstrip("/")
@@ -369,6 +380,8 @@ def bmc_of(server: Server) -> type[_Json]:
             body = self.body()
             if not self.known():
                 return self.refuse(401, "not authenticated")
+            if self.refuses():
+                return None
             if self.path.rstrip("/").endswith("/Bios/Settings"):
                 server.pending.update(body["Attributes"])
                 return self.reply(204)
@@ -398,6 +411,8 @@ def bmc_of(server: Server) -> type[_Json]:
                 return self.reply(201, {"@odata.id": place, "Id": token}, {"X-Auth-Token": token, "Location": place})
             if not self.known():
                 return self.refuse(401, "not authenticated")
+            if self.refuses():
+                return None
             if self.path.endswith("InsertMedia"):
                 if server.fault == "media":
                     return self.refuse(500, "the remote image cannot be mounted")

@@ -197,3 +197,34 @@ def test_firmware_is_set_by_ironic_before_the_disk_is_written(lab):
     assert "and still" not in output
     assert lab.state()["127.20.6.1"]["firmware"] == {"PcieAspmL1": "Disabled", "MmioAbove4Gb": "Enabled"}
     assert written(lab) == ["127.20.6.1"]
+
+
+ORDERS = {f"n{number}": f"order {number}" for number in range(1, 9)}
+
+
+@pytest.mark.parametrize("lab", [(7, servers(7, 8, **ORDERS))], indirect=True, ids=["eight"])
+def test_bmcs_that_refuse_from_one_of_eight_changes_on_are_written_by_the_next_run(lab):
+    status, output = lab.run()
+    assert status != 0
+    refused = [f"gpu-{number:02d}" for number in range(1, 9) if f"gpu-{number:02d}: failed in the phase" in output]
+    assert len(refused) >= 5, output
+    assert any("is refused" in line for line in output.splitlines()), output
+    for address in lab.state():
+        lab.change(address, fault="")
+    status, output = lab.run()
+    assert status == 0, output
+    assert len(written(lab)) == 8
+    assert all(len(state["writes"]) <= 2 and state["medium"] == "" for state in lab.state().values())
+
+
+@pytest.mark.parametrize("lab", [(8, servers(8, 2))], indirect=True, ids=["two"])
+def test_a_full_disk_of_the_provisioner_is_an_error_and_the_next_run_writes(lab):
+    lab.fill_disk()
+    status, output = lab.run()
+    assert status != 0
+    assert "No space left on device" in output, output
+    assert not any(state["writes"] for state in lab.state().values())
+    (lab.directory / "http/ballast").unlink()
+    status, output = lab.run()
+    assert status == 0, output
+    assert len(written(lab)) == 2
