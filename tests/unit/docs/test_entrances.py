@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -42,7 +43,10 @@ def reads(call: ast.Call) -> bool:
 
 
 def decodes(source: str) -> bool:
-    return any(isinstance(node, ast.Call) and reads(node) for node in ast.walk(ast.parse(source)))
+    # The callbacks have one of a message.
+    others = {"text_of"} if re.search(r"def text_of|\.output import .*text_of", source) else set()
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return any(reads(call) and ast.unparse(call.func) not in others for call in calls)
 
 
 def test_every_reader_is_in_one_row():
