@@ -389,7 +389,8 @@ def test_every_form_of_a_gateway_is_valid_with_it(tmp_path, mode, access, affini
         tmp_path, [], [client()], plans=plans, options=options, variables={"gateway_access_log": access}
     )
     warnings = [line for line in found.check().splitlines() if "WARNING" in line]
-    assert ["state file" in line for line in warnings] == [True]
+    # HAProxy 3.0 does not warn of a state file that is not there yet.
+    assert [line for line in warnings if "state file" not in line] == []
 
 
 def test_without_keys_all_are_one_team(tmp_path):
