@@ -9,8 +9,9 @@ inspects servers. Virtual functions are left out: their physical function is lis
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import Any
+from typing import Any, Sequence
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
@@ -34,8 +35,9 @@ def known_accelerators(catalogue: Catalogue) -> dict[str, Any]:
     return {"pci_devices": devices}
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Print the document."""
+    argparse.ArgumentParser(description="Print Ironic's known_accelerators.yaml.").parse_args(words)
     sys.stdout.write("# Made by tools/known_accelerators.py from catalog/accelerators\n")
     yaml.safe_dump(known_accelerators(load_catalogue()), sys.stdout, sort_keys=False)
 
