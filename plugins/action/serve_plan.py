@@ -75,7 +75,7 @@ class ActionModule(ControllerAction):
 
 def _grouped(options: Mapping[str, Any], variables: Mapping[str, Any], reader: HostReader) -> dict[str, Any]:
     """Return the settings of instances that span hosts; none where all are on one. Raises PlanError, FleetError."""
-    check_scale_hosts(options["instances"], variables["groups"]["all"])
+    check_scale_hosts(options["instances"], (variables.get("groups") or {}).get("all") or ())
     if not spans(options["instances"]):
         return {}
     instances = expand(options["instances"], variables["groups"])
