@@ -9,6 +9,7 @@ the disk that the agent chose is written, as write_image would.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import types
@@ -25,8 +26,8 @@ for name in ("ansible_collections", "ansible_collections.baremetal", "ansible_co
     package.__path__ = [str(TOP)] if name.endswith("inference") else []
     sys.modules[name] = package
 
-from ironic_python_agent import config  # noqa: F401  the agent's other modules need its options
-
+# The agent's other modules need the options of this one.
+importlib.import_module("ironic_python_agent.config")
 from ironic_python_agent import disk_utils, hardware  # isort: skip
 import baremetal_guard  # isort: skip
 

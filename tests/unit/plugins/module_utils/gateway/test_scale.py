@@ -248,9 +248,9 @@ def test_a_constant_load_changes_nothing_after_its_start() -> None:
 
 def test_an_hour_of_fifty_teams_on_a_thousand_servers() -> None:
     random.seed(44)
-    fleet = [service(10) for _ in range(100)]
+    fleet = [service(10) for _n in range(100)]
     # Each team uses ten services: by day and night, in bursts, or all the time.
-    teams = [(random.sample(range(100), 10), random.random() * 3600, random.choice((1, 2, 3))) for _ in range(50)]
+    teams = [(random.sample(range(100), 10), random.random() * 3600, random.choice((1, 2, 3))) for _n in range(50)]
     interval = 6
     for now in range(0, 3600, interval):
         offered = [0.0] * 100
