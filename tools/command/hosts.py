@@ -21,7 +21,7 @@ def add_verbs(verbs: Any) -> None:
     logs.add_argument("host", metavar="HOST")
     logs.add_argument("instance", metavar="INSTANCE", type=_instance)
     logs.add_argument("-n", "--lines", type=_lines, default=100, metavar="NUMBER", help="the last lines (100)")
-    logs.add_argument("--since", metavar="TIME", help="as journalctl takes it, such as -1h", type=_time)
+    logs.add_argument("--since", metavar="TIME", help="as journalctl takes it, such as --since=-1h", type=_time)
     logs.set_defaults(verb="logs", run=show_logs)
     chat = verbs.add_parser("chat", help="ask an instance one question, on its host")
     chat.add_argument("host", metavar="HOST")
