@@ -21,7 +21,7 @@ from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
 from ..instance.metrics import WORK, sums
 from .places import FIGURES, Places, load_of
-from .scale_host import AUTO, Scaler
+from .scale_host import AUTO, INTERVAL, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
 from .verdict import UNKNOWN, UP, Watched, sickness
@@ -149,19 +149,23 @@ class Agent(socketserver.ThreadingTCPServer):
         for address, server in config["servers"].items():
             self._start(server["name"], functools.partial(self._check, address, server))
         self._start("haproxy", lambda: haproxy.check(time.monotonic()))
-        self.scaler = Scaler(config["scale"], config["stats"], self.watched) if "scale" in config else None
+        self.scaler = (
+            Scaler(config["scale"], config["stats"], self.watched, self.interval) if "scale" in config else None
+        )
         if self.scaler:
-            self._start("scale", self.scaler.step)
+            # At its own pace: the lease of a gateway is some seconds, whatever the checks wait.
+            self._start("scale", self.scaler.step, INTERVAL)
 
-    def _start(self, name: str, check: Callable[[], object]) -> None:
+    def _start(self, name: str, check: Callable[[], object], interval: float | None = None) -> None:
         """Check again and again in a thread."""
+        pause = float(self.interval if interval is None else interval)
 
         def step() -> float:
             check()
             self.checked_at[name] = time.time()
-            return float(self.interval)
+            return pause
 
-        Loop(name, step, self.interval).start()
+        Loop(name, step, pause).start()
 
     def _check(self, address: str, server: Mapping[str, Any]) -> None:
         """Check an instance, and log a change of its state."""

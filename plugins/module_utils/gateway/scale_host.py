@@ -18,10 +18,10 @@ from typing import Any, Mapping, Sequence
 from ..common.files_host import publish
 from ..common.lines_host import write_line
 from ..common.unix_socket_host import ask_root
-from ..instance.scale_door import DOOR, RefusedError, seal, unseal
+from ..instance.scale_door import DOOR, MOST_ANSWER_BYTES, RefusedError, seal, unseal
 from ..instance.scale_door_host import read_line
 from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Action, Scale
-from .scale_replicas import Seen, read_stat, replica_of, reported
+from .scale_replicas import Seen, noticed_after, read_stat, replica_of, reported
 from .verdict import Watched
 
 # Seconds of a question to a host, and until one that did not answer is asked again.
@@ -33,12 +33,15 @@ AUTO, SHADOW = "auto", "shadow"
 
 def ask_door(address: str, key: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answer of a host's door. Raises OSError and RefusedError."""
+    if not key:
+        # With the empty key anybody could answer.
+        raise RefusedError("the gateway has no key of this host; run gateway.yml")
     host, _colon, port = address.rpartition(":")
     until = time.monotonic() + TIMEOUT
     with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT) as connection:
         nonce = read_line(connection, until).decode("ascii", "replace").strip()
         connection.sendall(seal(key, nonce, document))
-        _key, answer = unseal([key], f"{nonce} answer", read_line(connection, until))
+        _key, answer = unseal([key], f"{nonce} answer", read_line(connection, until, MOST_ANSWER_BYTES))
     if "error" in answer:
         raise RefusedError(str(answer["error"])[:200])
     return answer
@@ -47,8 +50,8 @@ def ask_door(address: str, key: str, document: Mapping[str, Any]) -> dict[str, A
 class ScaledService:
     """A service whose replicas are adapted."""
 
-    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
-        self.name, self.config = name, config
+    def __init__(self, name: str, config: Mapping[str, Any], interval: float) -> None:
+        self.name, self.config, self.noticed = name, config, noticed_after(interval)
         self.scale: Scale | None = None
         self.counts: dict[str, int] = {}
         self.waiting = 0
@@ -67,7 +70,8 @@ class ScaledService:
             answer = hosts.get(server["host"]) if not server["fixed"] else None
             instance = answer["instances"].get(server["instance"]) if answer else None
             up = name in seen.up
-            replicas.append(replica_of(name, server, instance, up, name in held, load.running if load and up else 0))
+            running = load.running if load and up else 0
+            replicas.append(replica_of(name, server, instance, up, name in held, running, self.noticed))
             queued += load.waiting if load and up else 0
         self.waiting = queued + seen.waiting.get(self.name, 0)
         states = [each.state for each in replicas]
@@ -80,15 +84,15 @@ class ScaledService:
 class Scaler:
     """The loop; ``config`` is the part ``scale`` of the agent's configuration."""
 
-    def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched]) -> None:
+    def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched], interval: float) -> None:
         self.config, self.stats, self.watched = config, stats, watched
-        self.services = {name: ScaledService(name, each) for name, each in config["services"].items()}
+        self.services = {name: ScaledService(name, each, interval) for name, each in config["services"].items()}
         self.silent: dict[str, float] = {}
         self.decides = False
         self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
 
-    def step(self) -> float:
-        """Look once, and change one replica of each service at most; return the seconds until the next time."""
+    def step(self) -> None:
+        """Look once, and change one replica of each service at most."""
         seen = read_stat(ask_root(self.stats, "show stat -1 6 -1", 5, 10))
         keys = _read_keys(self.config["secret"])
         own = {name for service in self.services.values() for name in service.config["replicas"]}
@@ -117,7 +121,6 @@ class Scaler:
             if action.verb:
                 self._do(service, action, keys, report)
         self._write()
-        return INTERVAL
 
     def _ask_hosts(self, keys: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers of the hosts of replicas, without those that do not answer."""
@@ -153,7 +156,7 @@ class Scaler:
             document = {"gateway": self.config["gateway"], "host": server["host"], "report": report}
             document.update(verb=action.verb, instance=server["instance"])
             try:
-                ask_door(self.config["doors"][server["host"]], keys[server["host"]], document)
+                ask_door(self.config["doors"][server["host"]], keys.get(server["host"], ""), document)
             except (OSError, RefusedError) as exc:
                 text = f"{text}; it failed: {exc}"
         service.actions[action.verb] = service.actions.get(action.verb, 0) + 1

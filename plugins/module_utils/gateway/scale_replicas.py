@@ -10,8 +10,8 @@ from typing import Any, Iterable, Mapping
 from ..common.foreign_numbers import read_count
 from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Replica
 
-# The seconds until HAProxy's checks notice a replica that has just started.
-NOTICED = 20
+# The seconds until HAProxy's checks notice a replica that has just started: at least, and in intervals of the checks.
+NOTICED, NOTICED_INTERVALS = 20, 5
 MOST = 10**6
 
 
@@ -61,7 +61,12 @@ def reported(reports: Iterable[Any], service: str) -> tuple[int, set[str]]:
     return waiting, held
 
 
-def state_of(instance: Mapping[str, Any] | None, up: bool) -> str:
+def noticed_after(interval: float) -> float:
+    """Return the seconds until HAProxy, which checks so often, notices a replica that has just started."""
+    return max(NOTICED, NOTICED_INTERVALS * interval)
+
+
+def state_of(instance: Mapping[str, Any] | None, up: bool, noticed: float = NOTICED) -> str:
     """Return the state of a replica, from what its host says of the instance; None where the host says nothing."""
     if instance is None:
         return SERVING if up else LOST
@@ -75,16 +80,22 @@ def state_of(instance: Mapping[str, Any] | None, up: bool) -> str:
     if instance.get("spare") is True:
         return ASLEEP
     seconds = instance.get("seconds")
-    return SERVING if up else STARTING if isinstance(seconds, int) and seconds < NOTICED else LOST
+    return SERVING if up else STARTING if isinstance(seconds, int) and seconds < noticed else LOST
 
 
 def replica_of(
-    name: str, server: Mapping[str, Any], instance: Mapping[str, Any] | None, up: bool, held: bool, running: int
+    name: str,
+    server: Mapping[str, Any],
+    instance: Mapping[str, Any] | None,
+    up: bool,
+    held: bool,
+    running: int,
+    noticed: float = NOTICED,
 ) -> Replica:
     """Return a replica; one whose host does not answer cannot be changed."""
     return Replica(
         name,
-        state_of(instance, up),
+        state_of(instance, up, noticed),
         server["places"],
         running,
         held,

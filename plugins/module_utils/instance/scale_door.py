@@ -27,6 +27,8 @@ LEASE = 6.0
 # What a gateway reports is good for so many seconds.
 FRESH = 10.0
 MOST_BYTES, _MOST_GATEWAYS = 64 * 1024, 16
+# An answer holds what all gateways report. JSON may write a character of two bytes with six.
+MOST_ANSWER_BYTES = 3 * (_MOST_GATEWAYS + 1) * MOST_BYTES
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,253}\Z", re.ASCII)
 
 

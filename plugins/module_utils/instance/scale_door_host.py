@@ -101,8 +101,8 @@ class Door(socketserver.ThreadingTCPServer):
             marks.touch(SPARE)
         elif verb == STOP:
             # Before the stop, so that a program that is killed in between has not lost it.
-            with open(stopped, "w", encoding="ascii"):
-                pass
+            with open(stopped, "w", encoding="ascii") as file:
+                file.write(str(time.monotonic()))
             _systemctl("stop", name)
         elif verb == START and os.path.exists(stopped):
             _systemctl("start", name)
@@ -113,18 +113,19 @@ class Door(socketserver.ThreadingTCPServer):
         if now >= self.good_until:
             self.units, self.good_until = show_instances(list(self.instances), _PROPERTIES), now + KEPT
         for name, unit in self.units.items():
-            active = unit.get("ActiveState", "")
-            if active == "active":
-                # A person or site.yml has started it meanwhile, or this program.
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{STOPPED_DIR}/{name}")
+            active, stopped = unit.get("ActiveState", ""), f"{STOPPED_DIR}/{name}"
             entered = unit.get("ActiveEnterTimestampMonotonic", "")
+            since = int(entered) / 1e6 if entered.isdecimal() and active == "active" else now
+            if active == "active" and since > _stopped_at(stopped):
+                # A person or site.yml has started it meanwhile, or this program. The stop may still be in the queue.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(stopped)
             found[name] = {
                 "active": active,
                 "sub": unit.get("SubState", ""),
-                "seconds": round(now - int(entered) / 1e6) if entered.isdecimal() and active == "active" else 0,
+                "seconds": round(now - since),
                 "spare": ForeignDirectory(f"{RUN_DIR}/{name}").has(SPARE),
-                "stopped": os.path.exists(f"{STOPPED_DIR}/{name}"),
+                "stopped": os.path.exists(stopped),
             }
         return found
 
@@ -152,14 +153,14 @@ class Visit(socketserver.BaseRequestHandler):
             self.request.sendall(seal(secret, f"{nonce} answer", answer))
 
 
-def read_line(connection: socket.socket, until: float) -> bytes:
+def read_line(connection: socket.socket, until: float, most: int = MOST_BYTES) -> bytes:
     """Return a line. Raises OSError where it is too long, or not complete in time."""
     line = b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(0.01, until - time.monotonic()))
         part = connection.recv(65536)
         line += part
-        if not part or len(line) > MOST_BYTES or time.monotonic() > until:
+        if not part or len(line) > most or time.monotonic() > until:
             raise OSError("no complete line")
     return line
 
@@ -171,6 +172,15 @@ def _keys() -> list[str]:
             return file.read(1024).split()
     except (OSError, ValueError):
         return []
+
+
+def _stopped_at(path: str) -> float:
+    """Return when this program has stopped an instance, since the boot; 0 where it has not, or does not say it."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return float(file.read(64))
+    except (OSError, ValueError):
+        return 0.0
 
 
 def _systemctl(verb: str, name: str) -> None:

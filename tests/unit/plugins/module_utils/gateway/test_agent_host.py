@@ -290,6 +290,19 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
     assert "a failed, and is tried again: RecursionError: deep" in capsys.readouterr().out
 
 
+def test_the_number_of_replicas_has_its_own_pace(monkeypatch):
+    # The lease of the gateway that decides is six seconds, and the checks may be a minute apart.
+    steps = threading.Semaphore(0)
+    monkeypatch.setattr(agent.Scaler, "step", lambda _scaler: steps.release())
+    monkeypatch.setattr(agent, "INTERVAL", 0.01)
+    config = {
+        "port": free_port(), "interval": 600, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
+        "min_available": 1, "unusable": "", "servers": {}, "scale": {"services": {}},
+    }  # fmt: skip
+    with agent.Agent(config):
+        assert all(steps.acquire(timeout=60) for _time in range(5))
+
+
 def test_a_silent_haproxy_is_noticed_before_the_shared_address_begins_to_count_again(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(agent, "ask_root", lambda *given: asked.append(given) or "")

@@ -19,6 +19,7 @@ STAT = (
 )
 ACTIVE = {"active": "active", "sub": "running", "seconds": 900, "spare": False, "stopped": False}
 STOPPED = {"active": "inactive", "sub": "dead", "seconds": 0, "spare": False, "stopped": True}
+ASK_DOOR = scale_host.ask_door
 
 
 class Site:
@@ -44,7 +45,7 @@ class Site:
         }  # fmt: skip
         watched = {each["address"]: Watched(60, 0) for each in replicas.values()}
         watched["gpu-a:8000"].load = Load(2, 1, 0.5, 2)
-        self.scaler = scale_host.Scaler(config, "stats", watched)
+        self.scaler = scale_host.Scaler(config, "stats", watched, 2)
 
     def ask(self, address: str, secret: str, document: dict[str, Any]) -> dict[str, Any]:
         assert secret == "s" * 32
@@ -141,6 +142,20 @@ def test_a_host_that_does_not_answer_is_left_alone_and_asked_again_later(
     here.silent = {"gpu-a", "gpu-b"}
     here.step(scale_host.RESTS)
     assert not here.report()["decides"]
+
+
+def test_a_host_without_a_key_is_asked_nothing_and_silent(
+    site: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, asked = site(), []
+    (here.top / "secret").write_text(f"service:chat {'s' * 32}\n")
+    monkeypatch.setattr(scale_host, "ask_door", ASK_DOOR)
+    monkeypatch.setattr(scale_host.socket, "create_connection", lambda *given: asked.append(given) or 1 / 0)
+    here.step()
+    assert asked == [] and not here.report()["decides"]
+    assert (
+        "scale: gpu-a does not answer: the gateway has no key of this host; run gateway.yml" in capsys.readouterr().out
+    )
 
 
 def test_an_order_that_fails_is_reported(

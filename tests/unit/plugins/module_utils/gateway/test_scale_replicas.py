@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale 
     STOPPED,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale_replicas import (
+    noticed_after,
     read_stat,
     replica_of,
     reported,
@@ -66,6 +67,13 @@ def test_counters_that_are_not_complete_are_refused(text: str) -> None:
 )
 def test_the_state_of_a_replica_follows_from_its_unit_and_from_haproxy(instance: Any, up: bool, expected: str) -> None:
     assert state_of(instance, up) == expected
+
+
+def test_a_gateway_that_checks_seldom_waits_longer_for_a_replica_that_has_started() -> None:
+    young = {"active": "active", "seconds": 40, "spare": False}
+    assert state_of(young, False, noticed_after(2)) == LOST
+    # HAProxy takes it into service after two checks that succeed.
+    assert state_of(young, False, noticed_after(10)) == STARTING
 
 
 def test_a_replica_whose_host_does_not_answer_cannot_be_changed() -> None:

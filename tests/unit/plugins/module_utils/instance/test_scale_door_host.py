@@ -98,9 +98,20 @@ def test_it_stops_and_starts_what_its_file_names(host: Host) -> None:
     chat = host.ask(verb="stop", instance="chat")["instances"]["chat"]
     assert (chat["active"], chat["stopped"]) == ("inactive", True)
     assert host.ask(verb="start", instance="chat")["instances"]["chat"]["active"] == "activating"
-    (host.top / "units/chat").write_text(UP)
+    (host.top / "units/chat").write_text(UP.replace("=1000000", f"={time.monotonic() * 1e6:.0f}"))
     chat = host.ask()["instances"]["chat"]
     assert (chat["active"], chat["stopped"]) == ("active", False)
+
+
+def test_a_stop_that_is_still_in_the_queue_of_systemd_is_not_forgotten(host: Host) -> None:
+    (host.top / "bin/systemctl").write_text(SYSTEMCTL.replace("stop) printf", "stop-later) printf"))
+    chat = host.ask(verb="stop", instance="chat")["instances"]["chat"]
+    assert (chat["active"], chat["stopped"]) == ("active", True)
+    (host.top / "units/chat").write_text(UP.replace("active", "inactive"))
+    assert host.ask()["instances"]["chat"]["stopped"]
+    # Somebody starts it: what that person stops later stays stopped.
+    (host.top / "units/chat").write_text(UP.replace("=1000000", f"={time.monotonic() * 1e6 + 1e6:.0f}"))
+    assert not host.ask()["instances"]["chat"]["stopped"]
 
 
 def test_what_a_person_has_stopped_is_not_started(host: Host) -> None:
@@ -136,7 +147,7 @@ def test_without_the_secret_there_is_no_answer(host: Host) -> None:
     assert host.ask(secret="o" * 32)["holder"] == "gw-a"
     for file in (host.top / "etc").iterdir():
         file.unlink()
-    with pytest.raises(OSError, match="no complete line"):
+    with pytest.raises(RefusedError, match="the gateway has no key of this host"):
         host.ask(secret="", verb="stop", instance="chat")
     assert (host.top / "units/chat").read_text() == UP
 
@@ -172,6 +183,14 @@ def test_those_who_say_nothing_do_not_stop_others_for_long(host: Host, monkeypat
                 assert host.ask()["holder"] == "gw-a"
                 break
             assert time.monotonic() < deadline
+
+
+def test_the_longest_reports_of_all_gateways_fit_into_an_answer(host: Host) -> None:
+    # In the answer each of these letters takes three times as many bytes.
+    report = {"waiting": {}, "held": ["\u00e9" * 10000]}
+    for number in range(16):
+        answer = host.ask(f"gw-{number:02}", report=report)
+    assert len(answer["reports"]) == 16
 
 
 def test_a_line_without_end_is_cut_off(host: Host) -> None:
