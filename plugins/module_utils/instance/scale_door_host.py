@@ -193,6 +193,17 @@ def _systemctl(verb: str, name: str) -> None:
         raise OSError(f"systemctl {verb} {unit_of(name)} failed: {exc}") from exc
 
 
+def wake_all() -> list[str]:
+    """Let gateways send requests to all instances again; return the names of those that slept. Raises OSError."""
+    woken = []
+    for name in sorted(os.listdir(RUN_DIR)) if os.path.isdir(RUN_DIR) else ():
+        marks = ForeignDirectory(f"{RUN_DIR}/{name}")
+        if marks.has(SPARE):
+            marks.remove(SPARE)
+            woken.append(name)
+    return woken
+
+
 def serve(path: str) -> None:
     """Serve until the unit stops."""
     with open(path, encoding="utf-8") as file:

@@ -2,10 +2,12 @@
 """Let gateways start, stop, wake and put to sleep the instances that have ``scale``, and do nothing else.
 
     vllm-scale.py CONFIG
+    vllm-scale.py --wake
 
 CONFIG is JSON: ``host`` (the name in the inventory), ``listen`` (an address) and ``instances``: name -> ``resident``,
-true for one that sleeps instead of stopping. A gateway proves that it has the key of
-the host, which /etc/vllm/scale.key has too. The directory beside this file has what it imports of the collection.
+true for one that sleeps instead of stopping. A gateway proves that it has the key of the host, which
+/etc/vllm/scale.key has too. --wake wakes all instances of the host and prints their names; site.yml runs it. The
+directory beside this file has what it imports of the collection.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ import sys
 
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
-from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door_host import serve
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door_host import serve, wake_all
 
 
 def main() -> None:
-    """Serve until the unit stops."""
+    """Serve until the unit stops, or wake the instances."""
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
+    if sys.argv[1] == "--wake":
+        print("\n".join(wake_all()))
+        return
     serve(sys.argv[1])
 
 

@@ -131,6 +131,20 @@ def test_it_takes_an_instance_that_shares_chips_out_and_in_by_a_mark(host: Host)
     assert not (host.top / "elsewhere").exists()
 
 
+def test_a_run_of_the_playbook_wakes_every_instance_of_the_host(host: Host) -> None:
+    # Also one that the file of the door no longer names.
+    (host.top / "run/gone").mkdir()
+    for name in ("small", "gone"):
+        (host.top / f"run/{name}/spare").touch()
+    (host.top / "elsewhere").mkdir()
+    (host.top / "elsewhere/spare").touch()
+    (host.top / "run/link").symlink_to(host.top / "elsewhere")
+    assert scale_door_host.wake_all() == ["gone", "small"]
+    assert scale_door_host.wake_all() == []
+    assert (host.top / "elsewhere/spare").exists()
+    assert not host.ask()["instances"]["small"]["spare"]
+
+
 def test_only_the_gateway_that_decides_changes_something(host: Host) -> None:
     host.ask("gw-a")
     with pytest.raises(RefusedError, match="gw-a decides"):
