@@ -35,7 +35,8 @@ SHOWS, AGAIN = 10.0, 300.0
 class Replica:
     """A replica; ``held``: a person or a rollout has it. ``resident``: it sleeps and wakes, else it stops and starts.
 
-    ``places``: requests that it takes at once, by its plan. ``fixed``: it always serves.
+    ``places``: requests that it takes at once, by its plan. ``fixed``: it always serves. ``silent``: its
+    host, which could change it, does not answer.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Replica:
     held: bool = False
     resident: bool = False
     fixed: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class Action:
 
 @dataclass
 class Scale:
-    """The number of replicas of a service: ``least`` serve, at most ``most`` have chips."""
+    """The number of replicas of a service: ``least`` serve, at most ``most`` have chips.
+
+    More than ``most`` serve after somebody has started them; they leave one by one.
+    """
 
     least: int
     most: int
@@ -78,6 +83,9 @@ class Scale:
         running = sum(each.running for each in replicas)
         if self.changed_at == -math.inf:
             # A gateway that begins to decide has not seen the load before.
+            self.changed_at = now
+        if any(each.held for each in replicas):
+            # What a rollout or a person returns to service stays for ten minutes.
             self.changed_at = now
         self._note(len(serving), running, waiting, now)
         coming = [each for each in replicas if not each.held and self._comes(each, now)]
@@ -145,16 +153,20 @@ class Scale:
     def _remove(self, replicas: Sequence[Replica], serving: Sequence[Replica], now: float) -> Action:
         """Return which replica sleeps or stops."""
         left = len(serving) - 1
-        held = [each.name for each in replicas if each.held]
+        held, silent = ([each.name for each in replicas if getattr(each, what)] for what in ("held", "silent"))
         leaving = [each for each in serving if not each.fixed]
         if left < self.least or not leaving:
             return Action("", "", f"{len(serving)} replicas serve, and min is {self.least}")
         if held:
             # A rollout takes the next one soon, and a person may need the others.
             return Action("", "", f"{held[0]} is drained, and none leaves meanwhile")
+        if silent:
+            # Another gateway may see it, and decide about the others meanwhile.
+            return Action("", "", f"the host of {silent[0]} does not answer, and none leaves meanwhile")
         capacity = self.capacity or sum(each.places for each in serving) / len(serving)
         most, room = self.peaks[0][1], int(left * capacity * ROOM)
-        if most > room:
+        surplus = len(serving) > self.most
+        if most > room and not surplus:
             return Action("", "", f"{most} requests at once need {len(serving)} replicas")
         if now - self.changed_at < DOWN_AFTER:
             return Action("", "", f"{left} replicas would do; {DOWN_AFTER - (now - self.changed_at):.0f} s left")
@@ -162,4 +174,5 @@ class Scale:
         self.changed_at = now
         self.asked.pop(last.name, None)
         why = f"{most} requests at once in {DOWN_AFTER:.0f} s, and {left} replicas take {room}"
+        why = f"{len(serving)} replicas serve, and max is {self.most}" if surplus else why
         return Action(SLEEP if last.resident else STOP, last.name, why)

@@ -2,15 +2,14 @@
 """The loop of a gateway that adapts the number of replicas to the load, in the agent.
 
 Each gateway reports to the hosts of the replicas what waits at it. The one whose name comes first decides, and the
-others take over when the hosts have not heard of it for some seconds. Nothing is decided with a part of the view: a
-host that does not answer is left as it is.
+others take over when the hosts have not heard of it for some seconds. A host that does not answer is left as it is, and
+no replica of its services leaves meanwhile. What a host says counts for the services that it has, and for no other.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import json
-import math
 import socket
 import time
 from typing import Any, Mapping, Sequence
@@ -26,6 +25,8 @@ from .verdict import Watched
 
 # Seconds of a question to a host, and until one that did not answer is asked again.
 TIMEOUT, RESTS = 3.0, 10.0
+# So many of them at once: a round must be shorter than the lease, however many hosts are off.
+SILENT_AT_ONCE = 8
 INTERVAL = 1.0
 WORKERS = 32
 AUTO, SHADOW = "auto", "shadow"
@@ -52,11 +53,26 @@ class ScaledService:
 
     def __init__(self, name: str, config: Mapping[str, Any], interval: float) -> None:
         self.name, self.config, self.noticed = name, config, noticed_after(interval)
+        self.hosts = {each["host"] for each in config["replicas"].values() if not each["fixed"]}
+        self.decided = False
         self.scale: Scale | None = None
         self.counts: dict[str, int] = {}
         self.waiting = 0
         self.actions: dict[str, int] = {}
         self.last = ""
+
+    def held_by(self, gateway: str, hosts: Mapping[str, Any]) -> bool:
+        """Return whether a gateway decides about the service, by all the answers of its hosts."""
+        replicas = [each for each in self.config["replicas"].values() if each["host"] in self.hosts & hosts.keys()]
+        found = [hosts[each["host"]]["instances"].get(each["instance"]) for each in replicas]
+        holders = {each.get("holder") for each in found if each is not None}
+        return holders == {gateway}
+
+    def others(self, gateway: str, hosts: Mapping[str, Any]) -> list[Any]:
+        """Return what the other gateways report to its hosts, which have the same but for what has not come yet."""
+        answers = [hosts[host] for host in sorted(self.hosts & hosts.keys())]
+        found = {name: report for answer in answers for name, report in answer["reports"].items() if name != gateway}
+        return list(found.values())
 
     def decide(
         self, seen: Seen, loads: Mapping[str, Watched], hosts: Mapping[str, Any], others: Sequence[Any]
@@ -70,8 +86,8 @@ class ScaledService:
             answer = hosts.get(server["host"]) if not server["fixed"] else None
             instance = answer["instances"].get(server["instance"]) if answer else None
             up = name in seen.up
-            running = load.running if load and up else 0
-            replicas.append(replica_of(name, server, instance, up, name in held, running, self.noticed))
+            running, silent = load.running if load and up else 0, not (server["fixed"] or answer)
+            replicas.append(replica_of(name, server, instance, up, name in held, running, self.noticed, silent))
             queued += load.waiting if load and up else 0
         self.waiting = queued + seen.waiting.get(self.name, 0)
         states = [each.state for each in replicas]
@@ -87,8 +103,12 @@ class Scaler:
     def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched], interval: float) -> None:
         self.config, self.stats, self.watched = config, stats, watched
         self.services = {name: ScaledService(name, each, interval) for name, each in config["services"].items()}
+        self.instances: dict[str, list[str]] = {host: [] for host in config["doors"]}
+        for service in self.services.values():
+            for each in service.config["replicas"].values():
+                if not each["fixed"]:
+                    self.instances[each["host"]].append(each["instance"])
         self.silent: dict[str, float] = {}
-        self.decides = False
         self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
 
     def step(self) -> None:
@@ -101,31 +121,26 @@ class Scaler:
             "held": sorted(seen.held & own),
         }
         hosts = self._ask_hosts(keys, report)
-        decided = bool(hosts) and all(each.get("holder") == self.config["gateway"] for each in hosts.values())
-        if decided != self.decides:
-            self.decides = decided
-            write_line(f"scale: {self.config['gateway']} {'decides' if decided else 'no longer decides'}")
-        # Each host has the same reports, but for those that have not come yet.
-        others = {
-            gateway: each
-            for answer in hosts.values()
-            for gateway, each in answer["reports"].items()
-            if gateway != self.config["gateway"]
-        }
+        gateway, before = self.config["gateway"], [each.decided for each in self.services.values()]
         for service in self.services.values():
-            if not decided:
+            service.decided = service.held_by(gateway, hosts)
+            if not service.decided:
                 # A gateway that takes over has not seen the load of the last minutes.
                 service.scale = None
                 continue
-            action = service.decide(seen, self.watched, hosts, list(others.values()))
+            action = service.decide(seen, self.watched, hosts, service.others(gateway, hosts))
             if action.verb:
                 self._do(service, action, keys, report)
+        if before != [each.decided for each in self.services.values()]:
+            names = [name for name, each in self.services.items() if each.decided]
+            write_line(f"scale: {gateway} decides about {', '.join(names) or 'no service'}")
         self._write()
 
     def _ask_hosts(self, keys: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers of the hosts of replicas, without those that do not answer."""
         now = time.monotonic()
-        due = [host for host in self.config["doors"] if now - self.silent.get(host, -math.inf) >= RESTS]
+        rested = [host for host, at in sorted(self.silent.items(), key=lambda item: item[1]) if now - at >= RESTS]
+        due = [host for host in self.config["doors"] if host not in self.silent or host in rested[:SILENT_AT_ONCE]]
         return {
             host: found
             for host, found in zip(due, self.pool.map(lambda host: self._ask(host, keys.get(host, ""), report), due))
@@ -133,11 +148,13 @@ class Scaler:
         }
 
     def _ask(self, host: str, key: str, report: Mapping[str, Any]) -> dict[str, Any] | None:
-        document = {"gateway": self.config["gateway"], "host": host, "report": report}
         try:
-            found = ask_door(self.config["doors"][host], key, document)
-            if not isinstance(found.get("instances"), dict) or not isinstance(found.get("reports"), dict):
+            found = ask_door(self.config["doors"][host], key, self._request(host, report))
+            instances, reports = found.get("instances"), found.get("reports")
+            if not isinstance(instances, dict) or not isinstance(reports, dict):
                 raise RefusedError("the answer lacks instances or reports")
+            if not all(isinstance(each, dict) and isinstance(each.get("holder"), str) for each in instances.values()):
+                raise RefusedError("the answer has an instance without a state")
         except (OSError, RefusedError) as exc:
             if host not in self.silent:
                 write_line(f"scale: {host} does not answer: {exc}")
@@ -147,14 +164,19 @@ class Scaler:
             write_line(f"scale: {host} answers again")
         return found
 
+    def _request(self, host: str, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request to a host, with the instances that this gateway serves there."""
+        instances = self.instances[host]
+        return {"gateway": self.config["gateway"], "host": host, "instances": instances, "report": report}
+
     def _do(self, service: ScaledService, action: Action, keys: Mapping[str, str], report: Mapping[str, Any]) -> None:
         """Have a host change a replica, or only say so in shadow mode."""
         server = service.config["replicas"][action.name]
         shadow = service.config["mode"] == SHADOW
         text = f"{'would ' if shadow else ''}{action.verb} {action.name}: {action.why}"
         if not shadow:
-            document = {"gateway": self.config["gateway"], "host": server["host"], "report": report}
-            document.update(verb=action.verb, instance=server["instance"])
+            order = {"verb": action.verb, "instance": server["instance"]}
+            document = {**self._request(server["host"], report), **order}
             try:
                 ask_door(self.config["doors"][server["host"]], keys.get(server["host"], ""), document)
             except (OSError, RefusedError) as exc:
@@ -170,16 +192,16 @@ class Scaler:
                 "mode": each.config["mode"], "min": each.config["min"], "max": each.config["max"],
                 "replicas": each.counts, "waiting": each.waiting, "last": each.last,
             }
-            for name, each in self.services.items()
+            for name, each in self.services.items() if each.decided
         }  # fmt: skip
-        text = json.dumps({"decides": self.decides, "services": found if self.decides else {}})
+        text = json.dumps({"decides": bool(found), "services": found})
         publish(self.config["report"], f"{text}\n", 0o644, durable=False)
 
     def metrics(self) -> list[str]:
         """Return the lines of GET /metrics."""
         name = "inference_gateway_scale"
-        lines = [f"# TYPE {name}_decides gauge", f"{name}_decides {int(self.decides)}"]
-        services = self.services.items() if self.decides else ()
+        services = [(service, each) for service, each in self.services.items() if each.decided]
+        lines = [f"# TYPE {name}_decides gauge", f"{name}_decides {int(bool(services))}"]
         lines.append(f"# TYPE {name}_replicas gauge")
         lines += [
             f'{name}_replicas{{service="{service}",state="{state}"}} {count}'

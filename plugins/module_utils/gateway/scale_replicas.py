@@ -91,6 +91,7 @@ def replica_of(
     held: bool,
     running: int,
     noticed: float = NOTICED,
+    silent: bool = False,
 ) -> Replica:
     """Return a replica; one whose host does not answer cannot be changed."""
     return Replica(
@@ -101,4 +102,5 @@ def replica_of(
         held,
         bool(server.get("resident")),
         instance is None,
+        silent,
     )

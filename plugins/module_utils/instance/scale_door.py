@@ -63,20 +63,26 @@ def _proof(secret: str, nonce: str, text: str) -> str:
 
 @dataclass
 class Board:
-    """Which gateway decides about the replicas of this host, and what each gateway reported last."""
+    """Which gateway decides about each instance of this host, and what each gateway reported last."""
 
-    holder: str = ""
-    until: float = 0.0
+    # The gateway by instance, and until when it does.
+    leases: dict[str, tuple[str, float]] = field(default_factory=dict)
     reports: dict[str, tuple[float, Any]] = field(default_factory=dict)
 
-    def take(self, gateway: str, now: float) -> bool:
-        """Return whether this gateway decides now: the one with the first name of those that ask.
+    def take(self, gateway: str, instance: str, now: float) -> bool:
+        """Return whether this gateway decides now about an instance: the one with the first name of those that ask.
 
         So all hosts have the same one after a round, without a word between gateways.
         """
-        if not self.holder or now >= self.until or gateway <= self.holder:
-            self.holder, self.until = gateway, now + LEASE
-        return self.holder == gateway
+        holder, until = self.leases.get(instance, ("", 0.0))
+        if not holder or now >= until or gateway <= holder:
+            holder = gateway
+            self.leases[instance] = gateway, now + LEASE
+        return holder == gateway
+
+    def holder(self, instance: str) -> str:
+        """Return the gateway that decides about an instance, empty before any has asked."""
+        return self.leases.get(instance, ("", 0.0))[0]
 
     def report(self, gateway: str, report: Any, now: float) -> None:
         """Note what a gateway reports. Raises RefusedError for the seventeenth gateway."""
@@ -97,6 +103,17 @@ def gateway_in(document: Mapping[str, Any], host: str) -> str:
     if document.get("host") != host:
         raise RefusedError(f"host: expected {host}")
     return gateway
+
+
+def served_in(document: Mapping[str, Any], instances: Mapping[str, Any]) -> list[str]:
+    """Return the instances that the gateway of a request serves. Raises RefusedError.
+
+    It may know others that this host no longer has.
+    """
+    found = document.get("instances", list(instances))
+    if not isinstance(found, list):
+        raise RefusedError("instances: expected a list of names")
+    return [name for name in instances if name in found]
 
 
 def order_in(document: Mapping[str, Any], instances: Mapping[str, Any]) -> tuple[str, str]:

@@ -33,6 +33,7 @@ from .scale_door import (
     gateway_in,
     order_in,
     seal,
+    served_in,
     unseal,
 )
 from .systemd_host import show_instances
@@ -82,15 +83,16 @@ class Door(socketserver.ThreadingTCPServer):
         verb, name = order_in(document, self.instances)
         with self.lock:
             self.board.report(gateway, document.get("report"), now)
-            decides = self.board.take(gateway, now)
-            if verb and not decides:
-                raise RefusedError(f"{self.board.holder} decides")
+            for each in served_in(document, self.instances):
+                self.board.take(gateway, each, now)
+            if verb and self.board.holder(name) != gateway:
+                raise RefusedError(f"{self.board.holder(name) or 'nobody'} decides")
             if verb:
                 self.act(verb, name)
                 self.good_until = now
                 write_line(f"{gateway}: {verb} {name}")
             reports = {each: report for each, (_at, report) in self.board.reports.items()}
-            return {"holder": self.board.holder, "reports": reports, "instances": self.states(now)}
+            return {"reports": reports, "instances": self.states(now)}
 
     def act(self, verb: str, name: str) -> None:
         """Start or stop a unit, or set the mark that keeps gateways from sending requests. Raises OSError."""
@@ -121,6 +123,7 @@ class Door(socketserver.ThreadingTCPServer):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(stopped)
             found[name] = {
+                "holder": self.board.holder(name),
                 "active": active,
                 "sub": unit.get("SubState", ""),
                 "seconds": round(now - since),

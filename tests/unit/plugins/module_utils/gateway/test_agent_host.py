@@ -297,7 +297,7 @@ def test_the_number_of_replicas_has_its_own_pace(monkeypatch):
     monkeypatch.setattr(agent, "INTERVAL", 0.01)
     config = {
         "port": free_port(), "interval": 600, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "min_available": 1, "unusable": "", "servers": {}, "scale": {"services": {}},
+        "min_available": 1, "unusable": "", "servers": {}, "scale": {"services": {}, "doors": {}},
     }  # fmt: skip
     with agent.Agent(config):
         assert all(steps.acquire(timeout=60) for _time in range(5))

@@ -121,6 +121,36 @@ def test_an_idle_replica_leaves_after_ten_minutes_and_the_next_one_ten_minutes_l
     assert left == [(600, STOP, "gpu-c"), (1200, STOP, "gpu-b")]
 
 
+def test_more_than_max_leave_one_by_one_whatever_the_load() -> None:
+    scale, found = Scale(1, 2), replicas(SERVING, SERVING, SERVING, SERVING, running=PLACES)
+    left = []
+    for now in range(0, 3600, INTERVAL):
+        action = scale.decide(found, 90, now)
+        if action.verb:
+            left.append((now, action.verb, action.why))
+            found = [replace(each, state=STOPPED, running=0) if each.name == action.name else each for each in found]
+    assert left == [
+        (600, STOP, "4 replicas serve, and max is 2"), (1200, STOP, "3 replicas serve, and max is 2")
+    ]  # fmt: skip
+
+
+def test_none_leaves_while_the_host_of_one_is_silent() -> None:
+    found = [replace(each, fixed=at == 2, silent=at == 2) for at, each in enumerate(replicas(*[SERVING] * 3))]
+    assert settled(Scale(1, 4), found).why == "the host of gpu-c--chat does not answer, and none leaves meanwhile"
+    # But one comes.
+    found[1] = replace(found[1], state=STOPPED)
+    assert verdict(settled(Scale(1, 4), found, waiting=9)) == (START, "gpu-b")
+
+
+def test_what_a_rollout_has_returned_to_service_stays_for_ten_minutes() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, SERVING, SERVING)
+    held = [replace(each, held=each.name.startswith("gpu-c")) for each in found]
+    for now in range(0, 3000, INTERVAL):
+        assert not scale.decide(held, 0, now).verb
+    left = [now for now in range(3000, 3700, INTERVAL) if scale.decide(found, 0, now).verb]
+    assert left == [3000 - INTERVAL + DOWN_AFTER]
+
+
 def test_one_that_shares_its_chips_sleeps_instead() -> None:
     found = [replace(each, resident=True) for each in replicas(SERVING, SERVING)]
     assert verdict(settled(Scale(1, 4), found)) == (SLEEP, "gpu-b")

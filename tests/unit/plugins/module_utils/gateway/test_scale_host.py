@@ -12,14 +12,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway import
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import UP_AFTER
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
-from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import RefusedError
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import LEASE, RefusedError
 
 STAT = (
     "# pxname,svname,qcur,scur,status,\nchat,gpu-a--chat,0,2,UP,\nchat,gpu-b--chat,0,0,DOWN,\nchat,BACKEND,{},2,UP,\n\n"
 )
 ACTIVE = {"active": "active", "sub": "running", "seconds": 900, "spare": False, "stopped": False}
 STOPPED = {"active": "inactive", "sub": "dead", "seconds": 0, "spare": False, "stopped": True}
-ASK_DOOR = scale_host.ask_door
+ASK_DOOR, RESTS = scale_host.ask_door, scale_host.RESTS
 
 
 class Site:
@@ -29,6 +29,7 @@ class Site:
         self.now, self.queued, self.holder, self.top = 1000.0, 0, "gw-a", top
         self.asked: list[dict[str, Any]] = []
         self.silent: set[str] = set()
+        self.odd: dict[str, Any] = {}
         keys = ("service:chat", "scale:gpu-a", "scale:gpu-b")
         (top / "secret").write_text("".join(f"{name} {'s' * 32}\n" for name in keys))
         replicas = {
@@ -55,9 +56,9 @@ class Site:
         self.asked.append(document)
         reports = {"gw-b": {"waiting": {"chat": 4}, "held": []}, "gw-a": {"waiting": {"chat": 99}}}
         return {
-            "holder": self.holder,
             "reports": reports,
-            "instances": {"chat": ACTIVE if host == "gpu-a" else STOPPED},
+            "instances": {"chat": {**(ACTIVE if host == "gpu-a" else STOPPED), "holder": self.holder}},
+            **self.odd.get(host, {}),
         }
 
     def orders(self) -> list[tuple[str, str]]:
@@ -156,6 +157,82 @@ def test_a_host_without_a_key_is_asked_nothing_and_silent(
     assert (
         "scale: gpu-a does not answer: the gateway has no key of this host; run gateway.yml" in capsys.readouterr().out
     )
+
+
+def test_none_leaves_while_a_host_of_the_service_is_silent(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = site()
+    monkeypatch.setattr(scale_host, "ask_root", lambda *_args: STAT.format(0).replace(",DOWN,", ",UP,"))
+    here.scaler.watched["gpu-a:8000"].load = Load(0, 0, 0.5, 2)
+    here.odd = {"gpu-b": {"instances": {"chat": {**ACTIVE, "holder": "gw-a"}}}}
+    for host in ("gpu-a", "gpu-b"):
+        here.odd[host] = {**here.odd.get(host, {}), "reports": {}}
+    # The other gateway of a network that fell apart may see it, and decides about the others.
+    here.silent = {"gpu-b"}
+    for _time in range(200):
+        here.step(RESTS)
+    assert here.orders() == [] and here.report()["decides"]
+    here.silent = set()
+    here.step(RESTS)
+    assert here.orders() == [("stop", "gpu-b")]
+
+
+def test_an_answer_of_another_form_is_none(site: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    here = site()
+    for odd in ({"instances": {"chat": 1}}, {"instances": {"chat": None}}, {"instances": {"chat": {"holder": 1}}}):
+        here.odd = {"gpu-b": odd}
+        here.step(RESTS)
+        assert here.report()["services"]["chat"]["replicas"]["stopped"] == 0
+    assert capsys.readouterr().out.count("gpu-b does not answer: the answer has an instance without a state") == 1
+
+
+def test_a_host_counts_for_its_own_services_only(site: Any) -> None:
+    here = site()
+    config = here.scaler.config
+    other = {**config["services"]["chat"]["replicas"]["gpu-b--chat"], "instance": "other", "host": "gpu-x"}
+    services = {**config["services"], "other": {**config["services"]["chat"], "replicas": {"gpu-x--other": other}}}
+    config = {**config, "services": services, "doors": {**config["doors"], "gpu-x": "gpu-x:8471"}}
+    (here.top / "secret").write_text(f"{(here.top / 'secret').read_text()}scale:gpu-x {'s' * 32}\n")
+    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2)
+    # It says that somebody else decides, that all wait for chat and that a person has drained it.
+    reports = {"gw-z": {"waiting": {"chat": 10**6}, "held": ["gpu-b--chat"]}}
+    here.odd = {"gpu-x": {"reports": reports, "instances": {"other": {**ACTIVE, "holder": "gw-0"}}}}
+    here.step()
+    here.step(UP_AFTER)
+    assert here.report()["services"].keys() == {"chat"}
+    assert here.report()["services"]["chat"]["waiting"] == 5
+    assert here.orders() == [("start", "gpu-b")]
+    # To each host a gateway names what it serves there, so that another gateway can have the rest.
+    assert {(each["host"], *each["instances"]) for each in here.asked} == {
+        ("gpu-a", "chat"), ("gpu-b", "chat"), ("gpu-x", "other")
+    }  # fmt: skip
+
+
+def test_many_hosts_that_are_off_do_not_make_a_round_longer_than_the_lease(site: Any) -> None:
+    here = site()
+    replica = here.scaler.config["services"]["chat"]["replicas"]["gpu-b--chat"]
+    names = [f"gpu-{number}" for number in range(100)]
+    config = {
+        **here.scaler.config, "doors": {name: f"{name}:8471" for name in (*names, "gpu-a")},
+        "services": {"chat": {**here.scaler.config["services"]["chat"], "replicas": {
+            f"{name}--chat": {**replica, "host": name} for name in (*names, "gpu-a")
+        }}},
+    }  # fmt: skip
+    (here.top / "secret").write_text("".join(f"scale:{name} {'s' * 32}\n" for name in config["doors"]))
+    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2)
+    asked: list[str] = []
+    here.silent = set(names)
+    here.scaler._ask = lambda host, key, report, ask=here.scaler._ask: asked.append(host) or ask(host, key, report)
+    here.step()
+    assert len(asked) == 101
+    seen = set()
+    for _time in range(20):
+        asked.clear()
+        here.step(RESTS)
+        assert "gpu-a" in asked and len(asked) <= 1 + scale_host.SILENT_AT_ONCE
+        seen |= set(asked)
+    # Nobody is forgotten.
+    assert len(seen) == 101
+    assert scale_host.SILENT_AT_ONCE < scale_host.WORKERS and scale_host.TIMEOUT + scale_host.INTERVAL < LEASE
 
 
 def test_an_order_that_fails_is_reported(

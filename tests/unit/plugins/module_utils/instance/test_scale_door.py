@@ -49,13 +49,14 @@ def test_a_document_that_is_no_object_is_refused(text: str) -> None:
 
 def test_the_first_gateway_that_is_alive_decides() -> None:
     board = Board()
-    assert board.take("gw-b", 0)
+    assert board.take("gw-b", "chat", 0)
     # One with an earlier name takes over at once, and the other one notices.
-    assert board.take("gw-a", 1)
-    assert not board.take("gw-b", 2)
+    assert board.take("gw-a", "chat", 1)
+    assert not board.take("gw-b", "chat", 2)
     # When it is silent, the next one follows within ten seconds.
-    assert not board.take("gw-b", 1 + LEASE - 0.1)
-    assert board.take("gw-b", 1 + LEASE)
+    assert not board.take("gw-b", "chat", 1 + LEASE - 0.1)
+    assert board.take("gw-b", "chat", 1 + LEASE)
+    assert board.holder("chat") == "gw-b"
     assert LEASE + 2 * 2 <= 10
 
 

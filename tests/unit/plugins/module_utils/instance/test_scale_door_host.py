@@ -87,7 +87,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def test_it_reports_the_instances_and_what_the_gateways_report(host: Host) -> None:
     host.ask("gw-b", report={"waiting": {"chat": 3}})
     answer = host.ask(report={"waiting": {"chat": 1}})
-    assert answer["holder"] == "gw-a"
+    assert {each["holder"] for each in answer["instances"].values()} == {"gw-a"}
     assert answer["reports"] == {"gw-a": {"waiting": {"chat": 1}}, "gw-b": {"waiting": {"chat": 3}}}
     chat = answer["instances"]["chat"]
     assert (chat["active"], chat["sub"], chat["spare"], chat["stopped"]) == ("active", "running", False, False)
@@ -152,13 +152,25 @@ def test_only_the_gateway_that_decides_changes_something(host: Host) -> None:
     assert host.ask()["instances"]["chat"]["active"] == "active"
 
 
+def test_gateways_with_different_services_decide_each_about_its_own(host: Host) -> None:
+    for _round in range(2):
+        host.ask("gw-a", instances=["chat", "of-another-host"])
+        answer = host.ask("gw-b", instances=["small"])
+    assert {name: each["holder"] for name, each in answer["instances"].items()} == {"chat": "gw-a", "small": "gw-b"}
+    assert host.ask("gw-b", instances=["small"], verb="sleep", instance="small")["instances"]["small"]["spare"]
+    with pytest.raises(RefusedError, match="gw-b decides"):
+        host.ask("gw-a", instances=["chat"], verb="wake", instance="small")
+    with pytest.raises(RefusedError, match="instances: expected a list of names"):
+        host.ask("gw-a", instances="chat")
+
+
 def test_without_the_secret_there_is_no_answer(host: Host) -> None:
     with pytest.raises(OSError, match="no complete line"):
         host.ask(secret="x" * 32, verb="stop", instance="chat")
     with pytest.raises(RefusedError, match="host: expected gpu-a"):
         host.ask(host="gpu-b", verb="stop", instance="chat")
     # The second one of two while it changes.
-    assert host.ask(secret="o" * 32)["holder"] == "gw-a"
+    assert host.ask(secret="o" * 32)["instances"]["chat"]["holder"] == "gw-a"
     for file in (host.top / "etc").iterdir():
         file.unlink()
     with pytest.raises(RefusedError, match="the gateway has no key of this host"):
@@ -194,7 +206,7 @@ def test_those_who_say_nothing_do_not_stop_others_for_long(host: Host, monkeypat
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError):
-                assert host.ask()["holder"] == "gw-a"
+                assert host.ask()["instances"]["chat"]["holder"] == "gw-a"
                 break
             assert time.monotonic() < deadline
 
