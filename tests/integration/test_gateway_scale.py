@@ -126,7 +126,10 @@ class Site:
         ) as running:
             doors = {"gw": f"127.0.0.1:{self.door.server_address[1]}"}
             with start_agent(running, doors, down_after, name) as process:
-                until(lambda: running.state("gw--chat-1") == ("UP" if self.engines["chat-1"].server else "DOWN"))
+                # HAProxy takes each server for up until its checks have failed.
+                for each, engine in self.engines.items():
+                    wanted = "UP" if engine.server else "DOWN"
+                    until(lambda each=each, wanted=wanted: running.state(f"gw--{each}").startswith(wanted))
                 yield running, process
 
     def decides(self, name: str) -> bool:

@@ -57,6 +57,7 @@ class ScaledService:
         self.decided = False
         self.scale: Scale | None = None
         self.counts: dict[str, int] = {}
+        self.idle: list[str] = []
         self.waiting = 0
         self.actions: dict[str, int] = {}
         self.last = ""
@@ -91,6 +92,7 @@ class ScaledService:
             queued += load.waiting if load and up else 0
         self.waiting = queued + seen.waiting.get(self.name, 0)
         states = [each.state for each in replicas]
+        self.idle = [each.name for each in replicas if each.state in (ASLEEP, STOPPED)]
         self.counts = {state: states.count(state) for state in (SERVING, STARTING, ASLEEP, STOPPED, LOST)}
         if self.scale is None:
             self.scale = Scale(self.config["min"], self.config["max"])
@@ -191,6 +193,7 @@ class Scaler:
             name: {
                 "mode": each.config["mode"], "min": each.config["min"], "max": each.config["max"],
                 "replicas": each.counts, "waiting": each.waiting, "last": each.last,
+                "idle": each.idle,
             }
             for name, each in self.services.items() if each.decided
         }  # fmt: skip

@@ -35,6 +35,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "vllm_instance_healthy": (GAUGE, "0 while faults keep the instance out of service."),
     "vllm_instance_fault": (GAUGE, "1 for each fault that keeps the instance out of service."),
     "vllm_unit_active": (GAUGE, "1 while the instance's unit is active."),
+    "vllm_unit_scaled_down": (GAUGE, "1 while gateways have stopped the instance because the others are enough."),
     "vllm_unit_ready": (GAUGE, "1 while the instance answers and is warm."),
     "vllm_unit_start_seconds": (GAUGE, "How long the last start took, with the warm-up."),
     "vllm_unit_warmup_seconds": (GAUGE, "How long the warm-up of the last start took."),

@@ -75,6 +75,7 @@ def instance_figures(labels: Labels, instances: Instances, name: str, unit: Unit
     figures = {
         "vllm_instance_healthy": float(not marks),
         "vllm_unit_active": float(unit.active),
+        "vllm_unit_scaled_down": float(instances.scaled_down(name, unit)),
         "vllm_unit_ready": float(unit.active and instances.ready(name)),
         "vllm_unit_start_seconds": unit.start_seconds,
         "vllm_unit_warmup_seconds": instances.warmup_seconds(name),

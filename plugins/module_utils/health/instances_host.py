@@ -16,7 +16,7 @@ from ..common.foreign_json import load_json
 from ..instance.api_host import Answer, ask
 from ..instance.config_file import InstanceError, Listening
 from ..instance.config_host import listening_in
-from ..instance.marks import PROBE, READY, UNHEALTHY, unit_of
+from ..instance.marks import PROBE, READY, STOPPED_DIR, UNHEALTHY, unit_of
 from ..instance.systemd_host import show_instances
 from .ledger import Run
 
@@ -38,6 +38,7 @@ class Unit:
     restarts: int = 0
     began: float = 0.0
     active_since: float = 0.0
+    failed: bool = False
 
     @property
     def start_seconds(self) -> float | None:
@@ -46,10 +47,13 @@ class Unit:
 
 
 class Instances:
-    """The instances of the host: files below ``config_dir`` (/etc/vllm) and ``run_dir`` (/run/vllm)."""
+    """The instances of the host: files below ``config_dir`` (/etc/vllm) and ``run_dir`` (/run/vllm).
 
-    def __init__(self, config_dir: str, run_dir: str) -> None:
-        self.config_dir, self.run_dir = config_dir, run_dir
+    ``stopped_dir`` has those that gateways have stopped.
+    """
+
+    def __init__(self, config_dir: str, run_dir: str, stopped_dir: str = STOPPED_DIR) -> None:
+        self.config_dir, self.run_dir, self.stopped_dir = config_dir, run_dir, stopped_dir
 
     def names(self) -> list[str]:
         """Return the names of all instances."""
@@ -64,6 +68,7 @@ class Instances:
                 int(unit.get("NRestarts") or 0),
                 int(unit.get("InactiveExitTimestampMonotonic") or 0) / 1e6,
                 int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6,
+                unit.get("ActiveState") == "failed",
             )
             for name, unit in show_instances(names, _PROPERTIES).items()
         }
@@ -71,6 +76,10 @@ class Instances:
     def marks(self, name: str) -> ForeignDirectory:
         """Return the directory of the instance's marks, which vLLM's user owns."""
         return ForeignDirectory(os.path.join(self.run_dir, name))
+
+    def scaled_down(self, name: str, unit: Unit) -> bool:
+        """Return whether gateways have stopped the instance; one whose next start failed is not so on purpose."""
+        return not (unit.active or unit.failed) and os.path.exists(os.path.join(self.stopped_dir, name))
 
     def ready(self, name: str) -> bool:
         """Return whether the instance has told gateways that it takes requests."""

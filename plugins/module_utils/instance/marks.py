@@ -18,6 +18,8 @@ STOPPING, CLOSED = "stopping", "closed"
 # Gateways send it nothing more because the others are enough. It serves what still comes, and sleeps once others of its
 # host need its chips.
 SPARE = "spare"
+# The instances that gateways have stopped, because the others are enough; below /run, since their own directories go.
+STOPPED_DIR = "/run/vllm-scale"
 # Holds why the instance is sick, for gateways: answers of GET /metrics have it as a header of this name.
 UNHEALTHY = "unhealthy"
 # A watchdog asks for the number of requests without an answer.

@@ -19,7 +19,7 @@ from typing import Any, Mapping
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.lines_host import write_line
-from .marks import RUN_DIR, SPARE, unit_of
+from .marks import RUN_DIR, SPARE, STOPPED_DIR, unit_of
 from .scale_door import (
     KEYS_FILE,
     MOST_BYTES,
@@ -38,8 +38,6 @@ from .scale_door import (
 )
 from .systemd_host import show_instances
 
-# The instances that this program has stopped: what a person stops stays stopped.
-STOPPED_DIR = "/run/vllm-scale"
 # Seconds of a connection, and connections at the same time. KEPT: so long an answer of systemd is good.
 SECONDS, MOST = 5.0, 16
 KEPT = 0.9
@@ -102,7 +100,8 @@ class Door(socketserver.ThreadingTCPServer):
         elif verb == SLEEP:
             marks.touch(SPARE)
         elif verb == STOP:
-            # Before the stop, so that a program that is killed in between has not lost it.
+            # What a person stops stays stopped, so this notes what it stops. Before the stop, so that one that is
+            # killed in between has not lost it.
             with open(stopped, "w", encoding="ascii") as file:
                 file.write(str(time.monotonic()))
             _systemctl("stop", name)

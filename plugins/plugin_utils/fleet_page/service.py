@@ -81,10 +81,13 @@ def _problems(results: Results, hosts: Mapping[str, str]) -> dict[str, list[Prob
     # The gateways that know a server, and those that report each problem of it.
     known: dict[str, set[str]] = defaultdict(set)
     reports: dict[tuple[str, Problem], set[str]] = defaultdict(set)
+    scaled = [each for result in results.values() for each in (result.get("scale") or {}).values()]
+    idle = {name for each in scaled for name in each.get("idle", [])}
     for gateway, result in results.items():
         for name, entry in result.get("servers", {}).items():
             known[name].add(gateway)
-            problem = _problem(entry)
+            # A replica that is down because the others are enough is well.
+            problem = None if name in idle and entry["state"] == READY and not entry["up"] else _problem(entry)
             if problem:
                 reports[name, problem].add(gateway)
     found: dict[str, list[Problem]] = defaultdict(list)

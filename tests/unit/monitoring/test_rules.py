@@ -40,7 +40,10 @@ TTFT, ITL = ("time_to_first_token_seconds", "2.5"), ("inter_token_latency_second
 
 # Of each alert: series that make it fire, series that do not, and the minute in which both are looked at.
 CASES = {
-    "EngineDown": ({f'up{{job="vllm",{U}}}': "0x30"}, {f'up{{job="vllm",{U}}}': "1x30"}, 10),
+    "EngineDown": (
+        {f'up{{job="vllm",{E}}}': "0x30", f"vllm_unit_scaled_down{{{U}}}": "0x30"},
+        {f'up{{job="vllm",{E}}}': "0x30", f"vllm_unit_scaled_down{{{U}}}": "1x30",
+         'up{job="vllm",host="gpu-02",instance="chat"}': "1x30"}, 10),
     "EngineStuck": (
         {f"vllm:num_requests_running{{{E}}}": "3x30", f"vllm:generation_tokens_total{{{E}}}": "9x30",
          f"vllm:prompt_tokens_total{{{E}}}": "9x30"},
@@ -63,7 +66,10 @@ CASES = {
          f'vllm:request_success_total{{{E},finished_reason="stop"}}': "0+5x60"},
         {f'vllm:request_success_total{{{E},finished_reason="abort"}}': "0+1x60",
          f'vllm:request_success_total{{{E},finished_reason="stop"}}': "0+9x60"}, 45),
-    "UnitNotActive": ({f"vllm_unit_active{{{U}}}": "0x30"}, {f"vllm_unit_active{{{U}}}": "0x10 1x20"}, 20),
+    "UnitNotActive": (
+        {f"vllm_unit_active{{{U}}}": "0x30", f"vllm_unit_scaled_down{{{U}}}": "0x30"},
+        {f"vllm_unit_active{{{U}}}": "0x30", f"vllm_unit_scaled_down{{{U}}}": "1x30",
+         'vllm_unit_active{host="gpu-02",instance="chat"}': "0x10 1x20"}, 20),
     "UnitRestartsOften": (
         {f"vllm_unit_restarts_total{{{U}}}": "0+1x70"}, {f"vllm_unit_restarts_total{{{U}}}": "0x30 1x40"}, 65),
     "StartSlow": ({f"vllm_unit_start_seconds{{{U}}}": "1500x9"}, {f"vllm_unit_start_seconds{{{U}}}": "300x9"}, 5),

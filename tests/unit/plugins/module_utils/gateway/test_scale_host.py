@@ -91,6 +91,7 @@ def test_what_waits_here_elsewhere_and_in_engines_counts_once(site: Any) -> None
     # Three in this queue, four at gw-b, one in the engine; not the report of this gateway itself.
     assert here.report()["services"]["chat"]["waiting"] == 8
     assert here.report()["services"]["chat"]["replicas"]["stopped"] == 1
+    assert here.report()["services"]["chat"]["idle"] == ["gpu-b--chat"]
     assert here.asked[0]["report"] == {"waiting": {"chat": 3}, "held": []}
 
 

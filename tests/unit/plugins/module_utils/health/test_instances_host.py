@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import (
     LONGEST_REASON,
     Instances,
+    Unit,
     header_text,
 )
 
@@ -18,7 +19,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.instanc
 def instances(tmp_path):
     for name in ("etc", "run/chat"):
         (tmp_path / name).mkdir(parents=True)
-    return Instances(str(tmp_path / "etc"), str(tmp_path / "run"))
+    return Instances(str(tmp_path / "etc"), str(tmp_path / "run"), str(tmp_path / "stopped"))
+
+
+def test_an_instance_that_gateways_have_stopped_is_down_on_purpose(instances, tmp_path):
+    assert not instances.scaled_down("chat", Unit())
+    (tmp_path / "stopped").mkdir()
+    (tmp_path / "stopped/chat").touch()
+    assert instances.scaled_down("chat", Unit())
+    # Its next start failed, or it serves and the door has not noticed yet.
+    assert not instances.scaled_down("chat", Unit(failed=True))
+    assert not instances.scaled_down("chat", Unit(active=True))
 
 
 def huge(path):

@@ -42,6 +42,17 @@ def test_the_state_of_a_server_is_that_of_its_host(entry, state, why):
     assert shown({"gpu-1--chat": entry}) == [(state, why)]
 
 
+def test_a_replica_that_is_down_because_the_others_are_enough_is_well():
+    scale = {"chat": {"idle": ["gpu-1--chat"]}}
+    results = {"gw-a": {"servers": {"gpu-1--chat": DOWN}, "scale": scale}, "gw-b": {"servers": {"gpu-1--chat": DOWN}}}
+    assert [each.state for each in with_service([line()], results)] == [line().state]
+    results["gw-a"]["servers"] = {"gpu-1--chat": BY_HAND}
+    assert with_service([line()], results)[0].why.startswith("chat: drained by hand")
+    # Another one of the service is not.
+    results["gw-a"] = {"servers": {"gpu-1--chat": DOWN}, "scale": {"chat": {"idle": ["gpu-2--chat"]}}}
+    assert with_service([line()], results)[0].state == "sick"
+
+
 def test_the_worst_of_several_servers_counts_and_all_reasons_stay():
     assert shown({"gpu-1--a": BY_HAND, "gpu-1--b": DOWN}) == [
         ("sick", "a: drained by hand; b: down: L4CON: Connection refused")
