@@ -23,6 +23,10 @@ options:
     description: The pattern of other plays of the playbook; C(-l) may leave hosts of these only.
     type: str
     default: ""
+  only:
+    description: The pattern in place of the others, where a playbook continues with hosts of another one.
+    type: str
+    default: ""
   limited:
     description: Whether C(-l) applies. It does not where a task, and not a play, works on the hosts.
     type: bool
@@ -68,8 +72,9 @@ class LookupModule(LookupBase):
         """Return the pattern. Raises AnsibleLookupError where it selects no host."""
         known = variables or {}
         name, default = terms if len(terms) > 1 else ("", *terms)
-        option = _option(name, known)
-        given = self._templar.template(known[option]) if option in known else default
+        only = options.get("only", "")
+        option = "" if only else _option(name, known)
+        given = self._templar.template(known[option]) if option in known else only or default
         pattern = ",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)
         # A check of the syntax has no inventory.
         if not context.CLIARGS.get("syntax"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 
@@ -134,3 +135,39 @@ def test_a_group_without_hosts(tmp_path):
         assert found.returncode
         told = squeezed(f"no host of the inventory is in the group '{group}': put hosts into it")
         assert told in squeezed(found.stdout + found.stderr)
+
+
+def test_hosts_may_be_a_list(tmp_path):
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    run = ("ansible-playbook", "-i", str(tmp_path / "hosts.yml"))
+    done = command(tmp_path, *run, "playbooks/gateway.yml", "-e", '{"target_hosts": ["gpu-1", "gw-1"]}')
+    assert squeezed("limit it with -l gpu-1,gw-1") in squeezed(done.stdout + done.stderr)
+    assert "ok=3 " in command(tmp_path, *run, "playbooks/gateway.yml", "-e", '{"target_hosts": ["gpu-1"]}').stdout
+    extra = '{"target_hosts": ["gpu-1", "nas-1"], "drain_event": "alertmanager"}'
+    done = command(tmp_path, *run, "playbooks/drain.yml", "-e", extra)
+    assert squeezed('"gpu-1,nas-1" of the event "alertmanager" is no host') in squeezed(done.stdout + done.stderr)
+
+
+# The tasks of status.yml and of the role rollout in which the pattern is a list of hosts.
+@pytest.mark.parametrize("file", ["playbooks/status.yml", "roles/rollout/tasks/plan.yml"])
+def test_a_pattern_of_a_task_may_be_a_list(tmp_path, file):
+    (expression,) = re.findall(r"""(?:__asked|hosts): "({{ query\(.*target_hosts.*\) }})\"""", (TOP / file).read_text())
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    for given in (["gpu-1", "nas-1:gw-1"], "gpu-1:nas-1:gw-1"):
+        extra = json.dumps({"target_hosts": given})
+        words = ("localhost", "-m", "ansible.builtin.debug", "-a", f"msg={expression}", "-e", extra)
+        done = command(tmp_path, "ansible", "-i", str(tmp_path / "hosts.yml"), *words)
+        assert sorted(re.findall(r"\b\w+-1\b", done.stdout)) == ["gpu-1", "gw-1", "nas-1"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words, mirrors", [
+    ((), {"mirror-1"}), (("target_hosts=gpu-1",), set()), (("target_hosts=gpu-1:mirror-1",), {"mirror-1"}),
+    (("site_hosts=gpu-1",), set()),
+])  # fmt: skip
+def test_only_named_mirrors_are_set_up(tmp_path, words, mirrors):
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    extra = [word for text in words for word in ("-e", text)]
+    run = ("ansible-playbook", "-i", str(tmp_path / "hosts.yml"), "playbooks/site.yml", "--list-hosts", *extra)
+    plays = command(tmp_path, *run).stdout.split("play #")
+    (play,) = [text for text in plays if "Set up the mirrors" in text]
+    assert set(re.findall(r"^      (\S+)$", play, re.M)) == mirrors
