@@ -31,7 +31,7 @@ class ActionModule(ControllerAction):
         check = self._task.check_mode
         with contextlib.nullcontext() if check else settings.record_file.held(show):
             jobs = read_jobs(options["hosts"], variables["hostvars"], options, no_image, settings.record_file.read())
-            jobs = with_disks(jobs, options["disks"], options["secure"])
+            jobs = with_disks(jobs, options["disks"], options["secure"], provisioner.wipes)
             deprovision(jobs, settings, real_world(options, show), check=check)
         if check:
             show("\n".join(job.plan for job in jobs if job.plan and not job.outcome))

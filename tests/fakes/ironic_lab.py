@@ -261,6 +261,7 @@ class IronicLab:
             "url": f"https://127.0.0.1:{self.port}",
             "certificate": (self.directory / "config/tls.crt").read_text(),
             "bmc_ca": str(self.ca),
+            "wipes": True,
             "images": {
                 "debian13": {
                     "url": f"http://127.0.0.1:{self.http_port}/debian13.raw",

@@ -35,12 +35,14 @@ class Provisioner:
     """Where Ironic answers, the certificate that signs its own (PEM), and its images by name.
 
     ``bmc_ca`` is what Ironic checks certificates of BMCs with: a file on the provisioner, or whether it checks them.
+    ``wipes`` is whether its ramdisk can wipe named disks; one of an earlier release cannot.
     """
 
     url: str
     certificate: str
     images: Mapping[str, Image]
     bmc_ca: str | bool = True
+    wipes: bool = False
 
     def image_of(self, entry: Entry) -> Image:
         """Return the image of a host. Raises ProvisionError."""
@@ -75,7 +77,8 @@ def read_provisioner(text: str) -> Provisioner:
     images = {
         str(name): _image(f"{where}: images.{name}", str(name), each) for name, each in document["images"].items()
     }
-    return Provisioner(_url(f"{where}: url", document.get("url"), ("https", "http")), certificate, images, bmc_ca)
+    url = _url(f"{where}: url", document.get("url"), ("https", "http"))
+    return Provisioner(url, certificate, images, bmc_ca, wipes=document.get("wipes") is True)
 
 
 def _image(where: str, name: str, value: Any) -> Image:

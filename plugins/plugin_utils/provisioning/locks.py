@@ -6,6 +6,7 @@ Each returns a refusal, one sentence, or nothing.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Mapping
 
@@ -16,6 +17,8 @@ from .server import Server
 HERE = "here"
 OTHER = "other"
 SILENT = "silent"
+# Names by which the ramdisk knows a disk, and a BMC does not: it lists serial numbers.
+_WWN = re.compile(r"0x[0-9a-f]{16,32}|(?:eui|naa|nvme|uuid)\..+")
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,14 @@ def removal_refusal(
     """Return why a host must not be removed with these disks wiped, None where nothing forbids it."""
     return (
         other_server(entry, server, record)
-        or _unlisted(server, disks)
+        or _unlisted(entry, server, disks)
         or (None if lock.released else _answers_ssh(entry, lock) or _is_on(entry, server, lock))
     )
 
 
-def _unlisted(server: Server, disks: tuple[str, ...]) -> str | None:
+def _unlisted(entry: Entry, server: Server, disks: tuple[str, ...]) -> str | None:
     known = [disk.serial for disk in server.disks]
-    unknown = [disk for disk in disks if disk not in known]
+    unknown = [disk for disk in disks if disk not in (*known, entry.root_wwn) and not _WWN.fullmatch(disk)]
     if not known or not unknown:
         return None
     return (

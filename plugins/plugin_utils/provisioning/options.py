@@ -49,8 +49,11 @@ def read_jobs(
     return [_job(host, hostvars[host], options, image_of, records.get(host, Record())) for host in named]
 
 
-def with_disks(jobs: Sequence[Job], named: Mapping[str, Any], secure: bool) -> list[Job]:
-    """Return jobs that wipe the disks that ``named`` has for their host, else its root disk. Raises ProvisionError."""
+def with_disks(jobs: Sequence[Job], named: Mapping[str, Any], secure: bool, can_wipe: bool) -> list[Job]:
+    """Return jobs that wipe the disks that ``named`` has for their host, else its root disk. Raises ProvisionError.
+
+    ``can_wipe`` is whether the ramdisk can; hosts that are not touched do not need it.
+    """
     hosts = [job.entry.host for job in jobs]
     for host, disks in named.items():
         if host not in hosts:
@@ -64,7 +67,15 @@ def with_disks(jobs: Sequence[Job], named: Mapping[str, Any], secure: bool) -> l
                 "disks, each once and in quotes, such as ['S6CKNX0T']"
             )
     roots = {job.entry.host: [job.entry.root_serial or job.entry.root_wwn] for job in jobs}
-    return [replace(job, disks=tuple(named.get(job.entry.host, roots[job.entry.host])), secure=secure) for job in jobs]
+    found = [replace(job, disks=tuple(named.get(job.entry.host, roots[job.entry.host])), secure=secure) for job in jobs]
+    wiped = [job.entry.host for job in found if job.disks and (job.record.order or job.released)]
+    if wiped and not can_wipe:
+        raise ProvisionError(
+            f"the provisioner's site.json does not say that its ramdisk can wipe disks, expected it for {wiped[0]}; "
+            "run playbooks/provisioner.yml with provisioner_build: true, or wipe none: "
+            f"deprovision_disks: {{{wiped[0]}: []}}"
+        )
+    return found
 
 
 def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:

@@ -55,3 +55,9 @@ def test_a_wrong_value_is_refused(change, said):
 def test_what_is_no_such_file_is_refused(text):
     with pytest.raises(ProvisionError, match="is not the file"):
         read_provisioner(text)
+
+
+def test_a_ramdisk_wipes_disks_only_where_the_file_says_so():
+    assert [read(**change).wipes for change in ({}, {"wipes": False}, {"wipes": "true"}, {"wipes": True})] == [
+        False, False, False, True,
+    ]  # fmt: skip

@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.l
     Lock,
     describe,
     refusal,
+    removal_refusal,
 )
 
 from tests.fakes.provision_entries import IMAGE, entry, server
@@ -77,3 +78,12 @@ def test_check_mode_names_image_disk_and_server():
     assert "(the BMC lists no disks)" in describe(entry(), server(disks=()), IMAGE)
     wwn = entry(root_serial=None, root_wwn="eui.01")
     assert "the disk with WWN eui.01 (the BMC does not list it)" in describe(wwn, server(), IMAGE)
+
+
+def test_a_wwn_is_left_to_the_ramdisk_because_a_bmc_lists_serial_numbers():
+    by_wwn = entry(root_serial=None, root_wwn="5000c500a1b2c3d4")
+    for disk in ("5000c500a1b2c3d4", "0x5000c500a1b2c3d4", "eui.0025385b11b3d1c7", "S6CKNX0T"):
+        assert removal_refusal(by_wwn, server(), {}, lock(), (disk,)) is None
+    assert "found TYPO, but the BMC lists no such disk" in (
+        removal_refusal(by_wwn, server(), {}, lock(), ("TYPO",)) or ""
+    )

@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.o
     read_settings,
     real_world,
     sleep_while,
+    with_disks,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record
 
@@ -95,3 +96,14 @@ def test_settings_and_the_world_take_the_options():
     assert not str(settings.known_hosts).startswith("~")
     world = real_world(OPTIONS, print)
     assert world.ask_bmcs.keywords["limits"].deadline == BMC_SECONDS == 60
+
+
+def test_a_ramdisk_that_cannot_wipe_is_refused_where_a_disk_would_be_wiped():
+    hostvars = {"a": {"provision": VALUES}, "b": {"provision": OTHER}}
+    # b has no record, so it would not be touched.
+    with pytest.raises(ProvisionError, match=r"its ramdisk can wipe disks, expected it for a; run .*provisioner\.yml"):
+        with_disks(jobs(hostvars), {}, secure=False, can_wipe=False)
+    assert [job.disks for job in with_disks(jobs(hostvars), {"a": []}, False, False)] == [(), ("OTHER",)]
+    with pytest.raises(ProvisionError, match="expected it for b"):
+        with_disks(jobs(hostvars, release=["b"]), {"a": []}, secure=False, can_wipe=False)
+    assert [job.disks for job in with_disks(jobs(hostvars), {}, False, True)] == [("S6CKNX0T",), ("OTHER",)]
