@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The address of a webhook, and the messages about faults that it gets."""
+"""The address and the token of a webhook, and the messages about faults that it gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class WebhookError(ValueError):
-    """The address of a webhook is invalid; the message does not show it, because it may hold a secret."""
+    """Address or token of a webhook are invalid; the message shows neither, because both are secrets."""
 
 
 def check_url(url: Any) -> None:
@@ -33,6 +33,15 @@ def check_url(url: Any) -> None:
         raise WebhookError(f"health_webhook_url: {expected}, without a user, a password or a fragment")
     if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
         raise WebhookError(f"health_webhook_url: found the scheme {parts.scheme!r}, {expected}; http only to this host")
+
+
+def check_token(token: Any) -> None:
+    """Raise WebhookError for a token that no header can carry. An empty one is none."""
+    if not re.fullmatch(rf"[!-~]{{0,{LONGEST_URL}}}", str(token or "")):
+        raise WebhookError(
+            f"health_webhook_token: expected at most {LONGEST_URL} characters of ASCII without spaces and line breaks; "
+            "of a file, take it with | trim"
+        )
 
 
 class Announcements:

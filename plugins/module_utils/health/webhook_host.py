@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from ..common.repeated import Repeated
 from ..instance.api_host import within
-from .webhook import check_url
+from .webhook import check_token, check_url
 
 # Seconds for a message, and before it is sent again.
 TIMEOUT = 20.0
@@ -46,6 +46,7 @@ class Target:
         with open(path, encoding="utf-8") as file:
             target = cls(**json.load(file))
         check_url(target.url)
+        check_token(target.token)
         return target
 
     def post(self, message: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping
 from ...module_utils.cann.installers import read_files
 from ...module_utils.encodings.host import check_sources
 from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
-from ...module_utils.health.webhook import check_url
+from ...module_utils.health.webhook import check_token, check_url
 from ...module_utils.weights.sources import parse_sources
 from .wave_sizes import WaveSizeError, size_of
 
@@ -49,6 +49,7 @@ def _listed(value: Any) -> list[Any]:
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
+    "health_webhook_token": check_token,
     "health_webhook_url": check_url,
     "rollout_measure": load_of,
     "rollout_prompts": prompts_of,

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.webhook import WebhookError, check_url
+from ansible_collections.baremetal.inference.plugins.module_utils.health.webhook import (
+    WebhookError,
+    check_token,
+    check_url,
+)
 
 
 @pytest.mark.parametrize("url", [
@@ -26,3 +30,15 @@ def test_what_is_no_address_and_never_shown(url, told):
         check_url(url)
     assert str(caught.value).startswith("health_webhook_url: ") and told in str(caught.value)
     assert "KEY" not in str(caught.value).replace("https://chat.example.com/hooks/KEY", "")
+
+
+@pytest.mark.parametrize("token", ["", None, "xoxb-1~/+=", 12345])
+def test_tokens(token):
+    check_token(token)
+
+
+@pytest.mark.parametrize("token", ["KEY\n", "KEY\r\nX: 1", "KEY 2", "KEY\u00fc", "KEY" * 1000])
+def test_what_no_header_can_carry(token):
+    with pytest.raises(WebhookError, match=r"^health_webhook_token: expected at most 2048 characters") as caught:
+        check_token(token)
+    assert "KEY" not in str(caught.value)

@@ -24,6 +24,7 @@ REFUSED = [
     ("rollout_prompts", [{"expect": "42"}], "rollout_prompts: entry 1 has no prompt, expected a text"),
     ("rollout_measure", {"strams": 4}, "rollout_measure: has strams, expected only"),
     ("rollout_measure", {"streams": "²"}, "rollout_measure: has streams '²', expected a whole number from 1"),
+    ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),
     ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
 ]
 
