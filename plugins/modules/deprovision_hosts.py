@@ -59,7 +59,7 @@ options:
     elements: str
     default: []
   disks:
-    description: Serial numbers of the disks to wipe, by host; the disk of C(provision) for hosts that are not here.
+    description: Serial numbers or WWNs of the disks to wipe, by host; else the disk of C(provision).
     type: dict
     default: {}
   secure:
