@@ -262,7 +262,8 @@ gateway_clients:
 {clients}
 
 # Tokens are counted by team. A budget: {{product: {{tokens_per_day: 5000000}}}}.
-# Set gateway_secret for all hosts first: without it, anyone who reaches an instance can charge any client (docs/operate/rotate-a-key.md).
+# Set gateway_secret for all hosts first: without it, anyone who reaches an instance can charge any client
+# (docs/operate/rotate-a-key.md).
 gateway_tokens: true
 gateway_teams:
 {chr(10).join(f"  {team}: {{}}" for team in teams)}
