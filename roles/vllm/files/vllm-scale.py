@@ -6,7 +6,7 @@
 
 CONFIG is JSON: ``host`` (the name in the inventory), ``listen`` (an address) and ``instances``: name -> ``resident``,
 true for one that sleeps instead of stopping. A gateway proves that it has the key of the host, which
-/etc/vllm/scale.key has too. --wake wakes all instances of the host and prints their names; site.yml runs it. The
+/etc/vllm/scale.key has too. --wake wakes all instances of the host and prints which; site.yml runs it. The
 directory beside this file has what it imports of the collection.
 """
 
@@ -25,7 +25,7 @@ def main() -> None:
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
     if sys.argv[1] == "--wake":
-        print("\n".join(wake_all()))
+        print("".join(f"woke {name}\n" for name in wake_all()), end="")
         return
     serve(sys.argv[1])
 
