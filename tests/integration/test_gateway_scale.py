@@ -219,6 +219,7 @@ def test_the_first_request_to_no_replica_waits_until_one_has_started(site: Any) 
 def test_shadow_changes_nothing_and_says_what_it_would_do(site: Any) -> None:
     here = site(mode="shadow")
     with here.gateway("gw-a") as (running, _agent):
+        until(lambda: here.decides("gw-a"))
         with Load(running, 5):
             until(lambda: "scale chat: would start gw--chat-2: " in here.log("gw-a"))
             found = json.loads((here.top / "gw-a/scale.json").read_text())
@@ -258,8 +259,8 @@ def test_what_a_person_has_stopped_stays_stopped(site: Any) -> None:
     here = site()
     (here.top / "stopped/chat-2").unlink()
     with here.gateway("gw-a") as (running, _agent):
+        until(lambda: here.decides("gw-a"))
         with Load(running, 5):
-            until(lambda: here.decides("gw-a"))
             time.sleep(12)
             assert here.orders == []
 
