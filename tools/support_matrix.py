@@ -7,6 +7,7 @@ PYTHONPATH=.collections .venv/bin/python tools/support_matrix.py
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
@@ -140,4 +141,5 @@ def table(names: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page(), encoding="utf-8")

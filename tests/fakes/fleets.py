@@ -48,7 +48,8 @@ def _read_catalogue() -> tuple[dict, dict, set]:
 
 
 KINDS, PCI_IDS, UNSUPPORTED = _read_catalogue()
-CHIPS = sorted(PCI_IDS)
+# Only these can be seen: of the others no PCI id is public.
+CHIPS = sorted(model for model, ids in PCI_IDS.items() if ids)
 
 
 @dataclass(frozen=True)
