@@ -66,8 +66,9 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
         metrics = {}
     if not metrics:
         return watched.refused(time.monotonic())
-    watched.load = load_of(metrics, watched.own)
-    if watched.places:
+    watched.load = load_of(metrics, watched.own or 0)
+    # Before HAProxy has told how many requests it has there, an agent that has just started would cut all of them.
+    if watched.places and watched.own is not None:
         watched.places.update(watched.load)
     if watched.saw(metrics, time.monotonic()):
         fault, is_refusal = probe(address, model, watched.stuck_after)

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import agent_host as agent
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Places
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
 
 from tests.fakes.gateways import free_port
@@ -194,6 +195,15 @@ def test_a_brace_in_the_name_of_a_model_hides_no_metric():
     with serving(answer) as address:
         agent.check_instance(address, "m", watched)
     assert 7.0 in watched.work and watched.sick == "xid 79"
+
+
+@pytest.mark.parametrize(("own", "bound"), [(None, 6), (6, 2)])
+def test_a_bound_stays_until_haproxy_has_told_what_is_there(own, bound):
+    page = b"vllm:num_requests_running 2\nvllm:num_requests_waiting 4\nvllm:generation_tokens_total 7\n"
+    watched = Watched(60, 60, places=Places(6, 6), own=own)
+    with serving(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + page)) as address:
+        agent.check_instance(address, "m", watched)
+    assert watched.places.bound == bound
 
 
 PIECES = (
