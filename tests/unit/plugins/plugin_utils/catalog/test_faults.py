@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import HEALTHS
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import ERROR_VALUES, FAULTS, STATES
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import ECC_OFF, ERROR_VALUES, FAULTS, STATES
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import MISSING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import faults as loader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import (
@@ -73,7 +73,7 @@ def test_every_state_that_the_tools_report_is_listed():
     """The counters of chips name states in words, and these words are the codes."""
     of_nvidia_smi = {what for _path, _bad, what in FAULTS} | {what for _pattern, what in ERROR_VALUES}
     of_nvidia_smi |= {what for _path, known, unlisted in STATES for what in (*known.values(), unlisted) if what}
-    assert set(load_faults()["nvidia"]["kinds"]["state"]["faults"]) == of_nvidia_smi | {MISSING}
+    assert set(load_faults()["nvidia"]["kinds"]["state"]["faults"]) == of_nvidia_smi | {ECC_OFF, MISSING}
     assert set(load_faults()["amd"]["kinds"]["state"]["faults"]) == {MISSING}
     of_npu_smi = {f"npu-smi reports the health {word}" for word in HEALTHS}
     assert set(load_faults()["ascend"]["kinds"]["state"]["faults"]) == of_npu_smi | {

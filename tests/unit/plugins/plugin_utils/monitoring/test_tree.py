@@ -15,7 +15,7 @@ def test_the_directory_has_everything_and_directories_come_first():
     ]  # fmt: skip
     paths = {entry["path"].removeprefix("/srv/monitoring/") for entry in found[5:]}
     assert paths >= {"targets/vllm.json", "rules/inference.yml", "exporters/dcgm.yml", "scrape.yml", "prometheus.yml"}
-    assert len([path for path in paths if path.startswith("dashboards/")]) == 4
+    assert len([path for path in paths if path.startswith("dashboards/")]) == 5
     assert all(Path(entry["src"]).is_file() for entry in found if "src" in entry)
 
 
