@@ -50,7 +50,7 @@ class Watched:
     errors: tuple[tuple[float, int], ...] = ()
     counted: tuple[int, int] | None = None
     flowed_at: float = -math.inf
-    # How many requests HAProxy sends it at once, None for any number; how many it has there, None before it has said so.
+    # How many requests HAProxy sends it at once, None for any number. How many it has there, None until it has said so.
     places: Places | None = None
     own: int | None = None
     # Its requests, as it reported them last.

@@ -11,7 +11,7 @@ from ...module_utils.common.kinds import show_value
 from ..options.arguments import Setting, lay, to_mapping
 from ..options.table import Doubt, Foreign, OptionTable
 from .flags import Given, read_flags
-from .replacements import describe, is_accepted, settings_instead, without_replaced
+from .replacements import describe, is_accepted, leaves, settings_instead, without_replaced
 from .shell import CommandError, as_written, only_there, unreadable
 from .start import Start
 from .variables import sort_variables
@@ -183,7 +183,10 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
         path = next(_paths(setting.value), "")
         if path:
             adopted.notes.append((given.flag, f"names {path}, a path of that machine; hosts need it there too"))
-        args = lay(args, setting)
+        # The whole of a JSON flag would take the place of the keys that stand for others of it.
+        parts = leaves((setting.name, *setting.keys), setting.value) if instead else ()
+        for part in [setting._replace(keys=path[1:], value=leaf) for path, leaf in parts] or [setting]:
+            args = lay(args, part)
     return to_mapping(args, release.table)
 
 

@@ -33,7 +33,7 @@ def without_replaced(
     """Return a setting of a JSON flag without the keys that have a replacement, and these with their paths."""
     found: list[tuple[str, Setting]] = []
     value = setting.value
-    for path, leaf in _leaves((setting.name, *setting.keys), value):
+    for path, leaf in leaves((setting.name, *setting.keys), value):
         instead = settings_instead(".".join(path), [_written(leaf)], table, replaced)
         if len(path) > 1 and accepts(instead):
             found += [(".".join(path), each) for each in instead]
@@ -56,10 +56,11 @@ def describe(settings: Sequence[Setting]) -> str:
     return " ".join(f"--{'.'.join((each.name, *each.keys))} {_written(each.value)}" for each in settings)
 
 
-def _leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the values of a JSON flag with their paths."""
     if isinstance(value, Mapping) and len(path) < 8:
         for key, inner in value.items():
-            yield from _leaves((*path, str(key)), inner)
+            yield from leaves((*path, str(key)), inner)
     else:
         yield path, value
 

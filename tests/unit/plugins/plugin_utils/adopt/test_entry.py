@@ -172,6 +172,12 @@ def test_what_the_release_refuses_is_left_out_with_the_replacement():
             "--compilation-config level",
             "--compilation-config.mode 3",
         ),
+        (
+            """vllm serve o/m --compilation-config '{"compile_sizes": [1, 2], "full_cuda_graph": true}'""",
+            {"compilation-config": {"compile_sizes": [1, 2], "cudagraph_mode": "FULL"}},
+            "--compilation-config full_cuda_graph",
+            "--compilation-config.cudagraph_mode FULL",
+        ),
     ],
 )
 def test_what_is_gone_is_replaced_and_said(start, args, word, instead):
