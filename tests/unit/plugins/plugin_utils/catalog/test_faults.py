@@ -8,7 +8,12 @@ import jsonschema
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import HEALTHS
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import ECC_OFF, ERROR_VALUES, FAULTS, STATES
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import (
+    ECC_OFF,
+    ERROR_VALUES,
+    FAULTS,
+    STATES,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import MISSING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import faults as loader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import (
