@@ -15,7 +15,6 @@ options:
   _terms:
     description:
       - The default pattern, and before it the name of the variable with which a user sets another.
-      - A name that ends in C(_hosts) is deprecated; the variable is C(target_hosts) in all playbooks.
     type: list
     elements: str
     required: true
@@ -41,28 +40,14 @@ _raw:
   sample: [inference]
 """
 
-from typing import Any, Mapping
+from typing import Any
 
 from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..plugin_utils.common.output import warn
+from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_former_names
 from ..plugin_utils.common.selection import Selection, SelectionError
-
-OPTION = "target_hosts"
-
-
-def _option(name: str, known: Mapping[str, Any]) -> str:
-    """Return the variable that the user has set. Raises AnsibleLookupError where it has its former name, too."""
-    if not name.endswith("_hosts"):
-        return name
-    if name not in known:
-        return OPTION
-    if OPTION in known:
-        raise AnsibleLookupError(f"found {OPTION} and {name}, its former name; leave {name} out")
-    warn(f"{name} is deprecated and goes in 0.11.0; write {OPTION}, as in all playbooks")
-    return name
 
 
 class LookupModule(LookupBase):
@@ -71,17 +56,19 @@ class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
         """Return the pattern. Raises AnsibleLookupError where it selects no host."""
         known = variables or {}
-        name, default = terms if len(terms) > 1 else ("", *terms)
-        only = options.get("only", "")
-        option = "" if only else _option(name, known)
+        option, default = terms if len(terms) > 1 else ("", *terms)
+        only, is_limited = options.get("only", ""), options.get("limited", True)
+        option = "" if only else option
         given = self._templar.template(known[option]) if option in known else only or default
         pattern = ",".join(map(str, given)) if isinstance(given, (list, tuple)) else str(given)
         # A check of the syntax has no inventory.
         if not context.CLIARGS.get("syntax"):
             try:
-                limit = str(known.get("ansible_limit") or "") if options.get("limited", True) else ""
+                # A task sees the inventory's variables, too, which may have any name.
+                refuse_former_names(known if is_limited else ())
+                limit = str(known.get("ansible_limit") or "") if is_limited else ""
                 selection = Selection(pattern, option, option not in known, limit, options.get("also", ""))
                 selection.check(known.get("groups") or {}, self._loader)
-            except SelectionError as exc:
+            except (PlaybookOptionError, SelectionError) as exc:
                 raise AnsibleLookupError(str(exc)) from None
         return [pattern]

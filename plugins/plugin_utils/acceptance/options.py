@@ -17,7 +17,7 @@ LONGEST_MINUTES = 24 * 60.0
 START_SECONDS = 300.0
 _HOST = re.compile(r"[\w.:-]+\Z")
 VARIABLES = (
-    "accept_hosts", "accept_minutes", "accept_dir", "accept_peer", "accept_peer_address", "accept_port",
+    "accept_minutes", "accept_dir", "accept_peer", "accept_peer_address", "accept_port",
     "accept_python", "accept_image", "accept_storage_dir", "accept_storage_bytes", "accept_storage_gb_per_s",
     "accept_network_gbit_per_s", "accept_bench_tokens_per_s",
 )  # fmt: skip

@@ -69,6 +69,9 @@ CHOICES = {
 }
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
+# Until 0.10 each playbook had a name of its own for target_hosts. Unread, it would leave a run without its limit.
+HOSTS = "target_hosts"
+_FORMER = re.compile(rf"(?!{HOSTS})(?:{'|'.join(PREFIXES)}|rollout)_hosts?")
 
 
 class PlaybookOptionError(ValueError):
@@ -110,9 +113,17 @@ def check_values(extra: Mapping[str, Any]) -> None:
                 raise PlaybookOptionError(str(exc)) from exc
 
 
+def refuse_former_names(names: Iterable[str]) -> None:
+    """Raise PlaybookOptionError for a variable that once named the hosts of one playbook."""
+    former = next((name for name in sorted(names) if _FORMER.fullmatch(name)), "")
+    if former:
+        raise PlaybookOptionError(f"-e {former}: no playbook has this option; nearest: {HOSTS!r}")
+
+
 @functools.lru_cache(maxsize=16)
 def unknown_options(names: Iterable[str]) -> list[str]:
     """Return a warning for each name that begins as options do and is none. Raises PlaybookOptionError."""
+    refuse_former_names(names)
     unknown = [name for name in sorted(names) if _NAME.fullmatch(name)]
     unknown = [name for name in unknown if name not in known_options()] if unknown else []
     for name in unknown:

@@ -29,7 +29,7 @@ FACTS = (
     "accelerator_discovered_at", "accelerator_discovery_cache", "accelerator_driver_version",
     "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
     "accelerator_partition", "accelerator_rocm_version", "accelerator_stale",
-    "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_hosts", "gateway_keys_make",
+    "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
     "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "mirror_site", "mirror_to_install",

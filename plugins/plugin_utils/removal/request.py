@@ -21,8 +21,6 @@ FORMS = {
 }
 EVERYTHING = "everything"
 PREFIX = "remove_"
-# Variables of the playbook that do not name what to remove.
-OTHERS = ("remove_hosts",)
 # What is removed with everything only if it is requested too.
 SWITCHES = ("driver", "container_engine")
 
@@ -39,9 +37,8 @@ def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[
     known = [f"{PREFIX}{kind}" for kind in (*FORMS, EVERYTHING)]
     switches = [f"{PREFIX}{switch}" for switch in SWITCHES]
     for name in sorted(variables):
-        if name.startswith(PREFIX) and name not in (*known, *OTHERS, *switches):
-            valid = (*known, *OTHERS, *switches)
-            raise RemovalRequestError(f"{name} is not a variable of remove.yml; {nearest(name, valid)}")
+        if name.startswith(PREFIX) and name not in (*known, *switches):
+            raise RemovalRequestError(f"{name} is not a variable of remove.yml; {nearest(name, (*known, *switches))}")
     requested = {kind: options[kind] for kind in (*FORMS, EVERYTHING) if options.get(kind)}
     if len(requested) != 1:
         found = " and ".join(f"{PREFIX}{kind}" for kind in requested) or "none"

@@ -48,7 +48,7 @@ def test_every_command_names_what_exists(page, sources):
 
 
 def test_a_command_with_wrong_names_is_found(sources):
-    page = "`ansible-playbook -i x playbooks/gone.yml -e drain_hosts=a -e drain_gone=b -t gateway_gone`"
+    page = "`ansible-playbook -i x playbooks/gone.yml -e target_hosts=a -e drain_gone=b -t gateway_gone`"
     (command,) = commands(page)
     assert unknown(command, TOP, sources) == ["playbooks/gone.yml", "drain_gone", "gateway_gone"]
 

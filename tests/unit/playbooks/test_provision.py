@@ -40,7 +40,7 @@ all:
 """
 
 
-@pytest.mark.parametrize("words", [("-e", "provision_hosts=gpu-new"), ("-e", '{"target_hosts": ["gpu-new"]}')])
+@pytest.mark.parametrize("words", [("-e", "target_hosts=gpu-new"), ("-e", '{"target_hosts": ["gpu-new"]}')])
 def test_site_lists_no_other_hosts_than_those_that_are_provisioned(tmp_path, words):
     (tmp_path / "hosts.yml").write_text(FLEET)
     listed = ("ansible-playbook", "-i", str(tmp_path / "hosts.yml"), "playbooks/provision.yml", "--list-hosts")
@@ -49,7 +49,7 @@ def test_site_lists_no_other_hosts_than_those_that_are_provisioned(tmp_path, wor
     assert set(re.findall(r"^      (\S+)$", done.stdout, re.M)) == {"gpu-new"}
 
 
-@pytest.mark.parametrize("words", [(), ("-l", "inference"), ("-e", "provision_hosts=gpu-new,gpu-bare")])
+@pytest.mark.parametrize("words", [(), ("-l", "inference"), ("-e", "target_hosts=gpu-new,gpu-bare")])
 def test_site_works_on_no_other_hosts_than_those_that_were_provisioned(tmp_path, words):
     """The plays and the last task as they are, without what needs BMCs and chips."""
     first, then = yaml.safe_load((TOP / "playbooks/provision.yml").read_text())

@@ -53,7 +53,7 @@ def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch
     assert "gw-1, chat: started in 74 s: imports 6.2, configuration 7," in done.stdout
 
 
-@pytest.mark.parametrize("words", [("-e", "status_hots=all")])
+@pytest.mark.parametrize("words", [("-e", "status_host=all")])
 def test_a_misspelt_option_is_refused(tmp_path, words):
     done = run(tmp_path, {"gw-1": {"ansible_connection": "local"}}, *words)
-    assert done.returncode != 0 and "nearest: 'status_hosts'" in done.stdout.replace("''", "'"), done.stdout
+    assert done.returncode != 0 and "nearest: 'target_hosts'" in done.stdout.replace("''", "'"), done.stdout

@@ -33,18 +33,18 @@ TOP = Path(__file__).resolve().parents[5]
     ("name", "nearest"),
     [
         ("site_driver", "site_drivers"),
-        ("render_host", "render_hosts"),
+        ("render_host", "target_hosts"),
         ("remove_instances", "remove_instance"),
         ("drain_forced", "drain_force"),
         ("explain_formt", "explain_format"),
         ("verify_expct", "verify_expect"),
-        ("gateway_status_host", "gateway_status_hosts"),
+        ("gateway_status_hosts", "target_hosts"),
         ("lock_releas", "lock_release"),
     ],
 )
 def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
     with pytest.raises(PlaybookOptionError) as caught:
-        unknown_options(frozenset({name, "site_hosts"}))
+        unknown_options(frozenset({name, "target_hosts"}))
     assert str(caught.value) == f"-e {name}: no playbook has this option; nearest: {nearest!r}"
 
 

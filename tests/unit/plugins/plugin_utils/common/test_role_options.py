@@ -36,7 +36,7 @@ def test_a_variable_that_nothing_reads_is_a_warning():
 
 def test_options_facts_and_the_variables_of_other_roles_are_accepted():
     assert (
-        check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", site_hosts="all")
+        check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", target_hosts="all")
         == []
     )
 

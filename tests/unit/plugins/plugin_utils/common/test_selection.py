@@ -30,7 +30,7 @@ def problem(pattern, groups=None, **how):
 ])  # fmt: skip
 @pytest.mark.parametrize("is_default", [True, False])
 def test_what_selects_a_host(pattern, is_default):
-    assert problem(pattern, option="site_hosts", is_default=is_default) == ""
+    assert problem(pattern, option="target_hosts", is_default=is_default) == ""
 
 
 @pytest.mark.parametrize("pattern, told", [
