@@ -69,7 +69,7 @@ CHOICES = {
 }
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
-# Until 0.10 each playbook had a name of its own for target_hosts. Unread, it would leave a run without its limit.
+# Until 0.10 each playbook had its own name for target_hosts. Unread, it would leave a run without its limit.
 HOSTS = "target_hosts"
 _FORMER = re.compile(rf"(?!{HOSTS})(?:{'|'.join(PREFIXES)}|rollout)_hosts?")
 
