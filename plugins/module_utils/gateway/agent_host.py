@@ -37,7 +37,8 @@ def ask(address: str, method: str, path: str, body: bytes | None, timeout: float
     with contextlib.closing(connection), within(timeout, connection):
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = connection.getresponse()
-        text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+        # A byte for each character: one outside of Latin-1 would make the text four times as large.
+        text = answer.read(MAX_METRICS_BYTES).decode("latin-1")
         return answer.status, text, sickness(answer.getheader(UNHEALTHY, ""))
 
 

@@ -17,6 +17,8 @@ LABELS = ("config-2", "VMEDIA_BOOT_ISO")
 DATA = "openstack/latest/network_data.json"
 NETWORKS = "/run/systemd/network"
 MOST_BYTES = 1 << 20
+# A medium that a BMC shows is a drive of CDs, or a small disk at USB: as ironic-python-agent's _check_vmedia_device.
+MOST_OF_USB = 4 << 30
 
 
 def files_of(data: dict[str, Any]) -> dict[str, str]:
@@ -49,12 +51,30 @@ def _address(network: dict[str, Any]) -> list[str]:
 def read_medium(seconds: int = 120) -> dict[str, Any]:
     """Return the network data of the boot medium, which a slow BMC shows late."""
     for _second in range(seconds):
+        devices = _devices()
         for label in LABELS:
-            device = f"/dev/disk/by-label/{label}"
-            if os.path.exists(device):
-                return _read(device)
+            for device in devices:
+                if device.get("label") == label and is_medium(device):
+                    return _read(device["name"])
         time.sleep(1)
     raise SystemExit(f"no medium with the label {' or '.join(LABELS)} within {seconds} s")
+
+
+def is_medium(device: dict[str, Any]) -> bool:
+    """Return whether a block device of lsblk may be the boot medium.
+
+    Ironic leaves a partition with the same label on each host, and udev's link prefers it to a CD. Root of that host
+    could write anything there.
+    """
+    small = device.get("tran") == "usb" and int(device.get("size") or MOST_OF_USB) < MOST_OF_USB
+    return device.get("type") == "rom" or (device.get("type") == "disk" and small)
+
+
+def _devices() -> list[dict[str, Any]]:
+    command = ["lsblk", "--json", "--list", "--paths", "--bytes", "--output", "NAME,TYPE,TRAN,SIZE,LABEL"]
+    listed = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+    found: list[dict[str, Any]] = json.loads(listed)["blockdevices"]
+    return found
 
 
 def _read(device: str) -> dict[str, Any]:

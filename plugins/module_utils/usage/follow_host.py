@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..common.lines_host import write_line
 from .budgets import Budgets
 from .counters import Counters, log_lines
-from .record import HEADER, RECORDS_PATH, Part, header_of_reader, read_parts
+from .record import HEADER, MOST_ANSWER_BYTES, RECORDS_PATH, Part, header_of_reader, read_parts
 from .store_host import Store
 
 # Seconds that an instance may wait for a record, and after a failure.
@@ -21,7 +21,6 @@ WAIT, PAUSE = 5, 1.0
 PATIENCE = 30.0
 # More files than an instance keeps.
 MOST_FILES = 64
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
 FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.HTTPException)
 
 
@@ -46,7 +45,7 @@ def ask(address: str, offsets: Mapping[str, int], key: str) -> list[Part]:
         headers = {HEADER.decode(): header_of_reader(key)}
         connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}", headers=headers)
         answer = connection.getresponse()
-        text = answer.read(MAX_ANSWER_BYTES).decode("utf-8", "replace")
+        text = answer.read(MOST_ANSWER_BYTES + 1).decode("utf-8", "replace")
     finally:
         connection.close()
     if answer.status in WHY_NOT:

@@ -31,6 +31,12 @@ HOUR, DAY = 3600, 86400
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
 _TIME = re.compile("[0-9]{1,11}")
+# More than an instance sends: 1 MiB of records, of more than 100 bytes each. Names of files stay in the database.
+MOST_ANSWER_BYTES, MOST_LINES, _MOST_LINE = 2 * 1024 * 1024, 20_000, 16 * 1024
+_FILE = re.compile(r"[A-Za-z0-9.-]{1,100}", re.ASCII)
+_FIELDS = (
+    "number", "at", "gateway", "client", "team", "model", "state", "prompt", "cached", "completion", "id",
+)  # fmt: skip
 # Digits of a proof.
 _HEX = 64
 
@@ -139,19 +145,27 @@ class Part(NamedTuple):
 
 
 def read_parts(text: str) -> list[Part]:
-    """Return the files in an instance's answer. Raises ValueError; a damaged record is left out."""
+    """Return the files in an instance's answer. Raises ValueError; a damaged record is left out.
+
+    One that is taken over says what it likes, and must not take the memory of those who read the others.
+    """
+    if len(text) > MOST_ANSWER_BYTES or text.count("\n") > MOST_LINES:
+        raise ValueError("larger than what an instance sends")
     parts: list[Part] = []
     for line in text.split("\n"):
         try:
-            found = load_json(line)
+            found = load_json(line[:_MOST_LINE])
         except ValueError:
             continue
         if not isinstance(found, dict):
             continue
         if "file" in found:
+            if not _FILE.fullmatch(str(found["file"])):
+                raise ValueError("no name of a file of records")
             parts.append(Part(str(found["file"]), int(found["end"]), []))
         elif parts:
-            parts[-1].records.append(found)
+            record = {name: found[name] for name in _FIELDS if isinstance(found.get(name), (str, int, float))}
+            parts[-1].records.append(record)
     return parts
 
 

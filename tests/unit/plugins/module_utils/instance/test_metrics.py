@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.metrics import (
     RUNNING,
@@ -33,3 +35,14 @@ def test_what_is_no_finite_number_is_missing_and_can_be_seen(value):
 
 def test_other_text_holds_no_metric():
     assert sums("<html>vllm:num_requests_running 1</html>\nvllm:num_requests_running\n", (RUNNING,)) == {}
+
+
+def test_a_page_of_short_lines_takes_no_memory_of_others():
+    """An engine that is taken over says what it likes, and the gateway's agent reads many of them."""
+    page = "ab\n" * 200_000
+    tracemalloc.start()
+    try:
+        assert sums(page, (RUNNING,)) == {}
+        assert tracemalloc.get_traced_memory()[1] < len(page)
+    finally:
+        tracemalloc.stop()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning import agent_network_host as network
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.node import network_data
@@ -30,3 +33,50 @@ def test_network_data_that_would_write_elsewhere_is_refused(change):
     data["links"][0].update(change)
     with pytest.raises(ValueError, match="has no valid address"):
         network.files_of(data)
+
+
+# What lsblk of util-linux 2.41 says in the ramdisk of a server that Ironic has written before.
+BEFORE = [
+    {"name": "/dev/sr0", "type": "rom", "tran": "sata", "size": 4_000_000_000, "label": "config-2"},
+    {"name": "/dev/nvme0n1", "type": "disk", "tran": "nvme", "size": 960197124096, "label": None},
+    {"name": "/dev/nvme0n1p4", "type": "part", "tran": "nvme", "size": 67108864, "label": "config-2"},
+]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        {"type": "part", "tran": "usb", "size": 67108864},
+        {"type": "disk", "tran": "nvme", "size": 67108864},
+        {"type": "disk", "tran": "usb", "size": 960197124096},
+        {"type": "disk", "tran": None, "size": None},
+        {"type": "lvm", "tran": None, "size": 67108864},
+    ],
+)
+def test_a_disk_with_the_label_of_the_medium_does_not_choose_the_network(monkeypatch, device):
+    """Ironic leaves a partition "config-2" on each host, and root of that host could write anything there."""
+    false = {"name": "/dev/false", "label": "config-2", **device}
+    monkeypatch.setattr(network, "_read", lambda name: {"from": name})
+    monkeypatch.setattr(network, "_devices", lambda: [false, *BEFORE[::-1]])
+    assert network.read_medium() == {"from": "/dev/sr0"}
+    monkeypatch.setattr(network, "_devices", lambda: [false])
+    with pytest.raises(SystemExit, match="no medium with the label"):
+        network.read_medium(0)
+
+
+def test_a_medium_at_usb_is_read_and_one_without_network_data_counts_last(monkeypatch):
+    usb = {"name": "/dev/sda", "type": "disk", "tran": "usb", "size": 700_000_000, "label": "VMEDIA_BOOT_ISO"}
+    monkeypatch.setattr(network, "_read", lambda name: {"from": name})
+    monkeypatch.setattr(network, "_devices", lambda: [usb])
+    assert network.read_medium() == {"from": "/dev/sda"}
+    monkeypatch.setattr(network, "_devices", lambda: [usb, *BEFORE])
+    assert network.read_medium() == {"from": "/dev/sr0"}
+
+
+def test_lsblk_of_this_machine_has_these_fields():
+    try:
+        found = network._devices()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no lsblk here")
+    assert {name for device in found for name in device} <= {"name", "type", "tran", "size", "label"}
+    assert not any(network.is_medium(device) for device in found if os.path.basename(device["name"]) == "loop0")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
     INSTANCE,
@@ -70,3 +72,19 @@ def test_the_newest_file_has_the_largest_number_whatever_the_clock_says():
 def test_a_line_that_is_no_record_is_left_out(line):
     (part,) = read_parts("\n".join(['{"file": "f", "end": 3}', line, '{"number": 1}']))
     assert part == Part("f", 3, [{"number": 1}])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 3_000_000, "{}\n" * 30_000, '{"file": "%s", "end": 1}' % ("x" * 5000), '{"file": "\\ud800", "end": 1}'],
+)
+def test_an_answer_that_no_instance_sends_is_refused(text):
+    """The names of files stay in the database of the gateway, and in the next request."""
+    with pytest.raises(ValueError, match=r"larger than|no name"):
+        read_parts(text)
+
+
+def test_of_a_record_the_known_fields_are_kept():
+    line = json.dumps({"number": 1, "at": [[]] * 50, "more": [{}] * 50, "id": "r"})
+    assert read_parts('{"file": "f", "end": 3}\n' + line) == [Part("f", 3, [{"number": 1, "id": "r"}])]
+    assert read_parts('{"file": "f", "end": 3}\n{"number": 1, "x": "' + "x" * 20_000 + '"}') == [Part("f", 3, [])]
