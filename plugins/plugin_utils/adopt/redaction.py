@@ -11,8 +11,8 @@ from .variables import is_secret
 
 # A variable with its value, in a shell, a unit or YAML; a flag with its value; what tokens of hubs look like.
 _VARIABLE = re.compile(
-    r"""\b(\w*(?:token|key|secret|passw(?:or)?d|pass|_pwd|credentials?|auth|authorization|headers?))"""
-    r"""["']?[ \t]*(?:=|:[ \t])[ \t]*["']?([^\s"']+)""",
+    r"""\b(\w*(?:token|key|secret|passw(?:or)?d|pass|_pwd|_pat|_string|cookie|credentials?|auth|authorization|headers?))"""
+    r"""(?:["']?[ \t]*(?:=|:[ \t])|["'][ \t]*:)[ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"']+)""",
     re.I,
 )
 _FLAG = re.compile(

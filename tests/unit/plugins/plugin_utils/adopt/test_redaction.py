@@ -24,6 +24,11 @@ SECRET = "s3cr3tw0rd"
         f'Environment="HF_TOKEN={SECRET}"',
         f"--hf-token hf_{SECRET}",
         f"--otlp-traces-endpoint http://me:{SECRET}@host/x",
+        f'--model-loader-extra-config \'{{"aws_secret_access_key":"{SECRET}"}}\'',
+        f'--additional-config \'{{"authorization":"Bearer {SECRET}"}}\'',
+        f"--otlp-headers 'Authorization: Basic {SECRET}'",
+        f"docker run -e GITHUB_PAT={SECRET} -e PGPASS={SECRET} -e SESSION_COOKIE={SECRET} i",
+        f"export AZURE_CONNECTION_STRING='AccountKey={SECRET};'",
     ],
 )
 def test_a_secret_is_found_in_every_form(text):
