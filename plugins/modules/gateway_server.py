@@ -178,14 +178,14 @@ admission:
             first_answer_s: 4.2}]
 scale:
   description: By service with C(scale), its replicas by state, how many requests wait, the last decision, and the
-    servers that are stopped or asleep because the others are enough (C(idle)); empty at a gateway that does not
-    decide.
+    servers that are stopped or asleep because the others are enough (C(idle)), with their hosts; empty at a gateway
+    that does not decide.
   type: dict
   returned: O(state=status)
   version_added: 0.10.0
   sample: {chat: {min: 1, max: 4, mode: auto, waiting: 0, replicas: {serving: 1, stopped: 1},
                   last: "2026-11-28T03:01:00Z stop gpu-b--chat: 1 requests at once in 600 s, and 1 replicas take 11",
-                  idle: [gpu-b--chat]}}
+                  idle: [gpu-b--chat], hosts: [gpu-b]}}
 started:
   description: A string that changes whenever the counters of HAProxy restart at zero.
   type: str

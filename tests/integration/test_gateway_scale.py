@@ -163,8 +163,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 class Load:
     """Clients that send one request after the other until the end."""
 
-    def __init__(self, running: RunningGateway, count: int, model: str = "baremetal/gpt-oss-smoke") -> None:
-        self.body = json.dumps({"model": model, "messages": []}).encode()
+    def __init__(
+        self, running: RunningGateway, count: int, model: str = "baremetal/gpt-oss-smoke", body: bytes = b""
+    ) -> None:
+        self.body = body or json.dumps({"model": model, "messages": []}).encode()
         self.running, self.over = running, threading.Event()
         self.statuses: list[int] = []
         self.threads = [threading.Thread(target=self.run) for _number in range(count)]

@@ -69,10 +69,11 @@ class Scale:
     most: int
     # What a replica takes, as seen when requests waited last; 0 where none ever did.
     capacity: float = 0.0
-    # Since when requests wait, since when fewer than ``least`` serve, when the number changed last.
+    # Since when requests wait, since when fewer than ``least`` serve, when the number changed last, how many serve.
     waiting_since: float = math.inf
     lacking_since: float = math.inf
     changed_at: float = -math.inf
+    served: int = 0
     # The loads of the last seconds, each lower than those before it.
     peaks: deque[tuple[float, int]] = field(default_factory=deque)
     asked: dict[str, float] = field(default_factory=dict)
@@ -81,12 +82,11 @@ class Scale:
         """Return what is to be done now; ``waiting`` are the requests that wait at all gateways and in the engines."""
         serving = [each for each in replicas if each.state == SERVING and not each.held]
         running = sum(each.running for each in replicas)
-        if self.changed_at == -math.inf:
-            # A gateway that begins to decide has not seen the load before.
+        if len(serving) > self.served or any(each.held for each in replicas):
+            # What site.yml starts, or a rollout or a person returns to service, stays for ten minutes. And a gateway
+            # that begins to decide has not seen the load before.
             self.changed_at = now
-        if any(each.held for each in replicas):
-            # What a rollout or a person returns to service stays for ten minutes.
-            self.changed_at = now
+        self.served = len(serving)
         self._note(len(serving), running, waiting, now)
         coming = [each for each in replicas if not each.held and self._comes(each, now)]
         have = len(serving) + len(coming)

@@ -20,7 +20,7 @@ from ..common.unix_socket_host import ask_root
 from ..instance.scale_door import DOOR, MOST_ANSWER_BYTES, RefusedError, seal, unseal
 from ..instance.scale_door_host import read_line
 from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Action, Scale
-from .scale_replicas import Seen, noticed_after, read_stat, replica_of, reported
+from .scale_replicas import Seen, noticed_after, read_stat, replica_of, reported, shared_out, there_by
 from .verdict import Watched
 
 # Seconds of a question to a host, and until one that did not answer is asked again.
@@ -76,7 +76,7 @@ class ScaledService:
         return list(found.values())
 
     def decide(
-        self, seen: Seen, loads: Mapping[str, Watched], hosts: Mapping[str, Any], others: Sequence[Any]
+        self, gateway: str, seen: Seen, loads: Mapping[str, Watched], hosts: Mapping[str, Any], others: Sequence[Any]
     ) -> Action:
         """Return what is to be done; ``hosts`` has the answers of hosts, ``others`` the reports of other gateways."""
         queued, held = reported(others, self.name)
@@ -87,9 +87,12 @@ class ScaledService:
             answer = hosts.get(server["host"]) if not server["fixed"] else None
             instance = answer["instances"].get(server["instance"]) if answer else None
             up = name in seen.up
-            running, silent = load.running if load and up else 0, not (server["fixed"] or answer)
+            there = seen.there.get(name, 0)
+            there += there_by(answer["reports"], gateway, server["instance"]) if answer else 0
+            running, waiting = shared_out(there, load) if load and up else (0, 0)
+            silent = not (server["fixed"] or answer)
             replicas.append(replica_of(name, server, instance, up, name in held, running, self.noticed, silent))
-            queued += load.waiting if load and up else 0
+            queued += waiting
         self.waiting = queued + seen.waiting.get(self.name, 0)
         states = [each.state for each in replicas]
         self.idle = [each.name for each in replicas if each.state in (ASLEEP, STOPPED)]
@@ -105,11 +108,12 @@ class Scaler:
     def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched], interval: float) -> None:
         self.config, self.stats, self.watched = config, stats, watched
         self.services = {name: ScaledService(name, each, interval) for name, each in config["services"].items()}
-        self.instances: dict[str, list[str]] = {host: [] for host in config["doors"]}
+        # The servers of each host by their instances.
+        self.servers: dict[str, dict[str, str]] = {host: {} for host in config["doors"]}
         for service in self.services.values():
-            for each in service.config["replicas"].values():
+            for name, each in service.config["replicas"].items():
                 if not each["fixed"]:
-                    self.instances[each["host"]].append(each["instance"])
+                    self.servers[each["host"]][each["instance"]] = name
         self.silent: dict[str, float] = {}
         self.pool = concurrent.futures.ThreadPoolExecutor(WORKERS)
 
@@ -122,7 +126,8 @@ class Scaler:
             "waiting": {name: seen.waiting.get(name, 0) for name in self.services},
             "held": sorted(seen.held & own),
         }
-        hosts = self._ask_hosts(keys, report)
+        requests = {host: self._request(host, seen, report) for host in self.servers}
+        hosts = self._ask_hosts(keys, requests)
         gateway, before = self.config["gateway"], [each.decided for each in self.services.values()]
         for service in self.services.values():
             service.decided = service.held_by(gateway, hosts)
@@ -130,28 +135,30 @@ class Scaler:
                 # A gateway that takes over has not seen the load of the last minutes.
                 service.scale = None
                 continue
-            action = service.decide(seen, self.watched, hosts, service.others(gateway, hosts))
+            action = service.decide(gateway, seen, self.watched, hosts, service.others(gateway, hosts))
             if action.verb:
-                self._do(service, action, keys, report)
+                self._do(service, action, keys, requests)
         if before != [each.decided for each in self.services.values()]:
             names = [name for name, each in self.services.items() if each.decided]
             write_line(f"scale: {gateway} decides about {', '.join(names) or 'no service'}")
         self._write()
 
-    def _ask_hosts(self, keys: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask_hosts(self, keys: Mapping[str, str], requests: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers of the hosts of replicas, without those that do not answer."""
         now = time.monotonic()
         rested = [host for host, at in sorted(self.silent.items(), key=lambda item: item[1]) if now - at >= RESTS]
         due = [host for host in self.config["doors"] if host not in self.silent or host in rested[:SILENT_AT_ONCE]]
         return {
             host: found
-            for host, found in zip(due, self.pool.map(lambda host: self._ask(host, keys.get(host, ""), report), due))
+            for host, found in zip(
+                due, self.pool.map(lambda host: self._ask(host, keys.get(host, ""), requests[host]), due)
+            )
             if found
         }
 
-    def _ask(self, host: str, key: str, report: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _ask(self, host: str, key: str, request: Mapping[str, Any]) -> dict[str, Any] | None:
         try:
-            found = ask_door(self.config["doors"][host], key, self._request(host, report))
+            found = ask_door(self.config["doors"][host], key, request)
             instances, reports = found.get("instances"), found.get("reports")
             if not isinstance(instances, dict) or not isinstance(reports, dict):
                 raise RefusedError("the answer lacks instances or reports")
@@ -166,19 +173,20 @@ class Scaler:
             write_line(f"scale: {host} answers again")
         return found
 
-    def _request(self, host: str, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request to a host, with the instances that this gateway serves there."""
-        instances = self.instances[host]
-        return {"gateway": self.config["gateway"], "host": host, "instances": instances, "report": report}
+    def _request(self, host: str, seen: Seen, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request to a host, with the instances that this gateway serves there, and its requests of each."""
+        there = {instance: seen.there.get(name, 0) for instance, name in self.servers[host].items()}
+        own = {"instances": list(there), "report": {**report, "there": there}}
+        return {"gateway": self.config["gateway"], "host": host, **own}
 
-    def _do(self, service: ScaledService, action: Action, keys: Mapping[str, str], report: Mapping[str, Any]) -> None:
+    def _do(self, service: ScaledService, action: Action, keys: Mapping[str, str], requests: Mapping[str, Any]) -> None:
         """Have a host change a replica, or only say so in shadow mode."""
         server = service.config["replicas"][action.name]
         shadow = service.config["mode"] == SHADOW
         text = f"{'would ' if shadow else ''}{action.verb} {action.name}: {action.why}"
         if not shadow:
             order = {"verb": action.verb, "instance": server["instance"]}
-            document = {**self._request(server["host"], report), **order}
+            document = {**requests[server["host"]], **order}
             try:
                 ask_door(self.config["doors"][server["host"]], keys.get(server["host"], ""), document)
             except (OSError, RefusedError) as exc:
@@ -193,7 +201,7 @@ class Scaler:
             name: {
                 "mode": each.config["mode"], "min": each.config["min"], "max": each.config["max"],
                 "replicas": each.counts, "waiting": each.waiting, "last": each.last,
-                "idle": each.idle,
+                "idle": each.idle, "hosts": sorted({each.config["replicas"][name]["host"] for name in each.idle}),
             }
             for name, each in self.services.items() if each.decided
         }  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from ..common.foreign_numbers import read_count
+from .places import Load
 from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Replica
 
 # The seconds until HAProxy's checks notice a replica that has just started: at least, and in intervals of the checks.
@@ -17,9 +18,13 @@ MOST = 10**6
 
 @dataclass(frozen=True)
 class Seen:
-    """A gateway's view: requests that wait by service, the servers in service, and those that somebody has drained."""
+    """A gateway's view: requests that wait by service, the servers in service, and those that somebody has drained.
+
+    ``there``: requests that each server has from this gateway.
+    """
 
     waiting: dict[str, int] = field(default_factory=dict)
+    there: dict[str, int] = field(default_factory=dict)
     up: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
 
@@ -30,6 +35,7 @@ def read_stat(text: str) -> Seen:
         raise ValueError("HAProxy gave no complete answer")
     waiting: dict[str, int] = {}
     there: dict[str, int] = {}
+    of_server: dict[str, int] = {}
     up, held, serving = set(), set(), set()
     try:
         for row in csv.DictReader(text[2:].splitlines(), strict=True):
@@ -37,6 +43,7 @@ def read_stat(text: str) -> Seen:
             if row["svname"] == "BACKEND":
                 there[row["pxname"]] = read_count(row["scur"] or "0") or 0
             else:
+                of_server[row["svname"]] = read_count(row["scur"] or "0") or 0
                 serving |= {row["pxname"]} if row["status"].startswith("UP") else set()
                 up |= {row["svname"]} if row["status"].startswith("UP") else set()
                 held |= {row["svname"]} if row["status"].startswith(("DRAIN", "MAINT")) else set()
@@ -44,7 +51,7 @@ def read_stat(text: str) -> Seen:
         raise ValueError(f"HAProxy's counters are invalid ({exc!r})") from exc
     # Without a server they wait before any queue (gateway-await.lua).
     waiting.update({name: count for name, count in there.items() if name not in serving})
-    return Seen(waiting, frozenset(up), frozenset(held))
+    return Seen(waiting, of_server, frozenset(up), frozenset(held))
 
 
 def reported(reports: Iterable[Any], service: str) -> tuple[int, set[str]]:
@@ -61,6 +68,24 @@ def reported(reports: Iterable[Any], service: str) -> tuple[int, set[str]]:
     return waiting, held
 
 
+def there_by(reports: Mapping[str, Any], gateway: str, instance: str) -> int:
+    """Return the requests that the other gateways report to have at an instance of the host that has the reports."""
+    found = [report.get("there") for name, report in reports.items() if name != gateway and isinstance(report, dict)]
+    counts = [each.get(instance) for each in found if isinstance(each, dict)]
+    return sum(min(max(0, count), MOST) for count in counts if isinstance(count, int))
+
+
+def shared_out(there: int, load: Load) -> tuple[int, int]:
+    """Return how many of the requests ``there`` run and wait, by what their engine says.
+
+    It may say anything, so it says only which part of them waits. It counts sequences; a request may have many.
+    """
+    total = load.running + load.waiting
+    number = min(there, total)
+    waiting = -(-number * load.waiting // total) if total else 0
+    return number - waiting, waiting
+
+
 def noticed_after(interval: float) -> float:
     """Return the seconds until HAProxy, which checks so often, notices a replica that has just started."""
     return max(NOTICED, NOTICED_INTERVALS * interval)
@@ -72,7 +97,8 @@ def state_of(instance: Mapping[str, Any] | None, up: bool, noticed: float = NOTI
         return SERVING if up else LOST
     active, sub = instance.get("active"), str(instance.get("sub"))
     if active == "activating" and not sub.startswith("auto-restart"):
-        return STARTING
+        # One that has failed before may do so again, and nobody waits for it.
+        return LOST if instance.get("restarts") else STARTING
     if active == "inactive" and instance.get("stopped") is True:
         return STOPPED
     if active != "active":

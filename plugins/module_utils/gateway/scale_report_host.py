@@ -29,5 +29,6 @@ def _entry(each: Any) -> dict[str, Any]:
     """Return the fields of a service. Raises KeyError, TypeError and ValueError."""
     replicas = {str(state)[:_LONGEST]: int(count) for state, count in each["replicas"].items()}
     texts = {name: str(each[name])[:_LONGEST] for name in _TEXTS}
-    idle = [str(name)[:_LONGEST] for name in each["idle"]]
-    return {**{name: int(each[name]) for name in _NUMBERS}, **texts, "replicas": replicas, "idle": idle}
+    # The agent of 0.10.0 names no hosts.
+    names = {key: [str(name)[:_LONGEST] for name in each.get(key, [])] for key in ("idle", "hosts")}
+    return {**{name: int(each[name]) for name in _NUMBERS}, **texts, "replicas": replicas, **names}

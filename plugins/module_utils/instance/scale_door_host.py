@@ -19,7 +19,7 @@ from typing import Any, Mapping
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.lines_host import write_line
-from .marks import RUN_DIR, SPARE, STOPPED_DIR, unit_of
+from .marks import CONFIG_DIR, RUN_DIR, SPARE, STOPPED_DIR, unit_of
 from .scale_door import (
     KEYS_FILE,
     MOST_BYTES,
@@ -41,7 +41,7 @@ from .systemd_host import show_instances
 # Seconds of a connection, and connections at the same time. KEPT: so long an answer of systemd is good.
 SECONDS, MOST = 5.0, 16
 KEPT = 0.9
-_PROPERTIES = ("ActiveState", "SubState", "ActiveEnterTimestampMonotonic")
+_PROPERTIES = ("ActiveState", "SubState", "ActiveEnterTimestampMonotonic", "NRestarts")
 
 
 class Door(socketserver.ThreadingTCPServer):
@@ -104,7 +104,12 @@ class Door(socketserver.ThreadingTCPServer):
             # killed in between has not lost it.
             with open(stopped, "w", encoding="ascii") as file:
                 file.write(str(time.monotonic()))
-            _systemctl("stop", name)
+            try:
+                _systemctl("stop", name)
+            except OSError:
+                # It runs on, and a stop that comes later is a person's.
+                os.unlink(stopped)
+                raise
         elif verb == START and os.path.exists(stopped):
             _systemctl("start", name)
 
@@ -125,6 +130,7 @@ class Door(socketserver.ThreadingTCPServer):
                 "holder": self.board.holder(name),
                 "active": active,
                 "sub": unit.get("SubState", ""),
+                "restarts": unit.get("NRestarts", "0") != "0",
                 "seconds": round(now - since),
                 "spare": ForeignDirectory(f"{RUN_DIR}/{name}").has(SPARE),
                 "stopped": os.path.exists(stopped),
@@ -204,6 +210,15 @@ def wake_all() -> list[str]:
             marks.remove(SPARE)
             woken.append(name)
     return woken
+
+
+def start_all() -> list[str]:
+    """Begin to start all instances that gateways have stopped, and return their names. Raises OSError."""
+    with open(f"{CONFIG_DIR}/scale.json", encoding="utf-8") as file:
+        stopped = [name for name in sorted(json.load(file)["instances"]) if os.path.exists(f"{STOPPED_DIR}/{name}")]
+    for name in stopped:
+        _systemctl("start", name)
+    return stopped
 
 
 def serve(path: str) -> None:

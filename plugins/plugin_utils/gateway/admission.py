@@ -10,6 +10,7 @@ from typing import Any, Mapping, Protocol
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
+from ...module_utils.gateway.places import MOST
 from ...module_utils.vllm.plan_document import PlanDocument
 
 # The highest first: the last one is refused first.
@@ -95,8 +96,9 @@ def _problems(service: Service, requested: Any, shares: Mapping[str, int]) -> li
     where = f"gateway_services.{service.name}.places"
     if requested is None:
         return []
-    if isinstance(requested, bool) or not isinstance(requested, int) or requested < 1:
-        return [f"{where}: {not_a_number(requested, 'a whole number from 1')}; leave it out for that of the plan"]
+    if isinstance(requested, bool) or not isinstance(requested, int) or not 0 < requested <= MOST:
+        expected = f"a whole number from 1 to {MOST}"
+        return [f"{where}: {not_a_number(requested, expected)}; leave it out for that of the plan"]
     for server, (host, plan) in service.engines.items():
         if plan["args"].get("max-num-seqs") and requested > places_of(plan):
             return [

@@ -31,8 +31,8 @@ def check_scale(where: str, requested: Mapping[str, Any]) -> None:
         raise PlanError(f"{where}: found {show_value(found)}, expected a mapping such as {{min: 1, max: 4}}")
     for key in found:
         if key not in KEYS:
-            # YAML reads the word on as true.
-            use = "use 'hosts'" if key is True else nearest(str(key), KEYS)
+            # YAML reads the word on as true, which is a text once Ansible has passed it on.
+            use = "use 'hosts'" if str(key).lower() in ("true", "on") else nearest(str(key), KEYS)
             raise PlanError(f"{where}: unknown key {show_value(key)}; {use}")
     least, most = found.get("min", 1), found.get("max")
     for key, value, lowest in (("min", least, 0), ("max", most, 1)):

@@ -29,7 +29,9 @@ def test_a_removal_that_was_interrupted_anywhere_is_finished_by_the_next_run() -
     assert named("Wake")["ansible.builtin.command"]["removes"] == "/usr/local/lib/vllm-scale.py"
 
 
-@pytest.mark.parametrize("file", ["vllm/tasks/scale.yml", "rollout/tasks/return_to_service.yml"])
+@pytest.mark.parametrize(
+    "file", ["vllm/tasks/scale.yml", "rollout/tasks/return_to_service.yml", "rollout/tasks/start_replicas.yml"]
+)
 def test_a_run_says_that_it_changed_something_only_where_an_instance_slept(file: str) -> None:
     (task,) = [
         task for task in yaml.safe_load((ROLES / file).read_text(encoding="utf-8")) if " | Wake " in task["name"]

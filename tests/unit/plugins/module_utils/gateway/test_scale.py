@@ -148,7 +148,15 @@ def test_what_a_rollout_has_returned_to_service_stays_for_ten_minutes() -> None:
     for now in range(0, 3000, INTERVAL):
         assert not scale.decide(held, 0, now).verb
     left = [now for now in range(3000, 3700, INTERVAL) if scale.decide(found, 0, now).verb]
-    assert left == [3000 - INTERVAL + DOWN_AFTER]
+    assert left == [3000 + DOWN_AFTER]
+
+
+def test_what_site_yml_has_started_stays_for_ten_minutes() -> None:
+    scale = Scale(1, 4)
+    assert not settled(scale, replicas(SERVING, STOPPED, STOPPED)).verb
+    found = replicas(SERVING, SERVING, SERVING)
+    left = [now for now in range(5000, 5700, INTERVAL) if scale.decide(found, 0, now).verb]
+    assert left == [5000 + DOWN_AFTER]
 
 
 def test_one_that_shares_its_chips_sleeps_instead() -> None:
@@ -265,6 +273,16 @@ def test_a_saw_tooth_changes_the_number_once_in_five_minutes_at_most(period: int
     assert len(of.changes) <= hours * 3600 / 300 + 8
     # Of a short one nobody notices that it falls.
     assert period > 300 or not [now for now in of.changes if now > 1800]
+
+
+def test_an_engine_that_lies_about_its_queue_changes_the_number_once_in_five_minutes_at_most() -> None:
+    scale, found, changes, hours = Scale(1, 2), list(replicas(SERVING, STOPPED, running=2)), [], 3
+    for now in range(0, hours * 3600, INTERVAL):
+        action = scale.decide(found, 2 if now % 700 < 60 else 0, now)
+        if action.verb:
+            changes.append(now)
+            found[1] = replace(found[1], state=SERVING if action.verb == START else STOPPED, running=0)
+    assert len(changes) <= hours * 3600 / 300 + 1
 
 
 def test_a_constant_load_changes_nothing_after_its_start() -> None:

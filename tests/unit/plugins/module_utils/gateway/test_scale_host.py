@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdic
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import LEASE, RefusedError
 
 STAT = (
-    "# pxname,svname,qcur,scur,status,\nchat,gpu-a--chat,0,2,UP,\nchat,gpu-b--chat,0,0,DOWN,\nchat,BACKEND,{},2,UP,\n\n"
+    "# pxname,svname,qcur,scur,status,\nchat,gpu-a--chat,0,3,UP,\nchat,gpu-b--chat,0,0,DOWN,\nchat,BACKEND,{},2,UP,\n\n"
 )
 ACTIVE = {"active": "active", "sub": "running", "seconds": 900, "spare": False, "stopped": False}
 STOPPED = {"active": "inactive", "sub": "dead", "seconds": 0, "spare": False, "stopped": True}
@@ -92,7 +92,20 @@ def test_what_waits_here_elsewhere_and_in_engines_counts_once(site: Any) -> None
     assert here.report()["services"]["chat"]["waiting"] == 8
     assert here.report()["services"]["chat"]["replicas"]["stopped"] == 1
     assert here.report()["services"]["chat"]["idle"] == ["gpu-b--chat"]
-    assert here.asked[0]["report"] == {"waiting": {"chat": 3}, "held": []}
+    assert here.report()["services"]["chat"]["hosts"] == ["gpu-b"]
+    assert here.asked[0]["report"] == {"waiting": {"chat": 3}, "held": [], "there": {"chat": 3}}
+
+
+def test_an_engine_that_lies_changes_the_number_no_more_than_its_requests_can(site: Any) -> None:
+    here = site()
+    # It hides what waits at the gateways behind a million requests that run, or invents such that wait.
+    here.scaler.watched["gpu-a:8000"].load = Load(10**6, 0, 0.5, 2)
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == [("start", "gpu-b")]
+    here.scaler.watched["gpu-a:8000"].load = Load(0, 10**6, 0.5, 2)
+    here.step()
+    assert here.report()["services"]["chat"]["waiting"] == 4 + 3
 
 
 def test_the_host_of_the_next_replica_is_asked_to_start_it(site: Any, capsys: pytest.CaptureFixture[str]) -> None:

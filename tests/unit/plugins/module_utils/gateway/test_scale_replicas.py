@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import (
     ASLEEP,
     LOST,
@@ -12,11 +13,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale 
     STOPPED,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale_replicas import (
+    MOST,
     noticed_after,
     read_stat,
     replica_of,
     reported,
+    shared_out,
     state_of,
+    there_by,
 )
 
 # HAProxy 2.6.12, columns left out.
@@ -34,6 +38,7 @@ def test_haproxy_tells_who_waits_who_serves_and_who_is_drained() -> None:
     # Those that wait for any server, and those that wait for one.
     assert seen.waiting == {"chat": 8, "other": 0, "empty": 4}
     assert seen.up == {"gpu-a--chat", "gpu-f--chat", "gpu-a--other"}
+    assert seen.there["gpu-a--chat"] == 16
     assert seen.held == {"gpu-b--chat", "gpu-c--chat"}
 
 
@@ -54,6 +59,9 @@ def test_counters_that_are_not_complete_are_refused(text: str) -> None:
         ({"active": "active", "seconds": 3, "spare": False}, False, STARTING),
         ({"active": "activating", "sub": "start-post"}, False, STARTING),
         ({"active": "activating", "sub": "auto-restart"}, False, LOST),
+        # Its engine ends at each start.
+        ({"active": "activating", "sub": "start", "restarts": True}, False, LOST),
+        ({"active": "active", "seconds": 900, "spare": False, "restarts": True}, True, SERVING),
         ({"active": "active", "seconds": 900, "spare": True}, True, ASLEEP),
         ({"active": "active", "seconds": 900, "spare": True}, False, ASLEEP),
         ({"active": "inactive", "stopped": True}, False, STOPPED),
@@ -87,3 +95,30 @@ def test_reports_of_other_gateways_are_added_and_may_be_anything() -> None:
     odd = [None, [], {"waiting": []}, {"waiting": {"chat": "9"}}, {"waiting": {"chat": True}}, {"held": [1, {}]}]
     more = [{"waiting": {"chat": 10**30}, "held": {}}, {"waiting": {"chat": -5}}]
     assert reported([good, *odd, *more], "chat") == (3 + 10**6, {"gpu-a--chat"})
+
+
+@pytest.mark.parametrize(
+    ("there", "load", "expected"),
+    [
+        (5, (2, 3), (2, 3)),
+        (0, (2, 3), (0, 0)),
+        (4, (0, 0), (0, 0)),
+        # It counts sequences: two requests with eight each.
+        (2, (8, 8), (1, 1)),
+        # Some wait in the middleware, and some came after the engine was asked.
+        (9, (2, 1), (2, 1)),
+        # It lies.
+        (4, (MOST, 0), (4, 0)),
+        (4, (0, MOST), (0, 4)),
+    ],
+)
+def test_an_engine_says_only_which_part_of_its_requests_waits(there: int, load: Any, expected: Any) -> None:
+    assert shared_out(there, Load(*load, 0.5, there)) == expected
+
+
+def test_requests_at_other_gateways_are_theirs_and_may_be_anything() -> None:
+    odd = (None, {}, {"there": []}, {"there": {"chat": "9"}}, {"there": {"chat": -4}})
+    reports = {str(number): each for number, each in enumerate(odd)}
+    reports["gw-a"], reports["gw-b"] = ({"there": {"chat": number, "other": 7}} for number in (5, 3))
+    assert there_by(reports, "gw-a", "chat") == 3
+    assert there_by({"gw-b": {"there": {"chat": 10**30}}}, "gw-a", "chat") == MOST

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale_report_host import read_report
 
 CHAT = {"mode": "auto", "min": 1, "max": 2, "replicas": {"serving": 1}, "waiting": 3, "last": "x" * 1000, "idle": ["b"]}
+CHAT["hosts"] = ["gpu-b"]
 
 
 def test_the_report_of_the_gateway_that_decides_is_read(tmp_path: Path) -> None:

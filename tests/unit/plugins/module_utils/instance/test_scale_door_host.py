@@ -114,6 +114,21 @@ def test_a_stop_that_is_still_in_the_queue_of_systemd_is_not_forgotten(host: Hos
     assert not host.ask()["instances"]["chat"]["stopped"]
 
 
+def test_a_stop_that_systemd_refuses_leaves_no_note(host: Host) -> None:
+    (host.top / "bin/systemctl").write_text(SYSTEMCTL.replace("stop) printf", "stop) exit 1; printf"))
+    with pytest.raises(RefusedError, match=r"systemctl stop vllm@chat\.service failed"):
+        host.ask(verb="stop", instance="chat")
+    # So what a person stops now stays stopped.
+    (host.top / "units/chat").write_text(UP.replace("active", "inactive"))
+    assert not host.ask()["instances"]["chat"]["stopped"]
+
+
+def test_a_replica_whose_engine_ends_at_each_start_says_so(host: Host) -> None:
+    assert not host.ask()["instances"]["chat"]["restarts"]
+    (host.top / "units/chat").write_text(f"{UP}NRestarts=2\n")
+    assert host.ask()["instances"]["chat"]["restarts"]
+
+
 def test_what_a_person_has_stopped_is_not_started(host: Host) -> None:
     (host.top / "units/chat").write_text(UP.replace("active", "inactive"))
     chat = host.ask(verb="start", instance="chat")["instances"]["chat"]
@@ -143,6 +158,22 @@ def test_a_run_of_the_playbook_wakes_every_instance_of_the_host(host: Host) -> N
     assert scale_door_host.wake_all() == []
     assert (host.top / "elsewhere/spare").exists()
     assert not host.ask()["instances"]["small"]["spare"]
+
+
+def test_a_rollout_starts_what_gateways_have_stopped_and_nothing_else(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scale_door_host, "CONFIG_DIR", str(host.top / "etc"))
+    config = {"instances": {"chat": {"resident": False}, "other": {"resident": False}}}
+    (host.top / "etc/scale.json").write_text(json.dumps(config))
+    host.ask(verb="stop", instance="chat")
+    # A person has stopped this one, and the host no longer has that one.
+    (host.top / "units/other").write_text(UP.replace("active", "inactive"))
+    (host.top / "stopped/gone").touch()
+    assert scale_door_host.start_all() == ["chat"]
+    assert host.ask()["instances"]["chat"]["active"] == "activating"
+    assert "inactive" in (host.top / "units/other").read_text()
+    (host.top / "etc/scale.json").unlink()
 
 
 def test_only_the_gateway_that_decides_changes_something(host: Host) -> None:

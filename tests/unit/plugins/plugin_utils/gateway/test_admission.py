@@ -59,6 +59,7 @@ def test_engines_order_their_queue_where_all_of_a_service_do(policies, ordered):
             {"services": {"chat": {"places": 0}}},
             "gateway_services.chat.places: found 0, expected a whole number from 1",
         ),
+        ({"services": {"chat": {"places": 10**7}}}, "gateway_services.chat.places: found 10000000, expected a whole"),
         ({"services": {"chat": {"places": True}}}, "gateway_services.chat.places: found true, expected a whole number"),
         (
             {"services": {"chat": {"places": 9}}, "args": [{"max-num-seqs": 8}]},

@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.scale
         (True, "vllm_instances.chat.scale: found true, expected a mapping such as {min: 1, max: 4}"),
         ({"max": 2, "maxx": 3}, "vllm_instances.chat.scale: unknown key 'maxx'; nearest: 'max'"),
         ({"max": 2, True: ["gpu-a"]}, "vllm_instances.chat.scale: unknown key true; use 'hosts'"),
+        ({"max": 2, "true": ["gpu-a"]}, "vllm_instances.chat.scale: unknown key 'true'; use 'hosts'"),
         ({"min": 1}, "vllm_instances.chat.scale.max: "),
         ({"max": "4"}, "vllm_instances.chat.scale.max: "),
         ({"max": 0}, "vllm_instances.chat.scale.max: "),
