@@ -32,6 +32,11 @@ options:
     description: Number of accelerators that containers must be able to use.
     type: int
     default: 0
+  partition:
+    description: The MIG instances of each chip that plans are for, such as V(7x1g.10gb). By default whole chips.
+    type: str
+    default: ""
+    version_added: 0.11.0
   toolkit:
     description: How containers reach the accelerators, as for M(baremetal.inference.container_runtime). With V(vendor)
       on C(cann) docker must have the Ascend Docker Runtime.
@@ -66,6 +71,7 @@ def main() -> None:
             "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
             "stack": {"type": "str", "default": "cpu"},
             "count": {"type": "int", "default": 0},
+            "partition": {"type": "str", "default": ""},
             "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
         }
     )
@@ -76,9 +82,10 @@ def main() -> None:
         return result
 
     host = read_host(module.params["packager"], run, module.get_bin_path)
-    engine, stack, count, toolkit = (module.params[key] for key in ("engine", "stack", "count", "toolkit"))
+    names = ("engine", "stack", "count", "toolkit", "partition")
+    engine, stack, count, toolkit, partition = (module.params[name] for name in names)
     try:
-        fact, warnings = check(engine, stack, count, toolkit, host, module.get_bin_path, run)
+        fact, warnings = check(engine, stack, count, toolkit, host, module.get_bin_path, run, partition)
     except RuntimePlanError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     for warning in warnings:

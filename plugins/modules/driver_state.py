@@ -55,8 +55,8 @@ options:
       default it is not.
     type: bool
   partition:
-    description: The modes of the chips that plans are for, such as V(CPX/NPS4). A chip in others is a finding. By
-      default whole chips, V(SPX/NPS1).
+    description: How chips are divided in plans, such as V(CPX/NPS4) or V(7x1g.10gb). A chip that is divided otherwise
+      is a finding. By default whole chips.
     type: str
   users:
     description: Names of users whose groups are returned.

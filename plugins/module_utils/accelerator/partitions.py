@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How AMD's driver divides a chip: the modes of compute and memory, and the devices that programs see."""
+"""How drivers divide a chip: AMD's modes of compute and memory, NVIDIA's MIG, and the devices that programs see."""
 
 from __future__ import annotations
 
@@ -15,10 +15,47 @@ WHOLE = "SPX/NPS1"
 
 _MODES = re.compile(r"([A-Z]{2}X)(?:/NPS([1-8]))?")
 _WORD = re.compile(r"[A-Z0-9]{1,8}")
+# 7x1g.10gb: seven instances of the profile that nvidia-smi calls MIG 1g.10gb.
+_MIG = re.compile(r"([1-7])x([1-7])g\.([0-9]{1,3})gb(?:[+-][a-z.]{1,12})?")
+_GIB, _GB = 1024**3, 10**9
 
 
 class PartitionError(ValueError):
     """An invalid partition; the message ends a sentence that begins with its place."""
+
+
+def mig_instances(partition: str | None) -> int:
+    """Return the MIG instances of each chip, 0 for any other text."""
+    found = _MIG.fullmatch(str(partition or "").lower())
+    return int(found[1]) if found else 0
+
+
+def mig_gib(partition: str, memory_gib: float) -> float:
+    """Return the GiB of one MIG instance of a chip with this memory, at the least that recordings show.
+
+    Profiles are named in GB. Those of an eighth of the chip have less: 16 GiB of 1g.18gb, 20.5 GiB of 1g.23gb.
+    """
+    found = _MIG.fullmatch(partition.lower())
+    named = int(found[3]) if found else 0
+    return round(named * _GB / _GIB * (0.93 if named * 6 < memory_gib else 1), 1)
+
+
+def count_mig(partition: str, slices: int | None, memory_gib: float) -> int:
+    """Return the MIG instances that a partition makes of a chip with these slices and memory. Raises PartitionError."""
+    found = _MIG.fullmatch(partition.lower())
+    if not found:
+        raise PartitionError(
+            f"found {show_value(partition)}, expected instances of one MIG profile, such as 7x1g.10gb or 2x3g.40gb"
+        )
+    if not slices:
+        raise PartitionError(f"found {show_value(partition)}, but NVIDIA lists no MIG for this chip")
+    count, compute, memory = (int(found[group]) for group in (1, 2, 3))
+    # The names are rounded: two of 3g.71gb are an H200 of 141 GB, four of 1g.24gb an H100 of 94.
+    if count * compute > slices or count * memory > memory_gib * 1.03:
+        raise PartitionError(
+            f"found {show_value(partition)}, but the chip has {slices} slices and {memory_gib:g} GB for its instances"
+        )
+    return count
 
 
 def partition_text(compute: str, memory: str) -> str:

@@ -49,7 +49,7 @@ class Model:
     of one device, None where it is a share of the host's. ``lacks`` are the number formats of weights that the model
     cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
     ``driver`` is what it needs of the vendor's driver. ``compute_dies`` is the number of devices that AMD's mode CPX
-    makes of the chip, None where it cannot be divided.
+    makes of the chip, ``mig_slices`` that of the smallest instances of NVIDIA's MIG; None where it cannot be divided.
     """
 
     key: str
@@ -69,6 +69,7 @@ class Model:
     expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
     driver: Mapping[str, Any] = field(default_factory=dict)
     compute_dies: int | None = None
+    mig_slices: int | None = None
 
 
 @dataclass(frozen=True)

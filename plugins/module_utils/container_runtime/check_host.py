@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any, Sequence
 
+from ..accelerator.partitions import mig_instances
 from ..common.files_host import text_of
 from ..containers.engine import CDI_DIRS, ENGINES, NVIDIA, ContainerError, gpus_by, has_quadlet
 from ..containers.engine_host import HOOKS, Find, Run, cdi_files
@@ -19,7 +20,14 @@ NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/de
 
 
 def check(
-    engine: str, stack: str, count: int, toolkit: str, host: HostState, find: Find, run: Run
+    engine: str,
+    stack: str,
+    count: int,
+    toolkit: str,
+    host: HostState,
+    find: Find,
+    run: Run,
+    partition: str = "",
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fact accelerator_container_runtime and warnings; raises RuntimePlanError with what to do."""
     state = host.engines.get(engine)
@@ -33,7 +41,7 @@ def check(
         except ContainerError as exc:
             raise RuntimePlanError(f"{exc}{_driver(host)}") from exc
         if gpus == "cdi":
-            _check_devices(count, [text_of(path) for path in cdi_files(CDI_DIRS)])
+            _check_devices(count, mig_instances(partition), [text_of(path) for path in cdi_files(CDI_DIRS)])
             if host.unlinked:
                 warnings.append(
                     f"{', '.join(host.unlinked)}: no link below /dev/char, so systemctl daemon-reload takes them from "
@@ -81,17 +89,25 @@ def missing_libraries(texts: Sequence[str]) -> list[str]:
     return sorted({path for path in found if not os.path.exists(path)})
 
 
-def _check_devices(count: int, texts: Sequence[str]) -> None:
+def _check_devices(count: int, parts: int, texts: Sequence[str]) -> None:
+    """Raise RuntimePlanError where no CDI specification lists the chips, or the MIG instances of each (``parts``)."""
     own = [text for text in texts if NVIDIA in text]
     listed = max((listed_devices(text) for text in own), default=0)
     again = f"run systemctl restart {REFRESH_SERVICE}"
-    # A partitioned chip (MIG) is listed by its parts, such as 0:1.
-    if any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own):
+    # An instance of a chip with MIG is listed as 0:1.
+    found = {name for text in own for name in re.findall(r"""name["']?\s*:\s*["']?(\d+:\d+)""", text)}
+    if found and not parts:
         raise RuntimePlanError(
-            "NVIDIA's CDI specification lists parts of chips (MIG), and plans take whole chips; switch MIG off, then "
-            f"{again}"
+            "NVIDIA's CDI specification lists MIG instances, and plans take whole chips; set accelerator_partition of "
+            f"the host, or switch MIG off and {again}"
         )
-    if listed < count:
+    wanted = {f"{chip}:{part}" for chip in range(count) for part in range(parts)}
+    if wanted - found:
+        raise RuntimePlanError(
+            f"NVIDIA's CDI specification lists {len(wanted & found)} of {len(wanted)} MIG instances "
+            f"(accelerator_partition); {again}, which does not happen by itself after a change of MIG"
+        )
+    if listed < count and not parts:
         raise RuntimePlanError(
             f"NVIDIA's CDI specification lists {listed} of {count} chips; {again}, and check nvidia-smi -L if that "
             "does not help"

@@ -56,7 +56,8 @@ class GpuReport:
 
     ``mig``, ``mig_pending`` and ``persistence`` are Enabled or Disabled; ``fabric`` and ``fabric_status`` are those of
     NVLink behind switches (Completed, Success), ``fabric_health`` is its summary; ``recovery`` is the action that the
-    driver requests.
+    driver requests. ``mig_memory`` is the MiB of each MIG instance, 0 where unknown. ``virtual`` is true for a vGPU,
+    the share of a chip that a hypervisor gives to this guest; ``licence`` is the state of its licence.
     """
 
     address: str
@@ -68,6 +69,9 @@ class GpuReport:
     fabric_health: str
     recovery: str
     remapping_failed: bool
+    mig_memory: tuple[int, ...] = ()
+    virtual: bool = False
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,12 @@ def _report(gpu: ElementTree.Element) -> GpuReport:
         value("fabric/health/summary"),
         value("gpu_recovery_action"),
         value("remapped_rows/remapped_row_failure") == "Yes",
+        tuple(
+            read_count((part.findtext("fb_memory_usage/total") or "").partition(" ")[0]) or 0
+            for part in gpu.findall("mig_devices/mig_device")
+        ),
+        value("gpu_virtualization_mode/virtualization_mode") == "VGPU",
+        value("vgpu_software_licensed_product/license_status"),
     )
 
 

@@ -75,7 +75,7 @@ def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
     recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
-    recording = replace(recording, memory=options["memory"] or {})
+    recording = replace(recording, memory=options["memory"] or {}, partition=options["partition"] or "")
     findings = check_driver(recording, options["minimum_driver"], options["hold"], book)
     version = loaded_version(KIND, recording.host)
     return {

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Iterable, Iterator, Mapping
 
+from ..accelerator.partitions import mig_gib, mig_instances
 from ..common.foreign_numbers import read_count
 from ..common.versions import upstream_version
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult
@@ -91,6 +92,7 @@ class CudaRecording:
     content of /proc/driver/nvidia/gpus by PCI address. ``disk`` is modinfo's output by kernel, ``services`` that of
     ``systemctl is-active`` by unit, empty without systemd. ``nvrm`` is /proc/driver/nvidia/version, ``build_log`` the
     end of the log of a failed build. ``memory`` is what the catalogue says of each chip, in MiB by PCI address.
+    ``partition`` are the MIG instances of each chip that the plans are for (7x1g.10gb), empty for whole chips.
     """
 
     host: Host
@@ -105,6 +107,7 @@ class CudaRecording:
     nvrm: str = ""
     build_log: str = ""
     memory: Mapping[str, int] = field(default_factory=dict)
+    partition: str = ""
 
     @property
     def flavour(self) -> str:
@@ -133,7 +136,8 @@ def check_driver(
         *_tool(recording, gpus),
         *_unreported(recording, gpus, reports),
         *_states(reports, recording.fabric, foreign),
-        *_parts(gpus, recording.memory),
+        *_instances(reports, recording),
+        *_virtual(gpus, reports, recording.memory),
         *_services(recording, foreign),
         *_fabric(recording),
         *_flavour(recording.kernel_log),
@@ -203,12 +207,6 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
             yield Finding(f"the driver asks for: {report.recovery}", where, "do that, or reboot")
         if report.remapping_failed:
             yield Finding("a bad row of memory could not be replaced", where, "replace the chip")
-        if report.mig == report.mig_pending == "Enabled":
-            action = (
-                f"run 'nvidia-smi --id={report.address} --multi-instance-gpu=0' while nothing uses the chip, or give "
-                "the host to programs that use its parts"
-            )
-            yield Finding("MIG is on: programs see parts of the chip, and plans take whole chips", where, action)
         if report.mig != report.mig_pending:
             yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
         if report.persistence == "Disabled":
@@ -226,15 +224,55 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
             yield Finding(f"the NVLink fabric of the chip is in the state {report.fabric_health}", where, RACK)
 
 
-def _parts(gpus: list[GpuAnswer], memory: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield chips with much less memory than the catalogue's: a hypervisor hands out parts of chips under their ids."""
+def _instances(reports: list[GpuReport], recording: CudaRecording) -> Iterator[Finding]:
+    """Yield chips whose MIG instances are not those that the plans are for."""
+    planned = recording.partition
+    for report in reports:
+        where, chip = f"chip {report.address}", f"nvidia-smi --id={report.address}"
+        off = f"{chip} --multi-instance-gpu=0"
+        if not planned and report.mig == report.mig_pending == "Enabled":
+            shown = f"of {', '.join(map(str, report.mig_memory))} MiB" if report.mig_memory else "without instances"
+            yield Finding(
+                f"MIG is on ({shown}): programs see instances of the chip, and plans take whole chips",
+                where,
+                f"set accelerator_partition of the host, such as 7x1g.10gb ('nvidia-smi -L' names the profile), or run "
+                f"'{off}' while nothing uses the chip",
+            )
+        if not planned or report.mig != report.mig_pending:
+            continue
+        whole = (recording.memory.get(report.address) or 0) / 1024
+        least = mig_gib(planned, whole) * 1024 * _LEAST_SHARE
+        found = report.mig_memory if report.mig == "Enabled" else ()
+        if len(found) != mig_instances(planned) or min(found) < least:
+            shown = f"instances of {', '.join(map(str, found))} MiB" if found else "no MIG instances"
+            count, _x, profile = planned.lower().partition("x")
+            yield Finding(
+                f"accelerator_partition is {planned}, the chip has {shown}",
+                where,
+                f"correct it, or run '{off}', '{chip} --multi-instance-gpu=1' and 'nvidia-smi mig -i {report.address} "
+                f"-cgi {','.join([profile] * int(count))} -C' while nothing uses the chip",
+            )
+
+
+def _virtual(gpus: list[GpuAnswer], reports: list[GpuReport], memory: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield chips with much less memory than the catalogue's, and vGPUs without a licence.
+
+    A hypervisor hands out shares of chips under the ids of the whole.
+    """
+    virtual = {report.address for report in reports if report.virtual}
     for gpu in gpus:
         shown, whole = read_count(gpu.memory.partition(" ")[0]), memory.get(gpu.address)
         if shown and whole and shown < _LEAST_SHARE * whole:
-            action = "pass whole chips through, or declare the host with memory_gib in a catalogue of your own"
+            what = "it is a vGPU with" if gpu.address in virtual else "it has"
+            action = f"set accelerator_memory_gib of the host to {shown / 1024:.1f}, or pass whole chips through"
             yield Finding(
-                f"it has {shown} MiB of memory, expected about {whole} for the id", f"chip {gpu.address}", action
+                f"{what} {shown} MiB of memory, expected about {whole} for the id", f"chip {gpu.address}", action
             )
+    for report in reports:
+        if report.licence.startswith("Unlicensed"):
+            action = "give nvidia-gridd its token (/etc/nvidia/ClientConfigToken), see 'nvidia-smi -q'"
+            what = f"its vGPU licence is {report.licence}: the driver slows an unlicensed vGPU down"
+            yield Finding(what, f"chip {report.address}", action)
 
 
 def _services(recording: CudaRecording, foreign: bool) -> Iterator[Finding]:

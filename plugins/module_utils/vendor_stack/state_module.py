@@ -15,10 +15,15 @@ from .proof import Finding, describe_findings
 from .users import DAEMONS, EXPORTERS, SERVING
 
 WORDS = {"type": "list", "elements": "str"}
+PARTITION = {"type": "str"}
 # The options of a stack have no default here, so that one of another stack is an error.
 OF_STACK: dict[str, dict[str, dict[str, Any]]] = {
-    "cuda": {"fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]}, "memory": {"type": "dict"}},
-    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}, "partition": {"type": "str"}},
+    "cuda": {
+        "fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]},
+        "memory": {"type": "dict"},
+        "partition": PARTITION,
+    },
+    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}, "partition": PARTITION},
     "cann": {
         "cann_version": {"type": "str"},
         "toolkit": {"type": "bool"},
@@ -44,7 +49,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 def foreign_option(options: Mapping[str, Any]) -> str:
     """Return the error of an option that is of another stack, empty for none."""
     for stack, names in OF_STACK.items():
-        for name in names if stack != options["stack"] else ():
+        for name in names.keys() - OF_STACK[options["stack"]].keys():
             if options[name] is not None:
                 found = f"found {show_value(options[name])} with stack {options['stack']}"
                 return f"{name}: {found}; it is an option of stack {stack}"

@@ -8,7 +8,13 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from ...module_utils.accelerator.partitions import PartitionError, count_parts
+from ...module_utils.accelerator.partitions import (
+    PartitionError,
+    count_mig,
+    count_parts,
+    mig_gib,
+    mig_instances,
+)
 from ...module_utils.accelerator.recognition import (
     CPU,
     UNKNOWN,
@@ -103,6 +109,7 @@ MODEL_KEYS: dict[str, Check] = {
     "memory_gib": SIZE,
     "devices_per_card": COUNT,
     "compute_dies": COUNT,
+    "mig_slices": COUNT,
     "supported": BOOLEAN,
     "reason": ANY_TEXT,
     "lacks": FORMATS,
@@ -289,6 +296,7 @@ class _Builder:
             expected=self._figures(path, where, entry),
             driver=entry.get("driver", {}),
             compute_dies=entry.get("compute_dies"),
+            mig_slices=entry.get("mig_slices"),
         )
         for pci_id, chip in entry["pci_ids"].items():
             memory_gib = chip.get("memory_gib", entry["memory_gib"])
@@ -342,16 +350,19 @@ def declared_accelerator(
     entry = catalogue.models[model]
     if entry.unsupported:
         raise AcceleratorError(f"nothing can be served on {entry.title}: {entry.unsupported}")
-    parts = parts_of(entry, known.get("partition"))
+    partition = known.get("partition")
     single = SINGLE_MEMORY_GIB.get(model) if count == 1 else None
     memory = (single or entry.memory_gib) if memory_gib is None else memory_gib
+    parts = parts_of(entry, partition, memory)
+    if memory is not None:
+        memory = mig_gib(str(partition), memory) if mig_instances(partition) else memory / parts
     return Accelerator(
         model=entry.key,
         stack=entry.stack,
         generation=entry.generation,
         vendor=entry.vendor,
         count=count * parts,
-        memory_mib=None if memory is None else int(memory * 1024 / parts),
+        memory_mib=None if memory is None else int(memory * 1024),
         devices_per_card=entry.devices_per_card * parts,
         devices=entry.devices,
         mounts=entry.mounts,
@@ -363,9 +374,14 @@ def declared_accelerator(
     )
 
 
-def parts_of(entry: Model, partition: Any) -> int:
-    """Return the devices that programs see of one chip in these modes (CPX/NPS4). Raises AcceleratorError."""
+def parts_of(entry: Model, partition: Any, memory_gib: float | None = None) -> int:
+    """Return the devices that programs see of one chip that is divided so (CPX/NPS4, 7x1g.10gb).
+
+    ``memory_gib`` is the chip's own memory where that is known. Raises AcceleratorError.
+    """
     try:
+        if partition and entry.stack == "cuda":
+            return count_mig(str(partition), entry.mig_slices, memory_gib or entry.memory_gib or 0)
         return count_parts(str(partition), entry.compute_dies) if partition else 1
     except PartitionError as exc:
         raise AcceleratorError(f"accelerator_partition: {entry.key}: {exc}") from exc

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ...module_utils.accelerator.partitions import mig_instances
 from ..options.values import read_number
 from .hardware import Accelerator
 from .inputs import PlanError
@@ -152,20 +153,33 @@ def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, .
     return tuple(free[:chips])
 
 
-def check_parts(where: str, tensor: int, spans: bool, accelerator: Accelerator) -> None:
-    """Raise PlanError where an instance would divide its layers over parts of several chips, or of several hosts."""
-    if not accelerator.divided or (tensor <= accelerator.devices_per_card and not spans):
+def check_parts(where: str, chips: int, tensor: int, spans: bool, runtime: str, accelerator: Accelerator) -> None:
+    """Raise PlanError where an instance would take parts of several chips, or parts that vLLM cannot be given."""
+    if not accelerator.divided:
         return
-    whole = "set the chips to SPX/NPS1 for it (accelerator_partition)"
+    mig, most = mig_instances(accelerator.partition) > 0, accelerator.devices_per_card
+    whole = f"{'switch MIG off' if mig else 'set the chips to SPX/NPS1'} for it (accelerator_partition)"
     if spans:
         raise PlanError(
             f"{where}: an instance over several hosts takes whole chips, and they are divided "
             f"({accelerator.partition}); {whole}"
         )
-    raise PlanError(
-        f"{where}: tensor-parallel-size {tensor} is more than the {accelerator.devices_per_card} parts of one "
-        f"{accelerator.model} ({accelerator.partition}); take at most {accelerator.devices_per_card}, or {whole}"
-    )
+    if mig and runtime != "container":
+        # https://github.com/vllm-project/vllm/issues/41848, and its maintainers in 6551: use docker for MIG.
+        raise PlanError(
+            f"{where}.runtime: found {runtime}, expected container: vLLM fails with the name of a MIG instance in "
+            f"CUDA_VISIBLE_DEVICES, and a container shows it one instance as a chip; or {whole}"
+        )
+    if mig and chips > 1:
+        raise PlanError(
+            f"{where}: one replica takes {chips} chips, and a program sees one MIG instance only "
+            f"({accelerator.partition}); set tensor-parallel-size and data-parallel-size to 1, or {whole}"
+        )
+    if tensor > most:
+        raise PlanError(
+            f"{where}: tensor-parallel-size {tensor} is more than the {most} parts of one {accelerator.model} "
+            f"({accelerator.partition}); take at most {most}, or {whole}"
+        )
 
 
 def estimated_weights_gib(recipe: Mapping[str, Any], variant: Mapping[str, Any]) -> float | None:

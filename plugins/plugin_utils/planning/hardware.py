@@ -44,7 +44,8 @@ HOST_FACTS = ("pythons", "rdma", "cpu")
 class Accelerator:
     """The accelerators of one host, by the names of the catalogue.
 
-    ``partition`` are the modes of AMD's chips (CPX/NPS4); where they divide them, each part counts as a chip here.
+    ``partition`` are the modes of AMD's chips (CPX/NPS4) or the MIG instances of NVIDIA's (7x1g.10gb); where they
+    divide them, each part counts as a chip here.
     ``memory_mib`` is the memory of one chip (cpu: of the host, None where unknown). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
     The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
@@ -76,7 +77,7 @@ class Accelerator:
 
     @property
     def divided(self) -> bool:
-        """Whether the chips here are parts of chips of AMD's."""
+        """Whether the chips here are parts of chips."""
         return bool(self.partition) and not str(self.partition).upper().startswith("SPX")
 
     @property

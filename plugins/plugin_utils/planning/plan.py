@@ -133,7 +133,8 @@ def plan_instances(
     check_instances(instances)
     chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
     for entry in chosen:
-        check_parts(entry.where, entry.choice.sizes.tensor, entry.group is not None, accelerator)
+        sizes = entry.choice.sizes
+        check_parts(entry.where, sizes.chips, sizes.tensor, entry.group is not None, entry.runtime, accelerator)
     demands = demands_of(chosen)
     allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from ...module_utils.accelerator.partitions import mig_instances
 from .hardware import Accelerator
 from .inputs import PlanError
 
@@ -97,12 +98,15 @@ def visible_env(accelerator: Accelerator, chips: Sequence[int], runtime: str, en
 def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
     """Return the device nodes or CDI names that an instance needs.
 
-    Only NVIDIA's are restricted to the instance's chips. The tools of other vendors select chips by a variable, as
-    their own instructions do, and number them as on the host.
+    Only NVIDIA's are restricted to the instance's chips; a MIG instance is named by its chip and its number there. The
+    tools of other vendors select chips by a variable, as their own instructions do, and number them as on the host.
     """
     devices: list[str] = []
+    parts = mig_instances(accelerator.partition)
     for device in accelerator.devices:
-        if device.endswith("=all") and chips and len(chips) < accelerator.count:
+        if parts and device.endswith("=all"):
+            devices += [device.replace("=all", f"={chip // parts}:{chip % parts}") for chip in chips]
+        elif device.endswith("=all") and chips and len(chips) < accelerator.count:
             devices += [device.replace("=all", f"={chip}") for chip in chips]
         elif "{index}" in device:
             devices += [device.format(index=index) for index in range(accelerator.count)]

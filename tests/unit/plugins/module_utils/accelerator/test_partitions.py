@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modes of AMD's chips, by the rules of the kernel (drivers/gpu/drm/amd/amdgpu/aqua_vanjaram.c)."""
+"""AMD's modes by the rules of the kernel (amdgpu/aqua_vanjaram.c), MIG by NVIDIA's guide and recordings."""
 
 from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.partitions import (
     PartitionError,
+    count_mig,
     count_parts,
     is_same,
+    mig_gib,
+    mig_instances,
     partition_text,
 )
 
@@ -62,3 +65,48 @@ def test_a_mode_of_memory_counts_where_both_name_one():
     assert is_same("cpx/nps4", "CPX/NPS4")
     assert not is_same("CPX/NPS1", "CPX/NPS4")
     assert not is_same("SPX/NPS1", "CPX/NPS4")
+
+
+@pytest.mark.parametrize(
+    ("partition", "slices", "memory", "count", "gib"),
+    # Lower than nvidia-smi shows them: 9.75, 19.62, 39.5 and 79.25 of an H100, 16 and 70 of an H200, 20.5 of a B200,
+    # 19.5 of an A100 with 40 GB.
+    [
+        ("7x1g.10gb", 7, 80, 7, 8.7),
+        ("4x1g.20gb", 7, 80, 4, 18.6),
+        ("3x2g.20gb", 7, 80, 3, 18.6),
+        ("2x3g.40gb", 7, 80, 2, 37.3),
+        ("1x7g.80gb", 7, 80, 1, 74.5),
+        ("7x1g.18gb", 7, 141, 7, 15.6),
+        ("2x3g.71gb", 7, 141, 2, 66.1),
+        ("7x1g.23gb", 7, 180, 7, 19.9),
+        ("2x3g.20gb", 7, 40, 2, 18.6),
+        ("4x1g.24gb", 4, 96, 4, 22.4),
+        ("1X1G.10GB+me", 7, 80, 1, 8.7),
+    ],
+)
+def test_mig_instances_of_a_chip(partition, slices, memory, count, gib):
+    assert (count_mig(partition, slices, memory), mig_instances(partition)) == (count, count)
+    assert mig_gib(partition, memory) == gib
+
+
+@pytest.mark.parametrize(
+    ("partition", "slices", "problem"),
+    [
+        ("1g.10gb", 7, "found '1g.10gb', expected instances of one MIG profile, such as 7x1g.10gb or 2x3g.40gb"),
+        ("CPX/NPS4", 7, "expected instances of one MIG profile"),
+        ("1x3g.40gb, 4x1g.10gb", 7, "expected instances of one MIG profile"),
+        ("7x1g.10gb", None, "found '7x1g.10gb', but NVIDIA lists no MIG for this chip"),
+        ("4x2g.20gb", 7, "but the chip has 7 slices and 80 GB for its instances"),
+        ("2x3g.71gb", 7, "but the chip has 7 slices and 80 GB for its instances"),
+    ],
+)
+def test_mig_instances_that_a_chip_cannot_have(partition, slices, problem):
+    with pytest.raises(PartitionError) as error:
+        count_mig(partition, slices, 80)
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize("text", [None, "", "CPX/NPS4", "8x1g.10gb", "x" * 99])
+def test_what_is_no_mig(text):
+    assert mig_instances(text) == 0

@@ -167,9 +167,11 @@ def specification(monkeypatch):
     return put
 
 
-def check(engine="docker", stack="cpu", count=0, engines=(DOCKER,), journal="", toolkit="auto", **state):
+def check(engine="docker", stack="cpu", count=0, engines=(DOCKER,), journal="", toolkit="auto", partition="", **state):
     host = HostState(engines={found.name: found for found in engines}, **state)
-    return checks.check(engine, stack, count, toolkit, host, lambda _name: None, lambda _words: (0, journal, ""))
+    return checks.check(
+        engine, stack, count, toolkit, host, lambda _name: None, lambda _words: (0, journal, ""), partition
+    )
 
 
 def test_the_fact_says_what_runs_containers():
@@ -216,8 +218,24 @@ def test_nvidias_chips_are_counted(specification):
     # Chips that are cut up are listed by their parts, also beside whole ones.
     for parts in ('  - name: "0:0"\n  - name: "0:1"\n', '  - name: "0"\n  - name: "1:0"\n'):
         specification(f"kind: nvidia.com/gpu\ndevices:\n{parts}")
-        with pytest.raises(RuntimePlanError, match=r"lists parts of chips \(MIG\), and plans take whole chips; switch"):
+        with pytest.raises(
+            RuntimePlanError, match="lists MIG instances, and plans take whole chips; set accelerator_p"
+        ):
             check(stack="cuda", count=1, **kinds)
+
+
+def test_mig_instances_that_plans_are_for_are_counted(specification):
+    kinds = {"cdi_kinds": ["nvidia.com/gpu"], "drivers": ["cuda"], "partition": "2x3g.40gb"}
+    specification(
+        "kind: nvidia.com/gpu\ndevices:\n" + "".join(f'  - name: "{name}"\n' for name in ("0:0", "0:1", "1:0"))
+    )
+    assert check(stack="cuda", count=1, **kinds)[0]["gpus"] == "cdi"
+    with pytest.raises(RuntimePlanError, match=r"lists 3 of 4 MIG instances \(accelerator_partition\); run systemctl"):
+        check(stack="cuda", count=2, **kinds)
+    # Those that the specification had before MIG was switched on are the whole chips.
+    specification("kind: nvidia.com/gpu\ndevices:\n  - name: '0'\n")
+    with pytest.raises(RuntimePlanError, match="lists 0 of 2 MIG instances"):
+        check(stack="cuda", count=1, **kinds)
 
 
 def test_a_specification_whose_libraries_are_gone(specification, tmp_path):

@@ -273,12 +273,70 @@ def test_what_the_report_of_a_chip_says(element, other, sentence):
     assert where == f"chip {CHIP}"
 
 
+def divided(*memory):
+    """Return the report of a chip with MIG on, and instances of this memory in MiB."""
+    parts = "".join(
+        f"<mig_device><fb_memory_usage><total>{mib}</total></fb_memory_usage></mig_device>" for mib in memory
+    )
+    report = REPORT.replace("<current_mig>Disabled", "<current_mig>Enabled")
+    report = report.replace("<pending_mig>Disabled", "<pending_mig>Enabled")
+    return CommandResult(0, report.replace("<mig_devices>", f"<mig_devices>{parts}"))
+
+
 def test_a_chip_that_is_divided():
-    divided = REPORT.replace("<current_mig>Disabled", "<current_mig>Enabled")
-    divided = divided.replace("<pending_mig>Disabled", "<pending_mig>Enabled")
-    what, where, action = only(report=CommandResult(0, divided))
-    assert what == "MIG is on: programs see parts of the chip, and plans take whole chips"
+    what, where, action = only(report=divided("16384 MiB", "71680 MiB"))
+    assert what == "MIG is on (of 16384, 71680 MiB): programs see instances of the chip, and plans take whole chips"
+    assert "set accelerator_partition of the host, such as 7x1g.10gb" in action
     assert (where, f"--id={CHIP} --multi-instance-gpu=0" in action) == (f"chip {CHIP}", True)
+    assert only(report=divided())[0].startswith("MIG is on (without instances)")
+
+
+@pytest.mark.parametrize(
+    ("partition", "report", "shown"),
+    [
+        # An H200 as public threads show it: 1g.18gb has 16 GiB.
+        ("7x1g.18gb", divided(*["16384 MiB"] * 7), None),
+        ("2X3G.71GB", divided("71680 MiB", "71680 MiB"), None),
+        ("7x1g.18gb", divided(*["16384 MiB"] * 6), ", ".join(["16384"] * 6)),
+        ("2x3g.71gb", divided("71680 MiB", "16384 MiB"), "71680, 16384"),
+        ("2x3g.71gb", divided("71680 MiB", "N/A"), "71680, 0"),
+        ("1x7g.141gb", divided(), ""),
+        ("1x7g.141gb", CommandResult(0, REPORT), ""),
+    ],
+)
+def test_mig_instances_are_those_that_the_plans_are_for(partition, report, shown):
+    findings = found(replace(WHOLE, report=report, partition=partition, memory={CHIP: 144384}))
+    has = "no MIG instances" if shown == "" else f"instances of {shown} MiB"
+    expected = [] if shown is None else [f"accelerator_partition is {partition}, the chip has {has}"]
+    assert [what for what, _where, _action in findings] == expected
+    count, profile = int(partition[0]), partition[2:].lower()
+    create = f"'nvidia-smi mig -i {CHIP} -cgi {','.join([profile] * count)} -C'"
+    assert all(create in action for _what, _where, action in findings)
+
+
+# A guest with a vGPU: the licence as a public test shows it from a real NVIDIA L40S-2Q with driver 580.105.08, the mode
+# by nvidia-smi's manual, which lists None, Pass-Through, VGPU, Host VGPU and Host VSGA.
+VGPU = (
+    f'<nvidia_smi_log><gpu id="0000{CHIP}"><gpu_virtualization_mode><virtualization_mode>VGPU</virtualization_mode>'
+    "</gpu_virtualization_mode><vgpu_software_licensed_product><licensed_product_name>NVIDIA RTX Virtual Workstation"
+    "</licensed_product_name><license_status>Licensed (Expiry: 2026-7-7 16:1:44 GMT)</license_status>"
+    "</vgpu_software_licensed_product></gpu></nvidia_smi_log>"
+)
+
+
+def test_a_vgpu_is_named_with_what_to_declare():
+    query = CommandResult(0, QUERY.replace("143771 MiB", "2048 MiB"))
+    what, _where, action = only(query=query, report=CommandResult(0, VGPU), memory={CHIP: 49152})
+    assert what == "it is a vGPU with 2048 MiB of memory, expected about 49152 for the id"
+    assert "set accelerator_memory_gib of the host to 2.0" in action
+    assert found(replace(WHOLE, query=query, report=CommandResult(0, VGPU), memory={CHIP: 2048})) == []
+
+
+def test_a_vgpu_without_a_licence():
+    report = VGPU.replace("Licensed (Expiry: 2026-7-7 16:1:44 GMT)", "Unlicensed (Restricted)")
+    assert only(report=CommandResult(0, report))[0] == (
+        "its vGPU licence is Unlicensed (Restricted): the driver slows an unlicensed vGPU down"
+    )
 
 
 @pytest.mark.parametrize(
@@ -533,11 +591,15 @@ def test_nothing_of_a_driver_from_packages_is_for_later():
 BOARDS = yaml.safe_load((FIXTURES.parent / "nvidia_boards.yml").read_text(encoding="utf-8"))
 
 
-def board_recording(shown):
+def board_recording(shown, instances=()):
     """Return the recording of a host with one board that others recorded, in the elements that it had."""
     driver, device, mib, mig, persistence, fabric, recovery, remapping, brand, ecc = shown
     elements = {
         "mig_mode": mig and {"current_mig": mig[0], "pending_mig": mig[1]},
+        "mig_devices": "".join(
+            f"<mig_device>{as_xml({'fb_memory_usage': as_xml({'total': f'{mib} MiB'})})}</mig_device>"
+            for mib in instances
+        ),
         "persistence_mode": persistence,
         "fabric": fabric and {"state": fabric[0], "status": fabric[1]},
         "gpu_recovery_action": recovery,
@@ -562,13 +624,12 @@ def as_xml(value):
 
 @pytest.mark.parametrize("entry", BOARDS, ids=lambda entry: entry["source"].split(",")[0])
 def test_boards_that_others_recorded(entry):
-    model, recording = board_recording(entry["shown"])
+    model, recording = board_recording(entry["shown"], entry.get("mig", ()))
     assert model == entry["board"]
     whats = [what for what, _where, _action in found(recording, minimum="")]
     mig, persistence = (entry["shown"][3] or [None])[0], entry["shown"][4]
-    expected = ["MIG is on: programs see parts"] * (mig == "Enabled") + ["persistence mode is off"] * (
-        persistence == "Disabled"
-    )
+    expected = ["persistence mode is off"] * (persistence == "Disabled")
+    expected += [f"MIG is on (of {str(entry.get('mig'))[1:-1]} MiB): programs see"] * (mig == "Enabled")
     assert len(whats) == len(expected)
     assert all(what.startswith(begin) for what, begin in zip(whats, expected))
     (chip,) = parse_counters([recording.report], "").chips

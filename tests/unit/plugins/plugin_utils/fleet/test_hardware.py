@@ -33,6 +33,21 @@ def test_each_part_of_a_chip_counts_as_a_chip():
     assert where_from(**{**CPX, "accelerator_partition": "SPX/NPS1"}) == ("mi300x", 8, 192 * 1024)
 
 
+MIG = {"accelerator": "h100", "accelerator_count": 8, "accelerator_partition": "7x1g.10gb"}
+
+
+def test_each_mig_instance_counts_as_a_chip_with_the_memory_of_its_profile():
+    found = accelerator_of_variables(MIG, load_catalogue())
+    assert (found.count, found.memory_mib, found.devices_per_card, found.divided) == (56, int(8.7 * 1024), 7, True)
+    # The detected memory is that of the whole chip.
+    seen = {"model": "h200", "count": 1, "memory_mib": 143771}
+    assert where_from(accelerator_detected=seen, accelerator_partition="2x3g.71gb") == ("h200", 2, int(66.1 * 1024))
+    with pytest.raises(
+        AcceleratorError, match=r"accelerator_partition: l40s: found '7x1g.10gb', but NVIDIA lists no MIG"
+    ):
+        where_from(**{**MIG, "accelerator": "l40s"})
+
+
 def test_parts_that_were_found_count_and_what_is_declared_goes_before():
     seen = {"model": "mi300x", "count": 8, "memory_mib": 196592, "partition": "DPX/NPS2"}
     assert where_from(accelerator_detected=seen) == ("mi300x", 16, 196592 // 2)
@@ -40,7 +55,9 @@ def test_parts_that_were_found_count_and_what_is_declared_goes_before():
 
 
 def test_a_partition_that_a_chip_cannot_have():
-    with pytest.raises(AcceleratorError, match="accelerator_partition: h200: found 'CPX', but the catalogue has no"):
+    with pytest.raises(
+        AcceleratorError, match="accelerator_partition: h200: found 'CPX', expected instances of one MIG profile"
+    ):
         where_from(accelerator="h200", accelerator_count=8, accelerator_partition="CPX")
 
 

@@ -63,12 +63,26 @@ def test_an_instance_stays_on_the_parts_of_one_chip():
     found = allot([Demand("chat", 3, replicas=4)], divided)["chat"]
     assert found == [(0, 1, 2), (8, 9, 10), (3, 4, 5), (11, 12, 13)]
     assert {chips[0] // 8 for chips in allot([Demand("chat", 8)], divided)["chat"]} == {0, 1}
-    check_parts("chat", 8, False, divided)
-    check_parts("chat", 16, True, replace(divided, partition="SPX/NPS1"))
+    check_parts("chat", 8, 8, False, "venv", divided)
+    check_parts("chat", 16, 16, True, "venv", replace(divided, partition="SPX/NPS1"))
     with pytest.raises(PlanError, match="tensor-parallel-size 16 is more than the 8 parts of one mi300x"):
-        check_parts("chat", 16, False, divided)
+        check_parts("chat", 16, 16, False, "container", divided)
     with pytest.raises(PlanError, match="over several hosts takes whole chips, and they are divided"):
-        check_parts("chat", 8, True, divided)
+        check_parts("chat", 8, 8, True, "container", divided)
+
+
+def test_an_instance_takes_one_mig_instance_in_a_container():
+    divided = Accelerator("h100", "cuda", "hopper", "nvidia", 14, 8908, devices_per_card=7, partition="7x1g.10gb")
+    check_parts("chat", 1, 1, False, "container", divided)
+    with pytest.raises(
+        PlanError, match=r"^chat.runtime: found venv, expected container: vLLM fails with the name of a"
+    ):
+        check_parts("chat", 1, 1, False, "venv", divided)
+    for tensor in (1, 2):
+        with pytest.raises(PlanError, match="one replica takes 2 chips, and a program sees one MIG instance only"):
+            check_parts("chat", 2, tensor, False, "container", divided)
+    with pytest.raises(PlanError, match=r"an instance over several hosts takes whole chips.*; switch MIG off for it"):
+        check_parts("chat", 1, 1, True, "container", divided)
 
 
 def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():

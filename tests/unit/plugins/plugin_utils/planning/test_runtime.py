@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -149,6 +151,9 @@ def test_the_variable_that_keeps_an_instance_to_its_chips(accelerator, chips, ru
     [
         (H200, (2, 3), ["nvidia.com/gpu=2", "nvidia.com/gpu=3"]),
         (H200, tuple(range(8)), ["nvidia.com/gpu=all"]),
+        # By chip and instance, as NVIDIA's container toolkit names them.
+        (replace(H200, count=56, partition="7x1g.18gb"), (8,), ["nvidia.com/gpu=1:1"]),
+        (replace(H200, count=1, partition="1x7g.141gb"), (0,), ["nvidia.com/gpu=0:0"]),
         (MI300X, (2, 3), ["/dev/kfd", "/dev/dri"]),
         (A3, (0, 1), [*(f"/dev/davinci{index}" for index in range(4)), "/dev/davinci_manager"]),
         (CPU, (), []),
