@@ -126,7 +126,7 @@ class Division:
         return next((number for number in numbers if number > 0), 0)
 
 
-def _size(args: Mapping[str, Any], name: str, default: int = 1) -> int:
+def size_of(args: Mapping[str, Any], name: str, default: int = 1) -> int:
     """Return a size among the arguments; the table of the release judges invalid numbers."""
     text = str(args.get(name, default))
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else default
@@ -134,28 +134,28 @@ def _size(args: Mapping[str, Any], name: str, default: int = 1) -> int:
 
 def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
     """Raise PlanError where vLLM cannot start with the sizes among the arguments, of a recipe or of an instance."""
-    tensor, data = _size(args, "tensor-parallel-size"), _size(args, "data-parallel-size")
-    sizes = Parallelism(tensor, _size(args, "pipeline-parallel-size"), data, bool(args.get("enable-expert-parallel")))
+    tensor, data = size_of(args, "tensor-parallel-size"), size_of(args, "data-parallel-size")
+    sizes = Parallelism(tensor, size_of(args, "pipeline-parallel-size"), data, bool(args.get("enable-expert-parallel")))
     division = Division(config)
     problem = division.problem(sizes)
     if problem:
         able = [size for size in range(1, 2 * tensor + 1) if division.problem(replace(sizes, tensor=size)) is None]
         way_out = f"; possible tensor-parallel-size: {', '.join(map(str, able))}" if able else ""
         raise PlanError(f"{where}: vLLM cannot start with {_describe(sizes)}: {problem}{way_out}")
-    local = _size(args, "data-parallel-size-local", data)
+    local = size_of(args, "data-parallel-size-local", data)
     if local > data:
         raise PlanError(
             f"{where}: data-parallel-size-local is {local}, expected at most data-parallel-size, which is {data}"
         )
-    context = _size(args, "decode-context-parallel-size")
-    expected = division.context_problem(context, tensor, _size(args, "prefill-context-parallel-size"))
+    context = size_of(args, "decode-context-parallel-size")
+    expected = division.context_problem(context, tensor, size_of(args, "prefill-context-parallel-size"))
     if expected:
         raise PlanError(f"{where}: decode-context-parallel-size is {context}, expected {expected}")
 
 
 def size_doubts(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> list[str]:
     """Return a warning for a size that only vLLM can judge, because nobody knows the model's heads here."""
-    size = _size(args, "tensor-parallel-size")
+    size = size_of(args, "tensor-parallel-size")
     if Division(config).known or size & (size - 1) == 0:
         return []
     return [

@@ -24,6 +24,7 @@ from ...module_utils.vllm.plan_document import (
 from ..options.arguments import to_argv, to_config, to_mapping
 from ..options.table import Foreign
 from .checks import (
+    FRONTEND,
     check_depth,
     check_format,
     check_frontend,
@@ -43,7 +44,7 @@ from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
-from .divisions import check_sizes, size_doubts
+from .divisions import check_sizes, size_doubts, size_of
 from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary
 from .explanation import explain
 from .fit import length_layer, length_problem, named_models, required_memory
@@ -131,10 +132,13 @@ def plan_instances(
     ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first instance that cannot be served.
     """
     check_instances(instances)
-    chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
+    chosen = [
+        _with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)
+        for name in sorted(instances)
+    ]
     for entry in chosen:
         sizes = entry.choice.sizes
-        check_parts(entry.where, sizes.chips, sizes.tensor, entry.group is not None, entry.runtime, accelerator)
+        check_parts(entry.where, entry.demand.chips, sizes.tensor, entry.group is not None, entry.runtime, accelerator)
     demands = demands_of(chosen)
     allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)
@@ -152,6 +156,19 @@ def plan_instances(
     if left:
         plans[0].warnings.append(left)
     return plans
+
+
+def _with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:
+    """Return the entry with the chips that its arguments take: a recipe's may divide otherwise than its strategy."""
+    if entry.group is not None or accelerator.stack == "cpu":
+        return entry
+    own = Layer(entry.where, entry.requested.get("args") or {})
+    layers = [*layers_of(entry.recipe, accelerator, entry.choice, facts_of(entry, accelerator)), own]
+    args = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}").args
+    chips = size_of(args, "data-parallel-size-local", size_of(args, "data-parallel-size"))
+    for name in ("tensor-parallel-size", "pipeline-parallel-size", "prefill-context-parallel-size"):
+        chips *= size_of(args, name)
+    return replace(entry, demand=replace(entry.demand, chips=max(1, chips)))
 
 
 def _plan_of(name: str, plans: Sequence[ServePlan]) -> ServePlan:
@@ -180,6 +197,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     compiling = Layer("collection", (), kernels.env, kernels.because)
     adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
     layers = [base, compiling, adapting, *layers, *offload_layers(entry, first, accelerator, chips)]
+    layers += _removals(entry, first)
     composed = compose(layers, entry.table, where)
     length = length_layer(entry, composed, accelerator, library)
     if length:
@@ -204,6 +222,15 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     check_frontend(composed.env, entry.where)
     check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
     return composed
+
+
+def _removals(entry: Chosen, first: Composed) -> list[Layer]:
+    """Return the layers that remove variables of a recipe which cannot have their effect here."""
+    why = {FRONTEND: "vLLM's frontend in Rust refuses --middleware, by which this collection counts tokens"}
+    if entry.runtime == "container" and ".bashrc" in str(entry.stack.get("entrypoint")):
+        why["LD_PRELOAD"] = "the .bashrc of the image, which its start reads, sets it to jemalloc"
+    names = set(first.env) - set(entry.requested.get("env") or {})
+    return [Layer("collection", {}, {name: None}, text) for name, text in why.items() if name in names]
 
 
 def _chip_layers(accelerator: Accelerator) -> list[Layer]:
@@ -290,6 +317,11 @@ def _warnings(
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
+    warnings += [
+        f"{entry.where}: the recipe's {key.partition('.')[2]} has no effect: {steps[-1].because}"
+        for key, steps in composed.history.items()
+        if steps and steps[-1].layer == "collection" and steps[-1].value is None
+    ]
     warnings += _features_left_out(entry, accelerator)
     warnings += [
         f"{entry.where}: the recipe's --{name} has no effect; the instance's {key} counts"

@@ -38,6 +38,32 @@ def test_a_host_is_filled_with_replicas_that_are_pinned_to_their_chips():
     assert {tuple(one.args.items()) for one in found} == {tuple(found[0].args.items())}
 
 
+@pytest.mark.parametrize(
+    ("variant", "requested", "chips"),
+    [
+        # As ascend_w8a8 of upstream's Qwen3.6-27B has it: one instance of sixteen dies, not eight of two.
+        ({"tp": 2, "extra_args": ["--data-parallel-size", "8"]}, {}, [16]),
+        ({"tp": 2, "extra_args": ["--data-parallel-size", "4"]}, {}, [8, 8]),
+        ({"tp": 2, "extra_args": ["--data-parallel-size", "8"]}, {"data-parallel-size": 2}, [4, 4, 4, 4]),
+        ({"tp": 2, "extra_args": ["--data-parallel-size", "2"]}, {"tensor-parallel-size": 4}, [8, 8]),
+        ({"tp": 2, "extra_args": ["--pipeline-parallel-size", "2"]}, {}, [4, 4, 4, 4]),
+    ],
+)
+def test_an_instance_gets_the_chips_that_the_arguments_of_its_recipe_take(variant, requested, chips):
+    setting = recipe(variants={"default": {"vram_minimum_gb": 60, **variant}})
+    found = plans({"chat": {"recipe": "org/model", "args": requested}}, A3, setting)
+    assert [len(one.chips) for one in found] == chips
+    assert all(one.args["data-parallel-size"] for one in found if "data-parallel-size" in one.args)
+
+
+def test_a_host_that_is_too_small_for_the_arguments_of_a_recipe():
+    setting = recipe(
+        variants={"default": {"vram_minimum_gb": 60, "tp": 2, "extra_args": ["--data-parallel-size", "8"]}}
+    )
+    problem = refusal({}, a_recipe=setting)
+    assert problem.startswith("vllm_instances.chat: more chips requested than the host has: chat needs 16")
+
+
 def test_replicas_of_a_venv_see_their_chips_only():
     stack = {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}
     release = {**RELEASE, "stacks": {"cuda": stack}}

@@ -146,12 +146,28 @@ def test_the_frontend_that_loads_no_middleware_is_refused():
         "recipe's with the value null"
     )
     setting = recipe(model={"base_env": {"VLLM_USE_RUST_FRONTEND": "1"}})
-    assert refusal({}, a_recipe=setting, site={"strict": False}) == words
+    found = plan({}, a_recipe=setting, site={"strict": False})
+    assert "VLLM_USE_RUST_FRONTEND" not in found.env
+    assert [warning for warning in found.warnings if "RUST" in warning] == [
+        "vllm_instances.chat: the recipe's VLLM_USE_RUST_FRONTEND has no effect: vLLM's frontend in Rust refuses "
+        "--middleware, by which this collection counts tokens"
+    ]
     assert refusal({"env": {"VLLM_USE_RUST_FRONTEND": "1"}}, site={"strict": False}) == words
     kept = {"env": {"VLLM_USE_RUST_FRONTEND": "0"}}
     assert plan(kept, site={"strict": False}).env["VLLM_USE_RUST_FRONTEND"] == "0"
     removed = plan({"env": {"VLLM_USE_RUST_FRONTEND": None}}, a_recipe=setting, site={"strict": False})
     assert "VLLM_USE_RUST_FRONTEND" not in removed.env
+
+
+def test_a_library_that_the_image_loads_itself_is_not_a_recipe_s():
+    # Of vllm-ascend's images .bashrc sets LD_PRELOAD, and the release's start reads it.
+    setting = recipe(model={"base_env": {"LD_PRELOAD": "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2:$LD_PRELOAD"}})
+    cann = {**RELEASE["stacks"]["cann"], "entrypoint": ["/bin/bash", "-lc", '. /root/.bashrc; exec vllm serve "$@"']}
+    release = {**RELEASE, "stacks": {**RELEASE["stacks"], "cann": cann}}
+    found = plan({}, A3, setting, release=release)
+    assert "LD_PRELOAD" not in found.env
+    assert any("the recipe's LD_PRELOAD has no effect: the .bashrc of the image" in text for text in found.warnings)
+    assert "found the placeholder $LD_PRELOAD" in refusal({}, A3, setting)
 
 
 @pytest.mark.parametrize("number", ["9" * 5000, "1" + "0" * 400, "9" * 5000 + "k", "1e400"], ids=len)
