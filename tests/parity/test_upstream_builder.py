@@ -17,6 +17,7 @@ import subprocess
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import FRONTEND
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.own_place import VISIBLE
 
@@ -126,9 +127,9 @@ def built(upstream, taxonomy, recipes, cases):
 
 
 def texts(variables):
-    """Return variables without those of chips: the plan chooses them, and warns of a recipe that does."""
-    chips = {name for names in VISIBLE.values() for name in names}
-    return {name: str(value) for name, value in (variables or {}).items() if name not in chips}
+    """Return variables without those of chips and of the frontend: the plan warns of a recipe that sets them."""
+    ours = {FRONTEND, *(name for names in VISIBLE.values() for name in names)}
+    return {name: str(value) for name, value in (variables or {}).items() if name not in ours}
 
 
 def test_both_builders_set_the_same(upstream, upstream_recipes):

@@ -89,8 +89,10 @@ def required_memory(
     entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library, manifest: Manifest | None, chips: int
 ) -> float | None:
     """Return the GiB that a replica needs on ``chips`` chips. Raises PlanError where they do not fit."""
-    # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies.
-    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
+    # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies, but
+    # not where its arguments take fewer.
+    named = str(entry.choice.sizes.because or "").startswith("tp ") and entry.demand.chips >= entry.choice.sizes.chips
+    estimated = manifest is None and named
     room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
     request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
     if request is not None and accelerator.stack != "cpu":
@@ -105,8 +107,9 @@ def required_memory(
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
-    # The estimate does not apply to weights that vLLM quantizes while it loads them.
-    if manifest is not None or "quantization" not in composed.args:
+    # The estimate does not apply to weights that vLLM quantizes while it loads them; `ascend` is what they have been
+    # quantized for.
+    if manifest is not None or composed.args.get("quantization") in (None, "ascend"):
         variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():

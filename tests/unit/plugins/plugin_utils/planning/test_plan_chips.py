@@ -64,6 +64,15 @@ def test_a_host_that_is_too_small_for_the_arguments_of_a_recipe():
     assert problem.startswith("vllm_instances.chat: more chips requested than the host has: chat needs 16")
 
 
+def test_a_recipe_s_estimate_counts_for_the_chips_that_its_arguments_take():
+    # As upstream's DeepSeek-V4-Flash on an Atlas 800 A3: tp 8, and in the end four dies, which are too small.
+    named = {"vram_minimum_gb": 341, "tp": 8, "extra_args": ["--data-parallel-size", "1"]}
+    smaller = {"single_node_tp": {"vllm_args": ["--tensor-parallel-size", "4"]}}
+    assert plan({}, A3, recipe(variants={"default": named}), manifests={}).chips == list(range(8))
+    problem = refusal({}, A3, recipe(variants={"default": named}, strategy_overrides=smaller), manifests={})
+    assert "341 GB (vram_minimum_gb of the recipe) make 317.6 GiB, 4 x ascend_a3 have 256.0 GiB" in problem
+
+
 def test_replicas_of_a_venv_see_their_chips_only():
     stack = {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}
     release = {**RELEASE, "stacks": {"cuda": stack}}
