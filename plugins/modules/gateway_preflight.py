@@ -95,7 +95,9 @@ CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE----
 USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
 HAPROXY_CONFIG = "/etc/haproxy/haproxy.cfg"
 USED_BUDGETS = "/over.map"
-UNITS = ("haproxy.service", "gateway-agent.service", os.path.basename(USAGE_UNIT))
+# systemd itself has the ports of the sockets while their services are down.
+PASSED = tuple(f"{name}.{kind}" for name in ("gateway-agent", "gateway-usage") for kind in ("service", "socket"))
+UNITS = ("haproxy.service", *PASSED)
 
 
 def main() -> None:
@@ -133,7 +135,8 @@ def main() -> None:
 def find_port_conflict(names: dict[int, str]) -> str | None:
     """Return a message about a port that another process uses, None when there is none."""
     for found in listeners(set(names)):
-        if found.unit in UNITS:
+        # Before Linux 5.9 the kernel does not say which unit a socket of systemd itself belongs to.
+        if found.unit in UNITS or (found.pid == 1 and found.unit is None):
             continue
         name = names[found.port]
         return f"{name}: port {found.port} is in use by {found.who}; stop it, or set {name} to another port"

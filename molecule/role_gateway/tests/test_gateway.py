@@ -336,6 +336,28 @@ def test_all_of_it_starts_at_boot_and_the_agent_is_confined(host):
     assert "failed" not in host.run("systemctl is-failed haproxy gateway-agent keepalived").stdout
 
 
+BIND = """
+import os, socket, sys
+os.setuid(65534)
+with socket.socket() as taken:
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    taken.bind(("127.0.0.1", int(sys.argv[1])))
+    taken.listen()
+"""
+
+
+@pytest.mark.parametrize(("name", "port"), [("gateway-agent", 8405), ("gateway-usage", 8406)])
+def test_no_user_takes_the_port_of_a_service_that_has_not_started_or_is_stopped(host, name, port):
+    # What any user starts at boot comes after the sockets.
+    assert host.service(f"{name}.socket").is_enabled
+    assert "sockets.target" in host.check_output(f"systemctl show -P Before {name}.socket").split()
+    host.check_output(f"systemctl stop {name}.service")
+    assert "Address already in use" in host.run(f"python3 -c '{BIND}' {port}").stderr
+    # Who connects starts it again.
+    host.check_output(f"curl -fs -o /dev/null http://127.0.0.1:{port}/metrics")
+    assert host.service(name).is_running
+
+
 def test_private_keys_belong_to_root_alone(host, directory):
     for path in ("gateway.pem", "gateway.pem.key"):
         assert (host.file(f"/etc/haproxy/certs/{path}").mode, host.file("/etc/haproxy/certs").mode) == (0o600, 0o700)

@@ -13,9 +13,9 @@ import threading
 import time
 from typing import Any, Callable, Mapping
 
-from ..common.kept_socket_host import listen
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
+from ..common.passed_socket_host import listen
 from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY

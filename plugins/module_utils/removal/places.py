@@ -119,6 +119,7 @@ HOST = (
     Place("/etc/default/grub.d/90-baremetal-host-tuning.cfg", "host_tuning", NOTHING),
     Place("/etc/systemd/system/prometheus-node-exporter.service", "monitoring", EVERYTHING),
     Place("/etc/systemd/system/gateway-agent.service", "gateway", EVERYTHING),
+    Place("/etc/systemd/system/gateway-agent.socket", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "gateway", EVERYTHING),
     Place("/etc/haproxy/maps/", "gateway", EVERYTHING),
@@ -132,6 +133,7 @@ HOST = (
     Place("/usr/local/lib/gateway-batch.py", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-batch/", "gateway", EVERYTHING),
     Place("/etc/systemd/system/gateway-usage.service", "gateway", EVERYTHING),
+    Place("/etc/systemd/system/gateway-usage.socket", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-usage.json", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-secret.map", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-usage.py", "gateway", EVERYTHING),
@@ -205,7 +207,10 @@ SERVICES = (
     Service(
         "gateway",
         "/etc/haproxy/gateway-agent.json",
-        ("keepalived.service", "haproxy.service", "gateway-agent.service", "gateway-usage.service"),
+        (
+            *("keepalived.service", "haproxy.service", "gateway-agent.socket", "gateway-agent.service"),
+            *("gateway-usage.socket", "gateway-usage.service"),
+        ),
     ),
     Service(
         "provisioner",

@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Mapping
 
 from ..common.files_host import text_of
-from ..common.kept_socket_host import listen
 from ..common.loop_host import Loop
+from ..common.passed_socket_host import listen
 from .budget_map_host import BudgetMap
 from .budgets import Budgets
 from .counters import Counters

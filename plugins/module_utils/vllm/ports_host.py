@@ -40,11 +40,11 @@ class Listener:
 
 
 def unit_of(cgroup: str) -> str | None:
-    """Return the service that the text of /proc/PID/cgroup names, None for a process outside of any.
+    """Return the service or socket that the text of /proc/PID/cgroup names, None for a process outside of any.
 
     The outermost one: a user to whom a group is delegated, such as each who is logged in, names those inside of it.
     """
-    found = re.search(r"/([^/\n]+\.service)(?=/|$)", cgroup, re.MULTILINE)
+    found = re.search(r"/([^/\n]+\.(?:service|socket))(?=/|$)", cgroup, re.MULTILINE)
     return found.group(1) if found else None
 
 

@@ -22,8 +22,21 @@ def test_a_port_that_a_user_has_taken_is_named_with_the_user_and_the_option():
     assert find_port_conflict({port: OPTION}) is None
 
 
-@pytest.mark.parametrize("unit", ["haproxy.service", "gateway-agent.service", "gateway-usage.service"])
+@pytest.mark.parametrize("unit", ["haproxy.service", "gateway-agent.service", "gateway-usage.socket"])
 def test_the_gateway_s_own_units_have_its_ports(monkeypatch, unit):
     monkeypatch.setattr(ports_host, "unit_of", lambda _cgroup: unit)
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert find_port_conflict({server.getsockname()[1]: OPTION}) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "unit"),
+    [("/system.slice/gateway-agent.socket", None), ("/system.slice/cockpit.socket", "cockpit.socket"), ("", None)],
+)
+def test_a_port_that_systemd_has_is_the_gateway_s_unless_another_unit_asked_for_it(monkeypatch, path, unit):
+    monkeypatch.setattr(ports_host, "_socket_holders", lambda inodes: [(inode, 1) for inode in inodes])
+    monkeypatch.setattr(ports_host, "paths_of", lambda _groups: iter([path] if path else []))
+    monkeypatch.setattr(ports_host, "text_of", lambda _path: "0::/init.scope\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = find_port_conflict({server.getsockname()[1]: OPTION})
+    assert (found or "").find(f", unit {unit}; ") > 0 if unit else found is None
