@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the limits of a release's values: vLLM checks them when it builds its configuration, not in its command line.
 
-Ranges are those of ``Field(ge=1)`` and of types such as PositiveInt in the config classes. Lists of values are those of
-the types that fields name in their annotations and validators check (KNOWN). The sources are parsed, never run.
+Ranges are those of ``Field(ge=1)`` and of types such as PositiveInt in the config classes, and lower limits also those
+that a function checks: ``if self.x < 1: raise``, not inside of another ``if``, or ``assert x >= 1``. Lists of values
+are those of the types that fields name in their annotations and validators check (KNOWN). The sources are parsed, never
+run.
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 BOUNDS = ("ge", "gt", "le", "lt")
+# The lower limits of what is refused by such a comparison, and of what passes it.
+REFUSED: dict[type, str] = {ast.Lt: "ge", ast.LtE: "gt"}
+PASSES: dict[type, str] = {ast.GtE: "ge", ast.Gt: "gt"}
+# What lets vLLM choose, where its own range begins there and its check refuses it only afterwards.
+CHOOSE = -1
 # The ranges of pydantic's types.
 TYPES: dict[str, dict[str, float]] = {
     "PositiveInt": {"gt": 0},
@@ -63,6 +70,7 @@ class Limits:
         self.types = {name: values for name, values in known.items() if values}
         self.step = _block_step(package)
         self.deprecated = dict(_deprecated(nodes))
+        self.checked = dict(_checked(nodes))
 
     def apply(self, found: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """Return the flags of a table with the limits of their values, and of the keys of their JSON."""
@@ -82,6 +90,7 @@ class Limits:
         words = _NAME.findall(annotation)
         if entry["kind"] in ("integer", "number"):
             entry.update(limits)
+            _narrow(entry, self.checked.get((owner, name)) or self.checked.get(("", name)) or {})
         known = next((word for word in words if word in self.types), None)
         if known and entry["kind"] in ("text", "any"):
             entry.update(kind="text", known=Alias(known), closed=True)
@@ -149,6 +158,41 @@ def _flags_of(nodes: list[ast.AST]) -> tuple[dict[str, tuple[str, str]], list[st
                 owner = classes.get(ast.unparse(part.value))
                 flags.update({name[2:]: (owner, str(part.slice.value)) for name in names if owner and name[:2] == "--"})
     return flags, sorted(set(classes.values()))
+
+
+def _narrow(entry: dict[str, Any], checked: Mapping[str, float]) -> None:
+    """Narrow the lower limit of a number by what a function checks; what lets vLLM choose stays as a word."""
+    if not checked or "gt" in entry or entry.get("ge", -math.inf) >= min(checked.values()):
+        return
+    if entry.pop("ge", None) == CHOOSE:
+        entry["words"] = [str(CHOOSE), *entry.get("words", ())]
+    entry.update(checked)
+
+
+def _checked(nodes: list[ast.AST]) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
+    """Yield the lower limits that functions check, by class and field; of arguments and local names, by "" and name."""
+    owners = {id(item): node.name for node in nodes if isinstance(node, ast.ClassDef) for item in node.body}
+    for node in nodes:
+        if isinstance(node, ast.Assert):
+            yield from _comparison(node.test, PASSES, "")
+        for item in node.body if isinstance(node, ast.FunctionDef) else ():
+            if isinstance(item, ast.If) and isinstance(item.body[0], ast.Raise):
+                either = isinstance(item.test, ast.BoolOp) and isinstance(item.test.op, ast.Or)
+                for test in item.test.values if either and isinstance(item.test, ast.BoolOp) else [item.test]:
+                    yield from _comparison(test, REFUSED, owners.get(id(node), ""))
+
+
+def _comparison(
+    test: ast.AST, bounds: Mapping[type, str], owner: str
+) -> Iterator[tuple[tuple[str, str], dict[str, float]]]:
+    """Yield the limit of a comparison of a field, an argument or a name with a number."""
+    if not isinstance(test, ast.Compare) or len(test.ops) > 1 or type(test.ops[0]) not in bounds:
+        return
+    left, right = test.left, test.comparators[0]
+    if isinstance(right, ast.Constant) and isinstance(right.value, (int, float)):
+        found = re.fullmatch(r"(self\.|args\.|getattr\(args, ')?(\w+)(', .*\))?", ast.unparse(left))
+        if found and (found[1] is not None or not owner):
+            yield (owner if found[1] == "self." else "", found[2]), {bounds[type(test.ops[0])]: right.value}
 
 
 def _deprecated(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,27 @@ FILES = {
             annotated: Annotated[int, Field(ge=-1)] = 3
             cache_dtype: CacheDType | str = "auto"
             plain: int = 1
+            checked: int = 0
+            chosen: int = Field(default=-1, ge=-1)
+            nested: int = 1
+            asserted: int = 1
+
+            def validate(self):
+                if not isinstance(self.chosen, int) or self.chosen < 1:
+                    raise ValueError("chosen")
+                if self.checked <= 0:
+                    raise ValueError("checked")
+                if self.plain > 1 and self.count > 4:
+                    raise ValueError("only together")
+                if self.plain:
+                    if self.nested < 3:
+                        raise ValueError("only then")
+                if self.plain < 5:
+                    self.plain = 5
+
+            def sizes(self, asserted):
+                if self.plain:
+                    assert asserted >= 2, "at least two"
 
         class AttentionConfig:
             backend: AttentionBackendEnum | None = None
@@ -42,6 +63,17 @@ FILES = {
                 group.add_argument("--block-size", **cache_kwargs["block_size"])
                 group.add_argument("--kv-dtype", "-kv", **{**cache_kwargs["cache_dtype"], "default": None})
                 group.add_argument("--old", deprecated=True)
+    """,
+    "entrypoints/common/cli_args.py": """
+        class FrontendArgs:
+            interval: int = 0
+
+            def add_cli_args(parser):
+                frontend_kwargs = get_kwargs(FrontendArgs)
+
+        def validate_parsed_serve_args(args):
+            if getattr(args, "interval", 0) < 0:
+                raise ValueError("interval")
     """,
     "v1/attention/backends/registry.py": """
         class AttentionBackendEnum(Enum):
@@ -79,6 +111,12 @@ def limits(tmp_path):
         ("annotated", {"kind": "integer"}, {"kind": "integer", "ge": -1}),
         ("inherited", {"kind": "integer"}, {"kind": "integer", "ge": 1, "le": 256}),
         ("plain", {"kind": "integer"}, {"kind": "integer"}),
+        # By the code that checks them.
+        ("checked", {"kind": "integer"}, {"kind": "integer", "gt": 0}),
+        ("chosen", {"kind": "integer", "words": ["auto"]}, {"kind": "integer", "ge": 1, "words": ["-1", "auto"]}),
+        ("nested", {"kind": "integer"}, {"kind": "integer"}),
+        ("asserted", {"kind": "integer"}, {"kind": "integer", "ge": 2}),
+        ("interval", {"kind": "integer"}, {"kind": "integer", "ge": 0}),
         ("elsewhere", {"kind": "integer"}, {"kind": "integer"}),
         # By the name of the field, where the flag has another one.
         ("kv-dtype", {"kind": "text"}, {"kind": "text", "known": "CacheDType", "closed": True}),

@@ -364,13 +364,6 @@ def test_a_number_above_the_setting_that_bounds_it_is_refused(size, problems):
     assert found == ["--size is 9, expected at most --least, which is 8: why"] * problems
 
 
-@pytest.mark.parametrize(("size", "problems"), [(1, 0), (0, 1), (-1, 0), (-2, 1), (None, 0), ("auto", 0)])
-def test_a_number_below_its_bound_is_refused_but_for_those_that_mean_something(size, problems):
-    group = {"settings": ["size"], "at_least": 1, "or": [-1], "because": "why"}
-    found = list(exclusions({} if size is None else {"size": size}, {}, [group], TABLE))
-    assert found == [f"--size is {size}, expected at least 1: why"] * problems
-
-
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():
     group = {"settings": ["eager", "size"], "because": "why", "warn": True}
     (found,) = exclusions({"eager": True, "size": 8}, {}, [group], TABLE)
