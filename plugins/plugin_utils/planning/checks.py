@@ -20,6 +20,9 @@ from .inputs import PlanError
 # A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
+# The argument by which vLLM stops at a VLLM_* variable that it does not know.
+STOP_AT_VARIABLES = "fail-on-environ-validation"
+
 FRONTEND = "VLLM_USE_RUST_FRONTEND"
 
 TRY_IT = (
@@ -229,7 +232,7 @@ def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[di
 def exclusions(
     args: Mapping[str, Any], env: Mapping[str, str], exclusive: Sequence[Mapping[str, Any]], table: OptionTable
 ) -> Iterator[str]:
-    """Yield a sentence for each group of settings that exclude each other, lack what they need, or have a wrong number.
+    """Yield a sentence for each group of settings that exclude each other, lack what they need, or are too large.
 
     A group with ``warn`` yields a Doubt: vLLM accepts both settings and ignores one of them.
     """
@@ -245,14 +248,17 @@ def exclusions(
             if isinstance(most, int) and isinstance(value, int) and value > most:
                 expected = f"expected at most --{group['at_most']}, which is {most}"
                 yield f"{names[0]} is {value}, {expected}: {group['because']}"
-        elif "at_least" in group:
-            value = have.get(group["settings"][0])
-            if isinstance(value, int) and value < group["at_least"] and value not in group.get("or", ()):
-                yield f"{names[0]} is {value}, expected at least {group['at_least']}: {group['because']}"
         elif names and group.get("warn"):
             yield Doubt(f"{' and '.join(names)} are both set: {group['because']}")
         elif names:
             yield f"{' and '.join(names)} exclude each other: {group['because']}"
+
+
+def stopping_variables(args: Mapping[str, Any], env: Mapping[str, str], table: OptionTable) -> Iterator[str]:
+    """Yield a sentence for each variable of a plugin, or unknown, where an argument lets vLLM stop at it."""
+    for name in env if args.get(STOP_AT_VARIABLES) is True else ():
+        if name.startswith("VLLM_") and name not in table.env:
+            yield f"{name}: --{STOP_AT_VARIABLES} lets vLLM stop at it; take the argument away with null"
 
 
 def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:

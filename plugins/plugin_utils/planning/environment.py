@@ -12,7 +12,7 @@ from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
 from .inputs import SiteSettings
-from .own_place import check_place, reasons_of
+from .own_place import cache_paths, check_place, reasons_of
 from .runtime import ROOT_STACKS, visible_env
 from .side_models import paths_in
 
@@ -57,8 +57,9 @@ def environment_of(
     cache = f"{site.cache_root}/{name}"
     caches = _caches(cache, entry, accelerator)
     visible = visible_env(accelerator, chips, entry.runtime, {})
-    reasons = reasons_of(entry, accelerator, caches, middleware.env)
-    ignored, warnings = check_place(entry, composed, reasons, {**caches, **visible, **middleware.env}, cache)
+    places = {**cache_paths(composed.env, cache), **caches}
+    reasons = reasons_of(entry, accelerator, places, middleware.env)
+    ignored, warnings = check_place(entry, composed, reasons, {**places, **visible, **middleware.env}, cache)
     kept = {key: value for key, value in composed.env.items() if key not in ignored}
     # A PYTHONPATH that only an image has would not be seen: what needs one has a shell that makes it at the start
     # (Ascend's), or names it in the instance's env.

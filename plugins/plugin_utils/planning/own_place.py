@@ -7,6 +7,7 @@ effect, and the plan warns of it.
 
 from __future__ import annotations
 
+import re
 from typing import Mapping
 
 from ...module_utils.common.kinds import show_value
@@ -16,14 +17,21 @@ from .compose import Composed
 from .hardware import Accelerator
 from .inputs import PlanError
 
-# What restricts a process to chips, by stack.
+# What restricts a process or a container to chips, by stack.
 VISIBLE = {
-    "cann": ("ASCEND_RT_VISIBLE_DEVICES",),
-    "cuda": ("CUDA_VISIBLE_DEVICES",),
-    "rocm": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "cann": ("ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES"),
+    "cuda": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
+    "rocm": (
+        *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+        *("GPU_DEVICE_ORDINAL", "AMD_VISIBLE_DEVICES"),
+    ),
 }
 # Where the hosts of an instance reach each other.
 ADDRESSES = ("VLLM_HOST_IP", "HCCL_IF_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")
+# What vLLM reads in place of its arguments where they request no data parallelism (config/parallel.py).
+DATA_PARALLEL = tuple(f"VLLM_DP_{name}" for name in ("SIZE", "RANK", "RANK_LOCAL", "MASTER_IP", "MASTER_PORT"))
+# Names of variables that say where something is written.
+_WRITTEN = re.compile(r"(CACHE|_CACHE_(DIR|HOME|PATH|ROOT)|_JIT_DIR|_USER_DB_PATH|_WORKSPACE_BASE|_CONFIG_ROOT)\Z")
 # The layers of a plan that are neither a recipe's nor an instance's.
 OWN_LAYERS = ("collection", "group", "pd_cluster")
 
@@ -34,6 +42,7 @@ def reasons_of(
     """Return the variables that only the plan sets, each with what to do instead, as the end of a sentence."""
     chips = f"the plan gives the instance its chips; name them in {entry.where}.chips"
     found = dict.fromkeys((*filter(None, [accelerator.visible_env]), *VISIBLE.get(accelerator.stack, ())), chips)
+    found |= dict.fromkeys(DATA_PARALLEL, f"it would change how many chips vLLM uses; set {entry.where}.args")
     found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")
     found |= dict.fromkeys(
         (*middleware, PROOF_VARIABLE), "this collection's middleware reads it; leave the variable out"
@@ -42,6 +51,11 @@ def reasons_of(
         address = "the hosts of the instance reach each other there; change the address of the host in the inventory"
         found |= dict.fromkeys(ADDRESSES, address)
     return found
+
+
+def cache_paths(env: Mapping[str, str], cache: str) -> dict[str, str]:
+    """Return the variables that place another cache at a path, each with the directory in which it is kept."""
+    return {name: cache for name, value in env.items() if _WRITTEN.search(name) and value.startswith("/")}
 
 
 def check_place(

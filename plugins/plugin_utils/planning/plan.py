@@ -25,6 +25,7 @@ from ..options.arguments import to_argv, to_config, to_mapping
 from ..options.table import Foreign
 from .checks import (
     FRONTEND,
+    STOP_AT_VARIABLES,
     check_depth,
     check_format,
     check_frontend,
@@ -36,6 +37,7 @@ from .checks import (
     known_issues,
     option_problems,
     placeholders,
+    stopping_variables,
     untried_hardware,
     variant_doubts,
 )
@@ -283,6 +285,7 @@ def _check_options(
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
     problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
+    problems += [*stopping_variables(composed.args, composed.env, table)]
     problems += [*_relations(entry, composed, accelerator, library)]
     for problem in errors_of(problems, True):
         raise PlanError(f"{entry.where}: {problem}")
@@ -484,13 +487,15 @@ def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
 def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: Foreign) -> list[Layer]:
     """Return the arguments that every instance gets where the release supports them, each with its reason.
 
-    vLLM's own check of variables knows no plugin, and would stop at each variable of one.
+    vLLM's own check of variables knows no plugin, and would stop at each variable of one, and at those that a lenient
+    site permits.
     """
     wanted: list[tuple[str, Any, str]] = [
         ("shutdown-timeout", site.drain_timeout, "requests finish before a stop"),
-        ("fail-on-environ-validation", True, "by default vLLM ignores a VLLM_* variable that it does not know"),
+        (STOP_AT_VARIABLES, True, "by default vLLM ignores a VLLM_* variable that it does not know"),
     ]
-    options = {*(release.get("supports") or [])} - ({"fail-on-environ-validation"} if foreign.plugin else set())
+    unchecked = {STOP_AT_VARIABLES} if foreign.plugin or not site.strict else set()
+    options = {*(release.get("supports") or [])} - unchecked
     return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 

@@ -15,6 +15,13 @@ from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
     [
         ({"CUDA_VISIBLE_DEVICES": "0"}, H200, "because the plan gives the instance its chips; name them in vllm_insta"),
         ({"HIP_VISIBLE_DEVICES": "0"}, MI300X, "vllm_instances.chat.env.HIP_VISIBLE_DEVICES: found '0', expected"),
+        ({"NVIDIA_VISIBLE_DEVICES": "0"}, H200, "found '0', expected none, because the plan gives the instance its ch"),
+        (
+            {"GPU_DEVICE_ORDINAL": "0"},
+            MI300X,
+            "found '0', expected none, because the plan gives the instance its chips",
+        ),
+        ({"VLLM_DP_SIZE": "4"}, H200, "because it would change how many chips vLLM uses; set vllm_instances.chat.args"),
         # Of a site's own catalogue.
         (
             {"MY_CHIPS": "0"},
@@ -60,6 +67,18 @@ def test_another_cache_counts_and_the_plan_warns():
         "vllm_instances.chat.env.HF_HOME: found '/srv/hub', expected '/var/cache/vllm/chat/huggingface', because vLLM "
         "can write there only, and only that is kept"
     ) in found.warnings
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_HUB_CACHE", "TRANSFORMERS_CACHE", "DG_JIT_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"]
+)
+def test_a_cache_that_the_plan_does_not_place_is_kept_in_the_directory_of_the_instance_only(name):
+    found = plan({"env": {name: "/srv/hub"}})
+    expected = "found '/srv/hub', expected '/var/cache/vllm/chat', because vLLM can write there only"
+    assert found.env[name] == "/srv/hub" and any(f"{name}: {expected}" in text for text in found.warnings)
+    assert not any(
+        expected in text for value in ("/var/cache/vllm/chat/x", "1") for text in plan({"env": {name: value}}).warnings
+    )
 
 
 def test_an_address_or_a_name_of_a_recipe_has_no_effect_and_the_plan_says_so():

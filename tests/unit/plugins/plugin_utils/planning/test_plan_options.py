@@ -184,6 +184,19 @@ def test_vllm_s_own_check_of_variables_is_left_out_where_a_plugin_has_variables(
     assert any("VLLM_ASCEND_NEW: no release of vLLM's plugin" in text for text in found.warnings)
 
 
+def test_an_instance_that_requests_it_has_no_variable_at_which_vllm_would_stop(monkeypatch):
+    monkeypatch.setattr(fakes, "FOREIGN", FOREIGN._replace(plugin="VLLM_ASCEND_"))
+    stopping = {"env": {"VLLM_ASCEND_NEW": "1"}, "args": {"fail-on-environ-validation": True}}
+    assert "VLLM_ASCEND_NEW: --fail-on-environ-validation lets vLLM stop at it" in refusal(stopping, A3)
+    assert plan({**stopping, "env": {"TZ": "UTC"}}, A3).args["fail-on-environ-validation"] is True
+
+
+def test_a_variable_that_a_lenient_site_permits_does_not_stop_vllm():
+    found = plan({"env": {"VLLM_OF_A_NIGHTLY": "1"}}, site={"strict": False})
+    assert "fail-on-environ-validation" not in found.args
+    assert any("VLLM_OF_A_NIGHTLY: vLLM" in text for text in found.warnings)
+
+
 def test_a_list_of_features_that_leaves_out_a_default_says_so():
     offered = recipe(
         features={"tools": {"args": []}, "defaults": {"args": ["--a", "1"]}, "more": {}}, opt_in_features=["more"]
