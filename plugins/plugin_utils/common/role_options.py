@@ -130,7 +130,7 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         if isinstance(value, (Mapping, list, tuple)):
             raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
         if kind == "path":
-            _check_path(name, value, template)
+            _check_path(name, spec, value, template)
         return
     if is_template(value):
         if template is None:
@@ -152,15 +152,19 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         _check_mapping(name, spec, value, template)
 
 
-def _check_path(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
-    """Raise RoleOptionError for a relative path: each program on the host would take another directory."""
+def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for a relative path, and for no directory where the role needs one.
+
+    Each program on the host would take another directory for a relative one.
+    """
     try:
         text = str(template(value) if template and is_template(value) else value)
     except AnsibleError:
         return  # the task that reads the option reports it
     # Directories in which the controller searches may be relative to where Ansible runs.
     option = name.partition("[")[0]
-    if not text or text.startswith("/") or is_template(text) or option.endswith("_path"):
+    needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
+    if (not text and not needed) or text.startswith("/") or is_template(text) or option.endswith("_path"):
         return
     if option in ON_CONTROLLER and text.startswith("~"):
         return

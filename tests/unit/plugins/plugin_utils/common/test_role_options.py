@@ -157,6 +157,24 @@ PATHS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "needed"),
+    [
+        ("weights", "weights_root", True),
+        ("vllm", "vllm_venv_root", True),
+        ("encodings", "encodings_dir", True),
+        ("mirror", "mirror_metrics_file", False),
+        ("vllm", "vllm_caches_dir", False),
+    ],
+)
+def test_a_directory_that_a_role_needs_is_not_empty(role, name, needed):
+    if not needed:
+        check(role, **{name: ""})
+        return
+    with pytest.raises(RoleOptionError, match=f"{name}: found '', expected an absolute path"):
+        check(role, **{name: ""})
+
+
 @pytest.mark.parametrize(("role", "name", "spec"), PATHS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_path_is_absolute(role, name, spec):
     several = spec["type"] == "list"
