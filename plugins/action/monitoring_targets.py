@@ -13,7 +13,7 @@ from ..plugin_utils.fleet.host_reader import FleetError
 from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import INFERENCE, address_of, backends_of, clusters_of
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables, KeptHostVariables
-from ..plugin_utils.gateway.of_hosts import GATEWAYS
+from ..plugin_utils.gateway.of_hosts import GATEWAYS, gateways_of
 from ..plugin_utils.gateway.services import GatewayError
 from ..plugin_utils.monitoring.targets import NODE_PORT, Exporter, Gateway, decide
 from ..plugin_utils.monitoring.tree import entries
@@ -52,17 +52,20 @@ class ActionModule(ControllerAction):
         apart = dict.fromkeys(name for group in (GATEWAYS, MIRRORS) for name in groups.get(group, []))
         apart = {name: None for name in apart if name not in set(hosts)}
         inventory = InventoryVariables(hostvars, self._loader)
+        backends = backends_of(hosts, hostvars, self._loader)
+        scaled = [each.host for each in backends if any("scale" in plan for plan in each.plans.values())]
+        behind = gateways_of(scaled, groups, inventory).values() if scaled else ()
+        deciding = {name for names in behind for name in names}
         gateways = [
             Gateway(
                 name,
                 address_of(name, hostvars),
                 str(hostvars[name].get("gateway_stats_listen") or "127.0.0.1"),
                 int(hostvars[name].get("gateway_stats_port") or 8404),
-                tuple(_figures_of(name, hostvars[name])),
+                (*_figures_of(name, hostvars[name]), *(["scale"] if name in deciding else [])),
             )
             for name in groups.get(GATEWAYS, [])
         ]
-        backends = backends_of(hosts, hostvars, self._loader)
         exporters = exporters_of([*hosts, *apart], InventoryVariables(hostvars, self._loader, EXPORTER_VARIABLES))
         others = {host: address_of(host, inventory) for host in apart if host in exporters}
         found = decide(backends, gateways, clusters_of(hosts, inventory), options["node_port"], exporters, others)

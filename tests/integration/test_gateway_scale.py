@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,8 @@ def test_a_replica_starts_while_requests_wait_and_stops_when_the_other_is_enough
         # It does not swing, and one stays.
         assert len(here.orders) == 2
         assert "scale chat: start gw--chat-2: " in here.log("gw-a")
+        with urllib.request.urlopen(f"http://127.0.0.1:{running.stats_port}/metrics/scale", timeout=60) as answer:
+            assert b'inference_gateway_scale_replicas{service="chat",state="serving"} 1\n' in answer.read()
 
 
 def test_the_first_request_to_no_replica_waits_until_one_has_started(site: Any) -> None:

@@ -123,6 +123,9 @@ class AgentAnswer(socketserver.StreamRequestHandler):
         """Send the state of the requested server."""
         with contextlib.suppress(OSError):
             asked = self.rfile.readline(256).decode("ascii", "replace").strip()
+            # A connection that is closed with unread headers is reset, and the answer may be lost.
+            while asked.startswith("GET ") and self.rfile.readline(8192).strip():
+                pass
             agent: Agent = self.server  # type: ignore[assignment]
             watched = agent.watched.get(asked)
             answer = agent.page() if asked.startswith("GET /metrics ") else f"{watched.line if watched else UNKNOWN}\n"

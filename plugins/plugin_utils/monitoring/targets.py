@@ -13,7 +13,7 @@ from ..common.tables import by_name, hosts_in_words
 from ..gateway.services import EVERYWHERE, Backend, bracketed, is_loopback
 
 NODE_PORT = 9100
-JOBS = ("vllm", "node", "haproxy", "usage", "admission")
+JOBS = ("vllm", "node", "haproxy", "usage", "admission", "scale")
 
 
 @dataclass(frozen=True)

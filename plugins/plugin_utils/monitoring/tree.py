@@ -13,13 +13,14 @@ SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
 PARTS = ("rules", "exporters")
 # The labels of the health service go before those of the target.
 HONOR = "    honor_labels: true\n"
-# The gateway serves the tokens of its clients, and who waits in it, beside HAProxy's own figures.
+# The gateway serves the tokens of its clients, who waits in it, and how many replicas work, beside HAProxy's figures.
 OF_GATEWAY = "    metrics_path: /metrics/{}\n"
 JOBS = {
     "vllm": "",
     "haproxy": "",
     "usage": OF_GATEWAY.format("usage"),
     "admission": OF_GATEWAY.format("admission"),
+    "scale": OF_GATEWAY.format("scale"),
     "node": HONOR,
 }
 

@@ -151,6 +151,11 @@ CASES = {
         {f"inference_gateway_admission_requests_total{{{R},class=\"gold\"}}": "0+9x30"},
         {f"inference_gateway_admission_requests_total{{{R},class=\"gold\"}}": "7x30",
          f"inference_gateway_admission_requests_total{{{R},class=\"batch\"}}": "0+9x30"}, 20),
+    "GatewayScaleExhausted": (
+        {'inference_gateway_scale_waiting{gateway="gw1",service="chat"}': "3x30",
+         'inference_gateway_scale_replicas{gateway="gw1",service="chat",state="starting"}': "0x30"},
+        {'inference_gateway_scale_waiting{gateway="gw1",service="chat"}': "3x30",
+         'inference_gateway_scale_replicas{gateway="gw1",service="chat",state="starting"}': "1x30"}, 20),
     "GatewayBudgetNearEnd": (
         {f"inference_usage_budget_used_tokens{{{B}}}": "95x9", f"inference_usage_budget_tokens{{{B}}}": "100x9"},
         # A minute passes.
@@ -184,10 +189,11 @@ NODE = {
     "node_timex_offset_seconds", "node_timex_sync_status", "node_memory_MemAvailable_bytes",
     "node_memory_MemTotal_bytes", "node_filesystem_readonly",
 }  # fmt: skip
-# Of the service that counts tokens (module_utils/usage), of gateway-admission.lua, and of the role mirror.
+# Of the service that counts tokens (module_utils/usage), of gateway-admission.lua, of scale, and of the role mirror.
 OWN = {
     "inference_gateway_admission_requests_total", "inference_gateway_admission_requests",
     "inference_gateway_admission_first_answer_seconds_bucket",
+    "inference_gateway_scale_replicas", "inference_gateway_scale_waiting", "inference_gateway_scale_actions_total",
     "inference_usage_tokens_total",
     "inference_usage_budget_tokens", "inference_usage_budget_used_tokens", "inference_usage_store_up",
     "inference_usage_missing_records_total", "mirror_content_written_seconds",

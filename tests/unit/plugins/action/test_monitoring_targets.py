@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[4]
-CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
+CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000, "scale": {"max": 2}}}
 
 
 @pytest.fixture
@@ -66,6 +66,8 @@ def test_the_files_are_written_once(site):
     assert json.loads((target / "targets/usage.json").read_text()) == []
     (admission,) = json.loads((target / "targets/admission.json").read_text())
     assert admission["targets"] == ["10.0.0.9:8404"]
+    (scale,) = json.loads((target / "targets/scale.json").read_text())
+    assert scale["targets"] == ["10.0.0.9:8404"]
     assert (target / "rules/inference.yml").read_text() == (
         TOP / "playbooks/files/monitoring/rules/inference.yml"
     ).read_text()

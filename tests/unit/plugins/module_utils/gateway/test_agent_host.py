@@ -293,7 +293,7 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
         threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         assert all(checks.acquire(timeout=60) for _time in range(5))
         with socket.create_connection(("127.0.0.1", config["port"]), timeout=10) as connection:
-            connection.sendall(b"GET /metrics HTTP/1.0\r\n")
+            connection.sendall(b"GET /metrics HTTP/1.0\r\nHost: a\r\n\r\n")
             page = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         found.shutdown()
     assert page.startswith("HTTP/1.0 200") and 'timestamp_seconds{of="haproxy"}' in page and 'of="a"' not in page

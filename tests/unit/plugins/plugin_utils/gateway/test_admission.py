@@ -113,5 +113,5 @@ def test_without_admission_classes_change_no_byte(tmp_path, access, tokens, affi
 
     before = rendered("before")
     assert rendered("after", teams=TEAMS, service={"places": 3}) == before
-    for word in ("admission", "priority-", " maxconn 3 agent", "txn.class", "gateway:shares"):
+    for word in ("admission", "gateway:sca", "gateway-await", "priority-", " maxconn 3 agent", "txn.class"):
         assert word not in before

@@ -20,7 +20,7 @@ def test_an_instance_a_host_and_a_gateway():
     plans = {"chat": plan(), "chat-2": plan("10.0.0.9", 8001, config={"ssl-certfile": "/x"})}
     found = decide(
         [Backend("gpu-01", "10.0.0.5", plans)],
-        [Gateway("gw1", "fd00::1", "::", 8404, ("usage", "admission"))],
+        [Gateway("gw1", "fd00::1", "::", 8404, ("usage", "admission", "scale"))],
         {"gpu-01": "fra1"},
         9200,
     )
@@ -35,6 +35,7 @@ def test_an_instance_a_host_and_a_gateway():
         "haproxy": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
         "usage": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
         "admission": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
+        "scale": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
     }
     assert found.warnings() == []
 
@@ -44,7 +45,7 @@ def test_what_listens_on_a_loopback_address_is_named_and_left_out():
     hosts = [Backend(f"gpu-0{number}", "10.0.0.5", plans) for number in (1, 2)]
     found = decide(hosts, [Gateway("gw1", "10.0.0.1", "127.0.0.1", 8404)], {})
     assert (found.jobs["vllm"], found.jobs["haproxy"], len(found.jobs["node"])) == ([], [], 2)
-    assert found.jobs["usage"] == found.jobs["admission"] == []
+    assert found.jobs["usage"] == found.jobs["admission"] == found.jobs["scale"] == []
     first, second = found.warnings()
     assert (
         "gpu-01" in first

@@ -26,6 +26,6 @@ def test_the_configuration_is_what_prometheus_reads():
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
     assert set(jobs) == set(JOBS)
     assert jobs["vllm"]["file_sd_configs"] == [{"files": ["/srv/monitoring/targets/vllm.json"]}]
-    assert {jobs[name]["metrics_path"] for name in ("usage", "admission")} == {"/metrics/usage", "/metrics/admission"}
+    assert all(jobs[name]["metrics_path"] == f"/metrics/{name}" for name in ("usage", "admission", "scale"))
     # Else the instances that the health service names would be called exported_instance.
     assert jobs["node"]["honor_labels"] is True
