@@ -68,7 +68,9 @@ def sort_variables(
             continue
         problems = [text.removeprefix(f"{name}: ") for text in table.check_env([name], foreign, others, replaced)]
         dead = any(isinstance(text, Unknown) for text in table.check_env([name], foreign))
-        reason = _reason(name) or (problems[0] if dead or (problems and is_secret(name)) else "") or _unset(name, value)
+        loaded = foreign.plugin and name == "LD_PRELOAD" and "jemalloc" in str(value)
+        reason = "the images of vllm-ascend load jemalloc themselves" if loaded else _reason(name)
+        reason = reason or (problems[0] if dead or (problems and is_secret(name)) else "") or _unset(name, value)
         if reason:
             found.left_out.append((name, reason))
         elif is_secret(name):

@@ -12,7 +12,7 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Seq
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import sort_key
-from .values import Entry, decoded, described, expected, fits, is_unlisted, key_problems, near_value
+from .values import Entry, decoded, described, expected, fits, is_added, is_unlisted, key_problems, near_value
 
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
@@ -258,7 +258,7 @@ class OptionTable:
         elif value is False and (flag.off or not entry.get("negatable")):
             way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
             yield f"{_dashed(spelling)}: vLLM {self.version} has no --no-{_dashed(spelling)[2:]}; {way_out}"
-        elif not fits(entry, value):
+        elif not fits(entry, value) and not is_added(entry, value, added):
             yield f"{_dashed(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
         elif is_unlisted(entry, value, added):
             hint = nearest(str(value), entry["known"])

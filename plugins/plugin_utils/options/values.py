@@ -102,6 +102,11 @@ def is_unlisted(entry: Entry, value: Any, added: Collection[str] = ()) -> bool:
     return str(value).lower() not in {str(name).lower() for name in (*entry["known"], *added)}
 
 
+def is_added(entry: Entry, value: Any, added: Collection[str]) -> bool:
+    """Return whether a plugin adds this value to the choices of the release."""
+    return entry["kind"] == "choice" and str(value) in added
+
+
 def key_problems(
     entry: Any, value: Mapping[str, Any], path: tuple[str, ...], added: Collection[str] = ()
 ) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -119,7 +124,7 @@ def key_problems(
             yield from key_problems(known, item, here, added)
         elif is_unlisted(known, item, added):
             yield here, "no such value in {version}: " + _braced(f"{item!r}; {nearest(str(item), known['known'])}")
-        if not _key_fits(known, item):
+        if not _key_fits(known, item) and not is_added(known, item, added):
             found = described(item) + near_value(known, item)
             yield here, _braced(f"expected {expected(known)}, found {found}")
 

@@ -45,6 +45,14 @@ def test_what_an_instance_does_not_set_is_left_out_with_the_reason(name, part):
     assert not found.env and not found.secrets
 
 
+def test_jemalloc_is_loaded_by_the_images_for_ascend_and_by_a_command_s_own_word_elsewhere():
+    given = {"LD_PRELOAD": "/usr/lib/aarch64-linux-gnu/libjemalloc.so.2"}
+    table, others = load_table("0.30.0"), other_tables("0.30.0")
+    found = sort_variables(given, table, load_foreign("cann"), others, load_replaced())
+    assert found.left_out == [("LD_PRELOAD", "the images of vllm-ascend load jemalloc themselves")]
+    assert sort(**given).env == given
+
+
 def test_a_variable_that_nothing_is_known_to_read_is_kept_with_a_remark():
     found = sort(SOMETHING="1")
     assert found.env == {"SOMETHING": "1"} and found.notes[0][0] == "SOMETHING"

@@ -2,7 +2,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table, other_tables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_foreign,
+    load_table,
+    other_tables,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Doubt,
     Flag,
@@ -439,3 +443,20 @@ def test_a_key_of_the_plugin_is_checked(config, problem):
 
 def test_without_a_plugin_any_key_is_accepted():
     assert not list(Foreign(frozenset(), ()).check_keys({"additional-config": {"x": 1}}))
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"kv-cache-dtype": "int8"},
+        {"attention-config.indexer_kv_dtype": "int8"},
+        {"attention-config": {"indexer_kv_dtype": "int8"}},
+    ],
+)
+def test_a_choice_that_the_plugin_for_ascend_adds(args):
+    # vllm_ascend/patch/platform of 0.30.0rc2 widens both types, and its guides for DeepSeek-V4 and GLM-5.2 set them.
+    table = load_table("0.30.0")
+    assert table.check_args(args, added=load_foreign("cann").values) == []
+    (problem,) = table.check_args(args, added=load_foreign("cuda").values)
+    assert "expected one of auto" in problem
+    assert len(table.check_args({"kv-cache-dtype": ["int8"]}, added=load_foreign("cann").values)) == 1
