@@ -256,10 +256,12 @@ def check_fit(
     share = utilization(args) if by_manifest else 1
     has = each * chips * share
     if needs > has:
+        mig = mig_instances(accelerator.partition) > 0
+        more = "larger MIG instances (accelerator_partition)" if mig else "more chips (tensor-parallel-size)"
         of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if by_manifest else ""
         raise PlanError(
             f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
-            f"{each * chips:.1f} GiB{of}; take more chips (tensor-parallel-size), a smaller max-model-len or variant, "
+            f"{each * chips:.1f} GiB{of}; take {more}, a smaller max-model-len or variant, "
             f"or another host{''.join(f'; {way}' for way in ways)}"
         )
 

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping
 
-from ...module_utils.accelerator.partitions import mig_instances
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ..options.table import OptionTable
@@ -251,8 +250,9 @@ def _sizes(
     if strategy == "single_node_tp":
         holds = _holds(recipe, variant, accelerator, manifest)
         # Parts of one chip exchange data, MIG instances do not; between parts of several, whole chips are faster.
-        mig = mig_instances(accelerator.partition) > 0
-        most = 1 if mig else accelerator.devices_per_card if accelerator.divided else accelerator.count
+        most = min(
+            accelerator.most_together, accelerator.devices_per_card if accelerator.divided else accelerator.count
+        )
         near = [size for size in candidates if size <= most]
         tensor, because = tensor_size(recipe, variant, preset, accelerator, near, holds, too_small)
     elif candidates:

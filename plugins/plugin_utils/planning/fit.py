@@ -143,7 +143,9 @@ def estimated_ways(
     each = (accelerator.memory_mib or 0) / 1024
     ways = []
     # Tensor parallel sizes are powers of two.
-    sizes = [2**power for power in range(8) if chips < 2**power <= accelerator.count and each * 2**power >= needs]
+    sizes = [
+        2**power for power in range(8) if chips < 2**power <= accelerator.most_together and each * 2**power >= needs
+    ]
     if sizes:
         ways.append(f"{sizes[0]} chips of this host would do")
     larger = [
@@ -175,7 +177,7 @@ def _suited(recipe: Mapping[str, Any], chips: Sequence[Accelerator], precision: 
 def _smallest_size(request: Request) -> int | None:
     """Return the smallest tensor parallel size above today's, a power of two that the host has, that fits."""
     size = 2
-    while size <= request.accelerator.count:
+    while size <= request.accelerator.most_together:
         other = replace(request, args={**request.args, TENSOR: size})
         if other.footprint().chips > request.footprint().chips and other.fits():
             return size

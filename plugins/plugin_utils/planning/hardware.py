@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
+from ...module_utils.accelerator.partitions import mig_instances
+
 # Upstream's name of the generation, for vendors with a single name in its recipes.
 UPSTREAM_GENERATIONS = {"amd": "amd", "ascend": "npu", "intel": "xpu", "cpu": "cpu"}
 # Upstream's name of the vendor, where it differs from the catalogue's.
@@ -79,6 +81,11 @@ class Accelerator:
     def divided(self) -> bool:
         """Whether the chips here are parts of chips."""
         return bool(self.partition) and not str(self.partition).upper().startswith("SPX")
+
+    @property
+    def most_together(self) -> int:
+        """The chips that one instance can take: a program sees a single MIG instance."""
+        return 1 if mig_instances(self.partition) else self.count
 
     @property
     def ids(self) -> tuple[str, ...]:

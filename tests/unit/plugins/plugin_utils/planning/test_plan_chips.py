@@ -64,6 +64,21 @@ def test_a_host_that_is_too_small_for_the_arguments_of_a_recipe():
     assert problem.startswith("vllm_instances.chat: more chips requested than the host has: chat needs 16")
 
 
+def test_a_mig_instance_that_is_too_small_asks_for_a_larger_one():
+    divided = Accelerator(
+        "h100", "cuda", "hopper", "nvidia", 28, 8908, 7, ("nvidia.com/gpu=all",), partition="7x1g.10gb"
+    )
+    needs = recipe(variants={"default": {"vram_minimum_gb": 60}})
+    problem = refusal({}, divided, needs, manifests={})
+    assert "take larger MIG instances (accelerator_partition), a smaller max-model-len or variant" in problem
+    assert "tensor-parallel-size" not in problem and "of this host would do" not in problem
+    found = plans(
+        {"chat": {"recipe": "org/model"}}, divided, recipe(variants={"default": {"vram_minimum_gb": 6}}), manifests={}
+    )
+    names = [device for one in found for device in one.devices]
+    assert sorted(names) == [f"nvidia.com/gpu={chip}:{part}" for chip in range(4) for part in range(7)]
+
+
 def test_a_recipe_s_estimate_counts_for_the_chips_that_its_arguments_take():
     # As upstream's DeepSeek-V4-Flash on an Atlas 800 A3: tp 8, and in the end four dies, which are too small.
     named = {"vram_minimum_gb": 341, "tp": 8, "extra_args": ["--data-parallel-size", "1"]}
