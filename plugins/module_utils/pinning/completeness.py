@@ -13,6 +13,7 @@ from typing import Any, Collection, Iterable
 from ..common.foreign_json import load_json
 from ..common.foreign_text import quote_foreign
 from ..weights.manifest import WeightsError
+from .gguf import last_tensor
 
 # What programs leave beside or in place of a file that they have not finished.
 UNFINISHED = (".aria2", ".incomplete", ".partial", ".part", ".crdownload", ".download", ".tmp")
@@ -30,6 +31,8 @@ _JSON = (
     "*.index.json", "params.json", "tekken.json", "chat_template.json",
 )  # fmt: skip
 _LONGEST_JSON = 128 << 20
+# The vocabulary is in it.
+_LONGEST_GGUF = 64 << 20
 # Fewer bytes of tensors may all be zero.
 _SMALL = 4096
 _TAIL = 65_558
@@ -45,6 +48,8 @@ class CompletenessCheck:
         self._is_safetensors = self._last.endswith(".safetensors")
         self._head, self._tail = bytearray(), b""
         self._keep = _LONGEST_JSON if _matches(self._last, _JSON) else _LONGEST_POINTER
+        if self._last.endswith(".gguf"):
+            self._keep = _LONGEST_GGUF
         self._size, self._zero = 0, True
 
     def feed(self, piece: bytes | bytearray | memoryview) -> None:
@@ -78,7 +83,7 @@ class CompletenessCheck:
         if self._is_safetensors:
             return self._safetensors()
         if self._last.endswith(".gguf"):
-            return "" if self._head.startswith((b"GGUF", b"FUGG")) else f"does not begin as a file of GGUF; {AGAIN}"
+            return self._gguf()
         if _matches(self._last, _WEIGHTS):
             return self._torch()
         return self._json() if _matches(self._last, _JSON) and self._size <= _LONGEST_JSON else ""
@@ -95,6 +100,19 @@ class CompletenessCheck:
             return f"has {self._size} bytes, and its header describes {expected}; {AGAIN}"
         if self._zero and expected - 8 - length >= _SMALL:
             return f"has only zeros in place of its tensors: space was reserved for it and never filled; {AGAIN}"
+        return ""
+
+    def _gguf(self) -> str:
+        if not self._head.startswith((b"GGUF", b"FUGG")):
+            return f"does not begin as a file of GGUF; {AGAIN}"
+        try:
+            begin = last_tensor(self._head) if self._head.startswith(b"GGUF") else 0
+        except (EOFError, ValueError) as exc:
+            # A header that is longer than what is kept says nothing.
+            whole = isinstance(exc, ValueError) or len(self._head) == self._size
+            return f"has a header of GGUF that is cut or damaged; {AGAIN}" if whole else ""
+        if self._size <= begin:
+            return f"has {self._size} bytes, and by its header the last tensor begins at {begin}; {AGAIN}"
         return ""
 
     def _torch(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the comparison says of others has a source and a date, cell by cell."""
+"""What the comparison says has a source, cell by cell: of others one with a date, of this collection its page."""
 
 from __future__ import annotations
 
@@ -28,3 +28,9 @@ def test_every_cell_about_another_project_has_a_source_that_is_listed():
     for mark, (date, text) in listed.items():
         assert re.fullmatch(r"20\d\d-\d\d-\d\d", date), mark
         assert "](https://" in text, mark
+
+
+def test_every_cell_about_this_collection_links_to_the_page_that_shows_it():
+    """A cell that says "no" cannot; it stayed for a release after replicas followed the load."""
+    lacking = [name for name, ours, *_others in rows(PAGE.split("## Sources")[0]) if "](../" not in ours]
+    assert lacking == []
