@@ -38,7 +38,8 @@ def archive():
 COMPLETE = {
     "model-00001-of-00002.safetensors": WHOLE, "empty.safetensors": safetensors(b""), "a/b.safetensors": WHOLE,
     "zeros.safetensors": safetensors(bytes(100)), "model.gguf": b"GGUF\3" + bytes(19) + DATA,
-    "pytorch_model.bin": archive(), "consolidated.00.pth": archive(), "old.pt": b"\x80\x02}q\x00.", "config.json": b"{}", "tokenizer.json": b"{}",
+    "pytorch_model.bin": archive(), "consolidated.00.pth": archive(),
+    "old.pt": b"\x80\x02}q\x00.", "config.json": b"{}", "tokenizer.json": b"{}",
     "tokenizer_config.json": b"\xef\xbb\xbf{}", "vocab.json": b"{}", "tokenizer.model": b"x", "sub/empty": b"",
     "merges.txt": b"", "other.bin": b"anything", "notes.json": b"{'a': 1}", "index.html": PAGE,
     "__init__.py": b"", "model.safetensors.index.json": b"{}",
