@@ -24,6 +24,7 @@ import time
 import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
 
+from ..common.foreign_numbers import read_count
 from ..usage.record import (
     HEADER,
     INSTANCE,
@@ -76,9 +77,8 @@ class Usage:
         if not permitted:
             return await send_answer(send, 403, b"only gateways with the key of this instance may read this\n")
         query = urllib.parse.parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
-        offsets = {
-            name: int(value) for text in query.get("after", ()) for name, value in _pairs(text) if value.isdecimal()
-        }
+        told = {name: read_count(value) for text in query.get("after", ()) for name, value in _pairs(text)}
+        offsets = {name: offset for name, offset in told.items() if offset is not None}
         wait = query.get("wait", ["0"])[0]
         ends = time.monotonic() + min(LONGEST_WAIT, float(wait) if wait.isdecimal() else 0)
         body = self.records.read(offsets)

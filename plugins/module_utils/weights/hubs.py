@@ -21,7 +21,7 @@ MAX_NAME = 1000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?')
+_NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
 
 
 @dataclass(frozen=True)
