@@ -76,7 +76,8 @@ class CallbackModule(CallbackBase):
     def _say(result: Any, text: str, with_task: bool = True) -> None:
         host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
         place = f"{host.get_name()}: {task.get_name(include_role_fqcn=False)}" if with_task else host.get_name()
-        show(f"{place}: {text}")
+        # A table keeps its columns.
+        show(text if "\n" in text else f"{place}: {text}")
 
 
 def _shortened(text: str) -> str:

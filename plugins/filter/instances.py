@@ -19,6 +19,7 @@ from ..module_utils.containers.run_command import (
 from ..module_utils.slots.state import GOOD
 from ..module_utils.vllm.plan_document import PlanDocument
 from ..plugin_utils.fleet.instance_files import instance_entries, instance_files
+from ..plugin_utils.fleet.verify_document import answers_table
 
 Result = Mapping[str, Any]
 
@@ -121,6 +122,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         named = (
             all_reduce_run,
+            answers_table,
             busy_instances,
             container_run,
             container_settings,

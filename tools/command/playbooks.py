@@ -5,56 +5,40 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 from .verbs import SERVING, Verb
 
 TOP = Path(__file__).resolve().parents[2]
 # An installed collection's playbooks have names; those of a checkout are files.
 INSTALLED = TOP.parts[-3:] == ("ansible_collections", "baremetal", "inference")
+CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
+PIPE = subprocess.PIPE
+LINES = {CALLBACK: "baremetal.inference.run_lines"}
+# A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
+QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"}
+# What begins an error, and what only repeats one about the inventory.
+ERROR = re.compile(
+    r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inventory))(.* failed: |.*original message: )?"
+)
+REPEATED = re.compile(
+    "^<inventory plugin|No inventory was parsed|Failed to parse inventory|Completely failed to parse inventory"
+)
 # `ansible` takes another callback than its own only with the first of these.
-# The user's own callback stays, and -v has Ansible's.
-LINES = {
-    "ANSIBLE_STDOUT_CALLBACK": os.environ.get("ANSIBLE_STDOUT_CALLBACK", "baremetal.inference.run_lines"),
-    # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
-    "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
-}
-RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "baremetal.inference.run_json"}
+RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
 
 
 class CommandError(ValueError):
     """What is wrong with the command or its site; the message is a whole sentence."""
-
-
-def add_options(parser: argparse.ArgumentParser, has_site: bool = True, changes: bool = False) -> None:
-    """Add the options that verbs have in common: those of a site, and those that try a change."""
-    add = parser.add_argument
-    if has_site:
-        where = "the directory of the site; default: ANSIBLE_INVENTORY, or this directory"
-        add("-i", "--inventory", action="append", metavar="SITE", type=some_text, help=where)
-        add("-u", "--user", metavar="USER", type=some_text, help="log in as USER")
-        add("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
-        add("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
-    variable = "another variable of the playbook"
-    add("-e", "--extra-vars", action="append", default=[], metavar="NAME=VALUE", type=extra_variable, help=variable)
-    add("-v", "--verbose", action="count", default=0, help="print the line of Ansible; -vv has it print more itself")
-    add("--json", action="store_true", help="print one JSON document")
-    if changes:
-        add("-C", "--check", action="store_true", help="show what would change, and change nothing")
-        add("-D", "--diff", action="store_true", help="show the lines that change")
-
-
-def some_text(text: str) -> str:
-    """Return a value that is not empty: for Ansible an empty one would often mean all."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("found nothing, expected a value")
-    return text
 
 
 def extra_variable(text: str) -> str:
@@ -77,149 +61,155 @@ def is_template(text: str) -> bool:
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
-def literal(name: str, value: str) -> str:
-    """Return a value of -e in which Ansible evaluates nothing: a text may come from anybody, such as a reason."""
-    tag = "!unsafe " if is_template(value) else ""
-    return f"{{{json.dumps(name)}: {tag}{json.dumps(value)}}}"
+def literal(name: str, value: str) -> list[str]:
+    """Return the words of a variable in which Ansible evaluates nothing: a text may come from anybody."""
+    return ["-e", f"{{{json.dumps(name)}: {'!unsafe ' if is_template(value) else ''}{json.dumps(value)}}}"]
 
 
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
     inventory = find_inventory(given) if verb.hosts else ""
-    hosts: list[str] = given.hosts
-    if given.json and verb.json:
-        variables = {verb.json: "json", **variables}
-    names = list(verb.playbooks)
+    names, hosts = list(verb.playbooks), ",".join(given.hosts)
+    site = ["-i", inventory] if inventory else []
+    words = list(verb.arguments)
     if verb.playbooks == SERVING:
         names = _serving(inventory, hosts)
         if names == list(SERVING) and given.verb == "apply" and not given.check:
             # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
-            checked = start(given, _command(given, inventory, ["gateway"], ["--tags", "always"]), LINES, quiet=True)
-            if checked:
-                return checked
-    limit = ["-l", ",".join(hosts)] if hosts and verb.hosts == "-l" else []
-    if hosts and not limit:
-        variables = {verb.hosts: ",".join(hosts), **variables}
-    chosen = [word for name, value in variables.items() for word in ("-e", literal(name, value))]
-    command = _command(given, inventory, names, [*verb.arguments, *chosen, *limit])
+            command = [*_playbooks(site, "gateway"), *words, "--tags", "always", *_common(given)]
+            checked = _start(given, command, LINES, PIPE)
+            if checked.returncode:
+                sys.stderr.write(checked.stdout)
+                return checked.returncode
+    for name, value in {verb.json if given.json else "": "json", **variables}.items():
+        words += literal(name, value) if name else ()
+    if hosts:
+        words += ["-l", hosts] if verb.hosts == "-l" else literal(verb.hosts, hosts)
+    command = [*_playbooks(site, *names), *words, *_common(given)]
     if not given.json:
-        return start(given, command, LINES if not given.verbose else {})
-    return _show_document(given, command, "verify_json" if names == ["verify"] else "run_json")
+        # The user's own callback stays, and -v has Ansible's.
+        own = {CALLBACK: os.environ.get(CALLBACK, LINES[CALLBACK])}
+        return _start(given, command, {} if given.verbose else {**LINES, **own}).returncode
+    callback = "verify_json" if names == ["verify"] else "run_json"
+    done = _start(given, command, {CALLBACK: f"baremetal.inference.{callback}"}, PIPE)
+    document = _read_document(done)
+    print(json.dumps(document, indent=2))
+    return done.returncode or int(not document["ok"])
 
 
-def _command(given: argparse.Namespace, inventory: str, names: list[str], words: list[str]) -> list[str]:
-    site = ["-i", inventory] if inventory else []
-    return [program("ansible-playbook"), *site, *(_playbook(name) for name in names), *words, *_common(given)]
+def _playbooks(site: list[str], *names: str) -> list[str]:
+    books = [f"baremetal.inference.{name}" if INSTALLED else str(TOP / f"playbooks/{name}.yml") for name in names]
+    return [_program("ansible-playbook"), *site, *books]
 
 
-def _serving(inventory: str, hosts: list[str]) -> list[str]:
+def _serving(inventory: str, hosts: str) -> list[str]:
     """Return which of site.yml and gateway.yml the hosts mean. Raises CommandError for hosts of neither."""
-    gateways = set(hosts_of(inventory, "gateways"))
+    gateways = set(_hosts_of(inventory, "gateways"))
     if not hosts:
         return list(SERVING) if gateways else ["site"]
-    chosen = set(known_hosts(inventory, ",".join(hosts)))
-    servers = {*hosts_of(inventory, "inference"), *hosts_of(inventory, "mirrors")}
+    chosen = set(_known_hosts(inventory, hosts))
+    servers = {*_hosts_of(inventory, "inference"), *_hosts_of(inventory, "mirrors")}
     names = [name for name, group in zip(SERVING, (servers, gateways)) if chosen & group]
     if not names:
-        raise CommandError(f"{','.join(hosts)}: none of these is in the group inference, mirrors or gateways")
+        raise CommandError(f"{hosts}: none of these is in the group inference, mirrors or gateways")
     return names
 
 
-def hosts_of(inventory: str, pattern: str) -> list[str]:
+def _hosts_of(inventory: str, pattern: str) -> list[str]:
     """Return the hosts of a pattern, which may match none. Raises CommandError where the inventory cannot be read."""
-    asked = [program("ansible"), "-i", inventory, pattern, "--list-hosts"]
-    done = _start(None, asked, {}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = _start(None, [_program("ansible"), "-i", inventory, pattern, "--list-hosts"], {}, PIPE)
     if done.returncode:
         raise CommandError(f"-i {inventory}: Ansible cannot read it: {' '.join(done.stderr.split())[:400]}")
     return [line.strip() for line in done.stdout.splitlines()[1:] if line.strip()]
 
 
-def known_hosts(inventory: str, pattern: str) -> list[str]:
+def _known_hosts(inventory: str, pattern: str) -> list[str]:
     """Return the hosts of a pattern. Raises CommandError, with the nearest name, where it matches none."""
-    found = hosts_of(inventory, pattern)
+    found = _hosts_of(inventory, pattern)
     if not found:
-        near = difflib.get_close_matches(pattern, hosts_of(inventory, "all"), n=1)
-        hint = f"; nearest: {near[0]!r}" if near else ""
-        raise CommandError(f"no host of the site matches {pattern!r}{hint}")
+        near = difflib.get_close_matches(pattern.lower(), _hosts_of(inventory, "all"), n=1)
+        raise CommandError(f"no host of the site matches {pattern!r}{f'; nearest: {near[0]!r}' if near else ''}")
     return found
 
 
 def run_module(given: argparse.Namespace, pattern: str, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run a module on hosts and return what run_json says of it: ``results`` by host, ``errors``."""
+    """Run a module on hosts of the site and return what run_json says of it: ``results`` by host, ``errors``."""
     inventory = find_inventory(given)
-    known_hosts(inventory, pattern)
-    words = [pattern, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments), *_common(given)]
-    return run_ad_hoc(given, words)
+    _known_hosts(inventory, pattern)
+    return run_ad_hoc(given, [pattern, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments)])
 
 
 def run_ad_hoc(given: argparse.Namespace, words: list[str]) -> dict[str, Any]:
     """Run `ansible` with these words and return its document."""
-    return read_document(_start(given, [program("ansible"), *words], RUN_JSON, stdout=subprocess.PIPE))
+    return _read_document(_start(given, [_program("ansible"), *words, *_common(given)], RUN_JSON, PIPE))
 
 
-def _show_document(given: argparse.Namespace, command: list[str], callback: str) -> int:
-    """Run a command and print one JSON document, with what the playbook printed before it."""
-    done = _start(
-        given, command, {"ANSIBLE_STDOUT_CALLBACK": f"baremetal.inference.{callback}"}, stdout=subprocess.PIPE
-    )
-    document = read_document(done)
-    print(json.dumps(document, indent=2))
-    return done.returncode or int(not document["ok"])
+def _read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Return the document that a callback printed last; ``ok`` is whether all went well.
 
-
-def read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return the document that a callback printed last; ``ok`` is whether all went well."""
+    What the playbook printed before is ``result`` where it is a document itself, else ``text``.
+    """
     before, _start_of_document, after = f"\n{done.stdout}".rpartition("\n{\n")
     try:
         document: dict[str, Any] = json.loads("{" + after)
     except ValueError:
-        before, document = done.stdout, {"problem": "Ansible ended before it did anything; see its errors"}
+        problem = done.stderr.strip() or "Ansible ended before it did anything"
+        before, document = done.stdout, {"problem": problem}
     if before.strip():
-        document |= _read_shown(before)
-    is_ok = document.get("ok") is True and not done.returncode and not document.get("errors")
-    return {**document, "ok": is_ok}
-
-
-def _read_shown(text: str) -> dict[str, Any]:
-    """Return what a playbook printed: under ``result`` where it is a document itself, else as ``text``."""
-    try:
-        return {"result": json.loads(text)}
-    except ValueError:
-        return {"text": text.strip()}
-
-
-def start(given: argparse.Namespace, command: list[str], added: dict[str, str], quiet: bool = False) -> int:
-    """Run a command, after its line where -v wants it, and return the status; ``quiet`` shows a failure only."""
-    if not quiet:
-        return _start(given, command, added).returncode
-    done = _start(given, command, added, stdout=subprocess.PIPE)
-    if done.returncode:
-        sys.stderr.write(done.stdout)
-    return done.returncode
+        try:
+            document["result"] = json.loads(before)
+        except ValueError:
+            document["text"] = before.strip()
+    return {**document, "ok": document.get("ok") is True and not done.returncode and not document.get("errors")}
 
 
 def _start(
-    given: argparse.Namespace | None,
-    command: list[str],
-    added: dict[str, str],
-    stdout: int | None = None,
-    stderr: int | None = None,
+    given: argparse.Namespace | None, command: list[str], added: dict[str, str], stdout: int | None = None
 ) -> subprocess.CompletedProcess[str]:
-    if given and given.verbose:
+    """Run a command, with -v after its line. Its errors are shown as they come, without -v as one sentence each."""
+    is_verbose = given is not None and given.verbose
+    if is_verbose:
         print(f"+ {shlex.join(command)}", file=sys.stderr)
-    try:
-        return subprocess.run(command, env=environment(added), stdout=stdout, stderr=stderr, text=True, check=False)
-    except OSError as exc:
-        raise CommandError(
-            f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
-        ) from None
-
-
-def environment(added: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of Ansible: a checkout brings its own settings, unless the user has some."""
+    # A checkout brings its own settings, unless the user has some.
     own = TOP / "ansible.cfg"
     has_one = "ANSIBLE_CONFIG" in os.environ or Path("ansible.cfg").exists() or not own.exists()
-    return {**({} if has_one else {"ANSIBLE_CONFIG": str(own)}), **os.environ, **(added or {})}
+    environment = {**({} if has_one else {"ANSIBLE_CONFIG": str(own)}), **QUIET, **os.environ, **added}
+    shown: list[str] = []
+    stderr = None if is_verbose else PIPE
+    try:
+        with subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr, text=True) as process:
+            relay = threading.Thread(target=_relay, args=(process.stderr or (), shown, given is None))
+            relay.start()
+            printed = process.stdout.read() if process.stdout else ""
+            relay.join()
+    except OSError as exc:
+        problem = f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
+        raise CommandError(problem) from None
+    return subprocess.CompletedProcess(command, process.returncode, printed, "\n".join(shown))
+
+
+def _relay(lines: Iterable[str], shown: list[str], is_quiet: bool) -> None:
+    """Pass on what Ansible prints on stderr, as it comes; an error without the excerpt of its file."""
+    block: list[str] = []
+    for line in itertools.chain(lines, ["[end]"]):
+        if block and line.startswith("["):
+            text = _sentence(block)
+            block = []
+            if not (shown and REPEATED.search(text)):
+                shown.append(text)
+                if not is_quiet:
+                    print(text, file=sys.stderr, flush=True)
+        if block or ERROR.match(line):
+            block.append(line)
+        elif not is_quiet and line != "[end]":
+            print(line, end="", file=sys.stderr, flush=True)
+
+
+def _sentence(block: list[str]) -> str:
+    """Return the sentence of an error; where it is about a file of the site, that comes first."""
+    text = ERROR.sub("", block[0], 1).strip()
+    origin = next((line[8:].strip() for line in block if line.startswith("Origin: ")), "")
+    return text if not origin or origin.startswith(str(TOP / "playbooks")) else f"{origin}: {text}"
 
 
 def _common(given: argparse.Namespace) -> list[str]:
@@ -247,11 +237,7 @@ def find_inventory(given: argparse.Namespace) -> str:
     return str(found)
 
 
-def _playbook(name: str) -> str:
-    return f"baremetal.inference.{name}" if INSTALLED else str(TOP / f"playbooks/{name}.yml")
-
-
-def program(name: str) -> str:
+def _program(name: str) -> str:
     """Return Ansible's program: beside this Python, or in the checkout's .venv, or that on PATH."""
     places = (Path(sys.executable).with_name(name), TOP / ".venv/bin" / name)
     return next((str(place) for place in places if place.exists()), name)

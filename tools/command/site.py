@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import playbooks
 from .hosts import printable
@@ -29,6 +29,10 @@ TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
 
 # The collection's release for each stack, which a new site pins.
 RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
+# The site to read, whose files init fills in.
+TEMPLATE = TOP / "inventories/four-servers"
+COMMON = ("group_vars/inference.yml",)
+GATEWAY = ("group_vars/all.yml", "group_vars/gateways.yml", ".gitignore")
 # Chips of one server, as it says itself.
 MOST_CHIPS = 1024
 
@@ -61,24 +65,6 @@ QUESTIONS = (
     Question("gateway", "The gateway for clients, as NAME=ADDRESS, or none", "none", HOST, "none or NAME=ADDRESS"),
     Question("teams", "The teams; each gets its key", "product,research", TEAM, "names such as product", True),
 )  # fmt: skip
-WORDS = ("init", "logs", "chat", "lab", "completion", *(f"--{question.flag}" for question in QUESTIONS))
-
-
-def add_verbs(verbs: Any) -> None:
-    """Add init and lab."""
-    parser = verbs.add_parser("init", help="write a new site: six questions, or flags")
-    parser.add_argument("directory", metavar="DIR", type=playbooks.some_text)
-    for question in QUESTIONS:
-        parser.add_argument(f"--{question.flag}", metavar="ANSWER", help=question.text)
-    parser.add_argument(
-        "--no-detect", action="store_true", help="do not ask the servers for their accelerators over SSH"
-    )
-    parser.set_defaults(verb="init", run=init, verbose=0)
-    lab = verbs.add_parser(
-        "lab", help="a mirror and a server on this machine, with a real vLLM: up, down (checkout only)"
-    )
-    lab.add_argument("direction", choices=("up", "down"))
-    lab.set_defaults(verb="lab", run=run_lab)
 
 
 def run_lab(given: argparse.Namespace) -> int:
@@ -86,9 +72,8 @@ def run_lab(given: argparse.Namespace) -> int:
     program = TOP / "tools/demo.py"
     if not program.exists():
         raise CommandError("lab: only a checkout has a lab; clone the repository")
-    return subprocess.run(
-        [sys.executable, str(program), *(["down"] if given.direction == "down" else [])], check=False
-    ).returncode
+    words = ["down"] if given.direction == "down" else []
+    return subprocess.run([sys.executable, str(program), *words], check=False).returncode
 
 
 def init(given: argparse.Namespace) -> int:
@@ -170,18 +155,27 @@ def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str)
 
 
 def files(answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, Chips]) -> dict[str, str]:
-    """Return the files of the site by their names. Keys are made here and are in no other file."""
-    gateway = "" if answers["gateway"] == ["none"] else answers["gateway"][0]
-    written = {
-        "hosts.yml": _hosts(answers["login"][0], servers, found, gateway),
-        "group_vars/inference.yml": _models(answers, _releases(found)),
-    }
-    if gateway:
-        written["group_vars/gateways.yml"] = _gateways(answers["teams"])
-        written[".gitignore"] = (
-            "# The keys of clients, and the authority that signs the gateway's certificate.\n/.keys/\n/.ca/\n"
+    """Return the files of the site by their names: those of inventories/four-servers, with the answers and new keys."""
+    has_gateway = answers["gateway"] != ["none"]
+    paths = (*COMMON, *(GATEWAY if has_gateway else ()))
+    written = {path: (TEMPLATE / path).read_text(encoding="utf-8") for path in paths}
+    releases = _releases(found)
+    pinned = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
+    text = re.sub('vllm_release: ".*"', pinned, written["group_vars/inference.yml"])
+    text = text.replace("vllm_runtime: container", f"vllm_runtime: {answers['runtime'][0]}")
+    text = text.replace("recipe: openai/gpt-oss-20b", f"recipe: {answers['model'][0]}")
+    if not has_gateway:
+        text = re.sub("    host: 0.0.0.0 .*", "    # It listens on loopback; a gateway needs host: 0.0.0.0.", text)
+    written |= {"group_vars/inference.yml": text, "hosts.yml": _hosts(answers, servers, found)}
+    if has_gateway:
+        # The lines of the team product, once for each team.
+        written["group_vars/gateways.yml"] = re.sub(
+            r"(  product: .*\n)  research: .*\n",
+            lambda lines: "".join(lines[1].replace("product", team) for team in answers["teams"]),
+            written["group_vars/gateways.yml"],
         )
-        written |= {f".keys/{team}.key": f"{secrets.token_hex(32)}\n" for team in answers["teams"]}
+        names = ["gateway.secret", *(f"{team}.key" for team in answers["teams"])]
+        written |= {f".keys/{name}": f"{secrets.token_hex(32)}\n" for name in names}
     return written
 
 
@@ -190,89 +184,26 @@ def _releases(found: dict[str, Chips]) -> list[str]:
     return sorted({RELEASES[chips.stack] for chips in found.values() if chips.stack in RELEASES}) or [RELEASES["cuda"]]
 
 
-def _hosts(user: str, servers: list[tuple[str, str]], found: dict[str, Chips], gateway: str) -> str:
-    lines = [
-        "---",
-        "# The machines of the site.",
-        "all:",
-        f"  vars: {{ansible_user: {user}}}",
-        "inference:",
-        "  hosts:",
-    ]
+def _hosts(answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, Chips]) -> str:
+    lines = ["---", "# The machines of the site.", "all:", f"  vars: {{ansible_user: {answers['login'][0]}}}"]
+    lines += ["inference:", "  hosts:"]
     for name, address in servers:
         known = found.get(name)
         chips = f", accelerator: {known.model}, accelerator_count: {known.number}" if known else ""
         if known and len(_releases(found)) > 1 and known.stack in RELEASES:
             chips += f', vllm_release: "{RELEASES[known.stack]}"'
         lines.append(f'    {name}: {{ansible_host: "{address}"{chips}}}')
-        lines += (
-            [] if known else [f"    # What {name} has is not known: add accelerator and accelerator_count to its line."]
-        )
-    if gateway:
-        name, address = _host(gateway)
+        if not known:
+            lines.append(f"    # What {name} has is not known: add accelerator and accelerator_count to its line.")
+    if answers["gateway"] != ["none"]:
+        name, address = _host(answers["gateway"][0])
         lines += ["gateways:", "  hosts:", f'    {name}: {{ansible_host: "{address}"}}']
     return "\n".join(lines) + "\n"
 
 
-def _models(answers: dict[str, list[str]], releases: list[str]) -> str:
-    model, runtime = answers["model"][0], answers["runtime"][0]
-    listens = "    # It listens on loopback; a gateway needs host: 0.0.0.0."
-    if answers["gateway"] != ["none"]:
-        listens = "    host: 0.0.0.0 # the gateway must reach it; let no other network in"
-    pinned = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
-    return f"""\
----
-# What is served. `inference plan` shows what becomes of it, on each kind of hardware.
-# The release of vLLM stays until you change it here: `inference rollout` upgrades the servers one after the other.
-{pinned}
-vllm_runtime: {runtime}
-vllm_instances:
-  chat:
-    recipe: {model}
-{listens}
-    port: 8000
-
-# Weights come from Hugging Face, verified by sha256. A mirror or a disk stands here for servers without internet.
-weights_sources: [hub]
-
-# The driver may need one reboot; a server that works is not rebooted.
-cuda_reboot_allowed: true
-rocm_reboot_allowed: true
-cann_reboot_allowed: true
-
-# Sick chips leave service at the gateways; figures of chips and instances for Prometheus.
-site_health: true
-site_monitoring: true
-
-# Of a rollout: one server first, then half of them, and one always serves.
-rollout_waves: [1, "50%"]
-rollout_min_available: 1
-"""
-
-
-def _gateways(teams: list[str]) -> str:
-    clients = "\n".join(
-        f'  {team}: {{key_file: "{{{{ inventory_dir }}}}/.keys/{team}.key", team: {team}}}' for team in teams
-    )
-    return f"""\
----
-# One address with TLS and a key for each client. Clients get .ca/ca.crt and their key; `inference key add` makes more.
-gateway_ca_dir: "{{{{ inventory_dir }}}}/.ca"
-gateway_clients:
-{clients}
-
-# Tokens are counted by team. A budget: {{product: {{tokens_per_day: 5000000}}}}.
-# Set gateway_secret for all hosts first: without it, anyone who reaches an instance can charge any client
-# (docs/operate/rotate-a-key.md).
-gateway_tokens: true
-gateway_teams:
-{chr(10).join(f"  {team}: {{}}" for team in teams)}
-"""
-
-
 def _write(path: Path, text: str) -> None:
     """Write a new file; nobody else may read keys."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if path.parent.name == ".keys" else 0o755)
-    mode = 0o600 if path.suffix == ".key" else 0o644
-    path.touch(mode=mode, exist_ok=False)
+    is_key = path.parent.name == ".keys"
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if is_key else 0o755)
+    path.touch(mode=0o600 if is_key else 0o644, exist_ok=False)
     path.write_text(text, encoding="utf-8")

@@ -26,10 +26,10 @@ def show_json(document: Any) -> None:
 
 def show_progress(text: str) -> None:
     """Show on a terminal what happens now, in place of what was shown before; "" removes it."""
-    if sys.stderr.isatty():
+    if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r\033[K{escape_lines(text)[: columns - 1]}")
-        sys.stderr.flush()
+        sys.stdout.write(f"\r\033[K{escape_lines(text)[: columns - 1]}")
+        sys.stdout.flush()
 
 
 def warn(text: str) -> None:

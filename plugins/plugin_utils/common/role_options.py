@@ -87,6 +87,9 @@ def check_names_and_values(
     ``template`` renders a value; without it a template is not judged.
     """
     warnings = misspelt_options(frozenset(variables), roles)
+    for name in SWITCHES:
+        if name in variables:
+            _check_value(name, {"type": "bool"}, variables[name], template)
     for role, name in _set_options(frozenset(variables), roles):
         _check_value(name, specs_of(role)[name], variables[name], template)
         _check_contents(name, variables[name], template)
@@ -129,6 +132,9 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
     if kind in _TEXTS:
         if isinstance(value, (Mapping, list, tuple)):
             raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
+        choices = [str(choice) for choice in spec.get("choices") or () if str(choice)]
+        if choices and str(value) not in (*choices, "") and not is_template(value):
+            raise RoleOptionError(f"{name}: found {_show(value)}, expected {' or '.join(choices)}")
         if kind == "path":
             _check_path(name, spec, value, template)
         return

@@ -20,7 +20,7 @@ from ansible.template import Templar
 from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.places import ROLES
-from ..common.role_options import SERVING, RoleOptionError, check_names_and_values
+from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options
 from ..common.templates import as_template, as_text, is_template
 from ..planning.inputs import SETTINGS, PlanError
 from ..planning.instances import secret_problem
@@ -30,6 +30,8 @@ from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, memb
 
 TEMPLATES = ROLES / "vllm" / "templates"
 
+# Roles that run for a host elsewhere: only the names of their options are checked.
+ELSEWHERE = ("gateway", "rollout")
 SECRETS = "vllm_secrets"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
@@ -85,7 +87,8 @@ class HostReader:
         """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
         try:
-            for text in check_names_and_values(own, SERVING):
+            warnings = [*check_names_and_values(own, SERVING), *misspelt_options(frozenset(own), ELSEWHERE)]
+            for text in warnings:
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:
             raise FleetError(str(exc)) from exc

@@ -5,9 +5,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from ..common.tables import by_name, table
+
 Rows = List[Dict[str, Any]]
 
 _OF_AN_INSTANCE = ("url", "model", "answer", "ready_after_s", "time_to_first_token_s", "tokens_per_second")
+_HEADERS = ("host", "instance", "model", "passed", "seconds", "first token, s", "tokens/s", "answer")
+_RATES = {"time_to_first_token_s": ".2f", "tokens_per_second": ",.0f"}
+# The most characters of an answer.
+_SHOWN = 60
 
 
 def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
@@ -44,6 +50,22 @@ def instances_of(host: str, result: Mapping[str, Any]) -> Rows:
         for item in _items(result)
         if "item" in item and "ok" in item
     ]
+
+
+def answers_table(results: Mapping[str, Mapping[str, Any]], width: int = 120) -> str:
+    """Return the answer of each instance as a table, with the seconds of its checks and its rates."""
+    rows = []
+    for host in by_name(results):
+        checks = checks_of(host, results[host])
+        for one in instances_of(host, results[host]):
+            own = [row for row in checks if row["instance"] == one["instance"]]
+            passed = f"{sum(row['ok'] is True for row in own)} of {len(own)}"
+            seconds = sum(row["seconds"] or 0 for row in own)
+            text = " ".join(str(one.get("answer") or one.get("msg") or "").split())
+            rates = [f"{one[key]:{form}}" if one.get(key) else "" for key, form in _RATES.items()]
+            row = [host, one["instance"], str(one.get("model") or ""), passed, f"{seconds:.1f}", *rates]
+            rows.append([*row, text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."])
+    return table(_HEADERS, rows, width)
 
 
 def document(checks: Rows, instances: Rows) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 
 from tools.command import main
 from tools.command.site import RELEASES, Chips, _releases
-from tools.command.verbs import NAMES, VERBS
+from tools.command.verbs import VERBS
 
 TOP = Path(__file__).resolve().parents[4]
 FOUR = Chips("h200", 8, "cuda")
@@ -49,7 +49,7 @@ def test_every_variable_is_one_of_its_playbooks():
         text = "".join((TOP / f"playbooks/{book}.yml").read_text(encoding="utf-8") for book in verb.playbooks)
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "playbooks/vars").glob("*.yml"))
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "plugins/plugin_utils").rglob("*.py"))
-        variables = {verb.hosts, verb.json, NAMES.get(name), *(option.variable for option in verb.options)}
+        variables = {verb.hosts, verb.json, verb.client, *(option.variable for option in verb.options)}
         for variable in variables - {"", None, "-l"}:
             assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
 
@@ -74,7 +74,7 @@ def test_the_new_site_keeps_its_keys_to_itself(site):
     assert (site / ".keys").stat().st_mode & 0o777 == 0o700
     keys = [path.read_text().strip() for path in (site / ".keys").iterdir()]
     others = [path.read_text() for path in site.rglob("*.yml")]
-    assert len(set(keys)) == 2
+    assert len(set(keys)) == 3
     assert not [text for text in others for key in keys if key in text]
     assert "/.keys/" in (site / ".gitignore").read_text()
 
@@ -183,7 +183,7 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
         (["plan", "-e", "@nope.yml"], "'nope.yml' is no file"),
         (["plan", ""], "found nothing, expected a value"),
         (["fit", "--chips", ""], "found nothing, expected a value"),
-        (["logs", "a", "b", "-n", "-5"], "-n"),
+        (["logs", "a", "b", "-n", "-5"], "-n: '-5' is no number of lines"),
         (["logs", "a", "b", "-l", "c"], "unrecognized arguments: -l c"),
         (
             ["chat", "-i", "{full}/../hosts.yml", "gpu-9", "chat", "hello"],

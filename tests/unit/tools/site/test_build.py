@@ -70,7 +70,7 @@ def test_the_sidebar_has_the_sections_of_the_index_in_their_order(checkout):
 
 def test_the_versions_are_those_of_the_changelog_the_newest_first():
     found = build.releases(TOP)
-    assert list(found)[-1] == "0.1.0" and found["0.1.0"] == "2026-11-21"
+    assert list(found)[-1] == "0.7.0" and found["0.7.0"] == "2026-11-27"
 
 
 def test_the_page_of_versions_says_which_one_the_site_documents(monkeypatch):
