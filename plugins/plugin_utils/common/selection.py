@@ -69,7 +69,9 @@ class Selection:
             return "the inventory has no host: name an inventory with -i, or add hosts to it"
         if self.is_default:
             other = f", or name others with -e {self.option}=PATTERN" if self.option else ""
-            return f"no host of the inventory is in the group {self.pattern!r}: put hosts into it{other}"
+            near = difflib.get_close_matches(self.pattern, [name for name in groups if name != self.pattern], 1, 0.8)
+            hint = f"; nearest: {near[0]!r}" if near else ""
+            return f"no host of the inventory is in the group {self.pattern!r}: put hosts into it{other}{hint}"
         return f"{self.option}: no host of the inventory matches {self.pattern!r}; name other hosts or groups"
 
     def _outside_limit(self) -> str:

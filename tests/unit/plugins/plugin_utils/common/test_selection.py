@@ -49,6 +49,8 @@ def test_what_selects_none(pattern, told):
 def test_a_default_without_hosts():
     assert problem("mirrors") == "no host of the inventory is in the group 'mirrors': put hosts into it"
     assert problem("mirrors", option="o_hosts").endswith("put hosts into it, or name others with -e o_hosts=PATTERN")
+    misspelt = {"all": ["gw-1"], "ungrouped": [], "gateway": ["gw-1"], "gateways": []}
+    assert problem("gateways", misspelt).endswith("put hosts into it; nearest: 'gateway'")
     assert problem("inference", {"all": [], "ungrouped": []}) == (
         "the inventory has no host: name an inventory with -i, or add hosts to it"
     )
