@@ -346,15 +346,17 @@ with socket.socket() as taken:
 """
 
 
-@pytest.mark.parametrize(("name", "port"), [("gateway-agent", 8405), ("gateway-usage", 8406)])
-def test_no_user_takes_the_port_of_a_service_that_has_not_started_or_is_stopped(host, name, port):
+@pytest.mark.parametrize(
+    ("name", "port", "page"), [("gateway-agent", 8405, "/metrics"), ("gateway-usage", 8406, "/metrics/usage")]
+)
+def test_no_user_takes_the_port_of_a_service_that_has_not_started_or_is_stopped(host, name, port, page):
     # What any user starts at boot comes after the sockets.
     assert host.service(f"{name}.socket").is_enabled
     assert "sockets.target" in host.check_output(f"systemctl show -P Before {name}.socket").split()
     host.check_output(f"systemctl stop {name}.service")
     assert "Address already in use" in host.run(f"python3 -c '{BIND}' {port}").stderr
     # Who connects starts it again.
-    host.check_output(f"curl -fs -o /dev/null http://127.0.0.1:{port}/metrics")
+    host.check_output(f"curl -fs -o /dev/null http://127.0.0.1:{port}{page}")
     assert host.service(name).is_running
 
 
