@@ -35,8 +35,13 @@ HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 KEY = "right-key-" + "0123456789abcdef" * 2
 
 
-# Below the ephemeral ports of the kernel, each used once.
-_PORTS = iter(random.sample(range(20000, 32000), 12000))
+# Below the ephemeral ports of the kernel, each used once, and by one process of pytest-xdist.
+_OWN = range(
+    20000 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
+    32000,
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
+_PORTS = iter(random.sample(_OWN, len(_OWN)))
 
 
 def free_port() -> int:

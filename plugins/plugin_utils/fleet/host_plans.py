@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.vllm.plan_document import PlanDocument
@@ -37,11 +38,14 @@ def library(
     release_path: Sequence[str] = (),
     weights_manifest_path: Sequence[str] = (),
 ) -> Library:
-    """Return the source of files for plans: the site's directories first, then the catalogue."""
+    """Return the source of files for the plans of a host: the site's directories first, then the catalogue.
+
+    It finds each file once, because plans ask for a manifest ten times.
+    """
     return Library(
-        recipe=lambda name: load_recipe(name, recipe_path),
-        release=lambda name: load_release(name, release_path),
-        manifest=lambda name: load_manifest(name, weights_manifest_path),
+        recipe=cache(lambda name: load_recipe(name, recipe_path)),
+        release=cache(lambda name: load_release(name, release_path)),
+        manifest=cache(lambda name: load_manifest(name, weights_manifest_path)),
         table=_table,
         others=other_tables,
         foreign=_foreign,
@@ -49,7 +53,7 @@ def library(
         exclusive=load_exclusive(),
         families=load_families(),
         restrictions=load_restrictions(),
-        notes=lambda name: recipe_notes(name, recipe_path),
+        notes=cache(lambda name: recipe_notes(name, recipe_path)),
         chips=lambda: servable_chips(load_catalogue()),
     )
 

@@ -147,8 +147,9 @@ def plan_instances(
     plans: list[ServePlan] = []
     for entry in chosen:
         composed = _compose(entry, accelerator, site, library, len(allotted[entry.name][0]))
+        doubts = _doubts(entry, composed, accelerator, library)
         for number, chips in enumerate(allotted[entry.name], 1):
-            plans.append(_plan(shared, entry, composed, number, chips))
+            plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
     check_memory(chosen, {plan.instance: plan.args for plan in plans}, accelerator, library)
     for members in groups_of(chosen).values():
@@ -314,7 +315,6 @@ def _warnings(
     accelerator: Accelerator,
     library: Library,
 ) -> list[str]:
-    table, foreign = entry.table, library.foreign(accelerator.stack)
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)
@@ -331,17 +331,23 @@ def _warnings(
         for name, key in PLACE.items()
         if name in composed.history
     ]
-    # These remain after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
+    return warnings
+
+
+def _doubts(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
+    """Return what remains after the check: unknown names that a lenient site permits, and unlisted values."""
+    table, foreign = entry.table, library.foreign(accelerator.stack)
     doubts = doubts_of(
         [
             *option_problems(composed.args, composed.env, table, foreign),
             *_relations(entry, composed, accelerator, library),
         ]
     )
-    warnings += [f"{entry.where}: {problem}" for problem in doubts]
     doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
-    warnings += [f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)]
-    return warnings
+    return [
+        *(f"{entry.where}: {problem}" for problem in doubts),
+        *(f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)),
+    ]
 
 
 def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
@@ -356,7 +362,9 @@ def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
     ]
 
 
-def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips: tuple[int, ...]) -> ServePlan:
+def _plan(
+    shared: _Shared, entry: Chosen, composed: Composed, doubts: Sequence[str], number: int, chips: tuple[int, ...]
+) -> ServePlan:
     """Return the plan of one replica on its chips."""
     accelerator, site, library = shared.accelerator, shared.site, shared.library
     name = replica_name(entry.name, number)
@@ -397,6 +405,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         *exposed,
         *overridden,
         *_warnings(entry, composed, facts, accelerator, library),
+        *doubts,
         *_unpinned(entry, models, library),
     ]
     return ServePlan(
