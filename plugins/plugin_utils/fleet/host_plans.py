@@ -38,10 +38,7 @@ def library(
     release_path: Sequence[str] = (),
     weights_manifest_path: Sequence[str] = (),
 ) -> Library:
-    """Return the source of files for the plans of a host: the site's directories first, then the catalogue.
-
-    It finds each file once, because plans ask for a manifest ten times.
-    """
+    """Return the source of files for plans, each found once: the site's directories first, then the catalogue."""
     return Library(
         recipe=cache(lambda name: load_recipe(name, recipe_path)),
         release=cache(lambda name: load_release(name, release_path)),

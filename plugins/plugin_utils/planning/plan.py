@@ -309,11 +309,7 @@ def _has_examples(entry: Chosen, accelerator: Accelerator) -> bool:
 
 
 def _warnings(
-    entry: Chosen,
-    composed: Composed,
-    facts: Mapping[str, Any],
-    accelerator: Accelerator,
-    library: Library,
+    entry: Chosen, composed: Composed, facts: Mapping[str, Any], accelerator: Accelerator, library: Library
 ) -> list[str]:
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
@@ -337,17 +333,10 @@ def _warnings(
 def _doubts(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
     """Return what remains after the check: unknown names that a lenient site permits, and unlisted values."""
     table, foreign = entry.table, library.foreign(accelerator.stack)
-    doubts = doubts_of(
-        [
-            *option_problems(composed.args, composed.env, table, foreign),
-            *_relations(entry, composed, accelerator, library),
-        ]
-    )
-    doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
-    return [
-        *(f"{entry.where}: {problem}" for problem in doubts),
-        *(f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)),
-    ]
+    problems = option_problems(composed.args, composed.env, table, foreign)
+    doubts = doubts_of([*problems, *_relations(entry, composed, accelerator, library)])
+    unknown = table.check_env([name for name in composed.env if not name.startswith("VLLM_")], foreign)
+    return [*(f"{entry.where}: {each}" for each in doubts), *(f"{entry.where}.env: {each}" for each in unknown)]
 
 
 def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
