@@ -29,7 +29,7 @@ class Engine(BaseHTTPRequestHandler):
             return self.send("".join(f'{name}{{engine="0"}} {value}\n' for name, value in server.metrics.items()))
         if self.path == "/health":
             return self.send("", 200 if server.healthy else 503)
-        if server.broken and self.command == "POST" and b'"stream"' not in body:
+        if server.broken in (True, self.path) and self.command == "POST" and b'"stream"' not in body:
             return self.send('{"error": "broken"}', 500)
         server.asked.append((self.command, self.path, dict(self.headers), len(body)))
         if user := re.search(rb'"user": "([^"]*)"', body):

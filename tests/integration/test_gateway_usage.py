@@ -12,6 +12,7 @@ import sqlite3
 import statistics
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -163,8 +164,11 @@ def test_prometheus_gets_the_tokens_from_the_gateway(tmp_path):
         assert found.ask("POST", CHAT, KEY, request(0, 3)[1])[0] == 200
 
         def page():
-            with urllib.request.urlopen(f"http://127.0.0.1:{found.stats_port}/metrics/usage", timeout=HANGS) as answer:
-                return answer.read().decode()
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{found.stats_port}/metrics/usage", timeout=HANGS) as got:
+                    return got.read().decode()
+            except urllib.error.HTTPError:  # HAProxy has not found the service yet
+                return ""
 
         labels = 'client="alice",team="research",model="m",kind="completion"'
         until(lambda: f"inference_usage_tokens_total{{{labels}}} 3" in page())
