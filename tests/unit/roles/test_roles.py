@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.version
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import budgets, paths, routing, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
+from jinja2 import Environment, nodes
 
 from tests.fakes.code_words import unread
 
@@ -23,6 +24,8 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 INTERNAL = {"vendor_stack"}
 # Declared in the inventory, by host; a default would declare something.
 DECLARED = {"accelerator", "accelerator_count", "accelerator_partition"}
+# What `default` may give to a condition.
+BOOLEANS = ("Const(value=True)", "Const(value=False)")
 # Mappings of names, with the keys that the code accepts below each name.
 KEYS_OF_NAMES = {
     ("vllm", "vllm_instances"): INSTANCE_KEYS,
@@ -192,6 +195,42 @@ def test_a_slip_of_the_pen_is_told_from_another_word():
     known = {"vllm_instances", "vllm_release", "weights_sources"}
     assert misspelt("vllm_instance", known) == "vllm_instances"
     assert misspelt("vllm_dashboard_url", known) is None
+
+
+def conditions(document):
+    """Yield every condition of the tasks in a document."""
+    for entry in document if isinstance(document, list) else [document]:
+        if isinstance(entry, dict):
+            for key, value in entry.items():
+                if key in ("when", "until", "failed_when", "changed_when"):
+                    yield from value if isinstance(value, list) else [value]
+                yield from conditions(value)
+        elif isinstance(entry, list):
+            yield from conditions(entry)
+
+
+def results_of(expression):
+    """Yield the parts of an expression of which one becomes its value."""
+    for attribute in ("left", "right") if isinstance(expression, (nodes.And, nodes.Or)) else ("expr1", "expr2"):
+        if hasattr(expression, attribute) and not isinstance(expression, nodes.Compare):
+            yield from results_of(getattr(expression, attribute))
+    if not isinstance(expression, (nodes.And, nodes.Or, nodes.CondExpr)):
+        yield expression
+
+
+def test_conditions_are_booleans():
+    """ansible-core 2.19 refuses a list or a text, and only when the task is reached."""
+    found = []
+    for path in sorted([*(TOP / "roles").rglob("tasks/*.yml"), *(TOP / "playbooks").rglob("*.yml")]):
+        for condition in conditions(load(path)):
+            (output,) = Environment().parse("{{" + str(condition) + "}}").body
+            for part in results_of(output.nodes[0]):
+                of_bool = isinstance(part, nodes.Filter) and (
+                    part.name.endswith("bool") or (part.name == "default" and str(part.args[0]) in BOOLEANS)
+                )
+                if isinstance(part, (nodes.Filter, nodes.List, nodes.Concat, nodes.Add)) and not of_bool:
+                    found.append(f"{path.relative_to(TOP)}: {condition}")
+    assert found == []
 
 
 def test_an_instance_leaves_its_gateways_before_it_is_removed():
