@@ -40,6 +40,7 @@ VARIABLES = {
     "vllm_user": "vllm",
     "vllm_residents_patience": 1,
     "vllm_secrets": {name: {"VLLM_API_KEY": KEY} for name in PORTS},
+    "__vllm_gateway_secret": {},
 }
 
 # The files that the role writes. Ansible finds the collection's filters only in a process that has not imported the

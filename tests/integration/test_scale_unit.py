@@ -38,7 +38,6 @@ SECRET = "s" * 40
 VARIABLES = {
     **residents.VARIABLES,
     "vllm_secrets": {},
-    "__vllm_gateway_secret": {},
     "__vllm_config_dir": "/etc/vllm",
 }
 RENDER = residents.RENDER.replace('"availability")', '"availability", "vllm-scale")').replace(

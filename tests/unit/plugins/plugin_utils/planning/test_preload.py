@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_pla
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
-MODEL = "openai/gpt-oss-20b"
+MODEL = "baremetal/gpt-oss-smoke"
 
 
 def plan(requested=None, chip="h200", release="0.33.0", **more):
@@ -50,7 +50,7 @@ def test_a_checkpoint_with_the_same_headers_and_other_bytes_is_not_served(tmp_pa
     manifest = copy.deepcopy(load_manifest(MODEL))
     name = next(name for name in manifest["files"] if name.endswith(".safetensors"))
     manifest["files"][name]["sha256"] = "0" * 64
-    (tmp_path / "openai").mkdir()
+    (tmp_path / "baremetal").mkdir()
     (tmp_path / f"{MODEL}.yml").write_text(yaml.safe_dump(manifest))
     assert directory_of(plan(weights_manifest_path=[str(tmp_path)])) != directory_of(plan())
 
@@ -72,6 +72,12 @@ def test_what_excludes_it_is_one_sentence(requested, more, why):
     said = refusal(requested, **more)
     assert said.startswith("vllm_instances.chat.preload: found true, and ") and why in said
     assert said.endswith("; remove preload")
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-oss-20b", "openai/gpt-oss-120b"])
+def test_experts_that_vllm_cannot_hand_over_are_refused(model):
+    """``GptOssMxfp4MoEMethod`` of 0.32 and 0.33 does not declare ``supports_pre_processed_weights``."""
+    assert "cannot take gpt-oss's experts over from `vllm preload`" in refusal({"recipe": model})
 
 
 def test_weights_without_a_manifest_are_refused(tmp_path):
