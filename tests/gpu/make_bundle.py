@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 49 MiB: OUT/part-NN.
+"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 43 MiB: OUT/part-NN.
 
 It holds a root file system of Debian 13, the wheels of vLLM 0.33.0 (with its PyTorch) and of vLLM 0.25.1 with an index,
 ansible-core, the built collection, the smoke model and the site's files. CUDA's libraries, Python 3.12 and the PyTorch
@@ -34,7 +34,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
 HERE = Path(__file__).resolve().parent
 REQUIREMENTS = TOP / "catalog/releases/requirements"
 # A call carries 64 MiB, the checkout included.
-PART = 49 << 20
+PART = 43 << 20
 # Wheels above this size are packed again without compression.
 LARGE = 1 << 20
 # Where run.sh links the machine's PyTorch and what else the lock has, for Python 3.12.
@@ -62,7 +62,7 @@ RELEASES = {
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
-    "compare.sh", "real.py",
+    "compare.sh", "real.py", "starts.sh",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
@@ -78,10 +78,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path, help="directory for what is made and downloaded; kept for the next time")
     parser.add_argument("out", type=Path, help="directory of the parts, which git ignores, such as .gpu")
+    parser.add_argument("--only", choices=sorted(RELEASES), help="carry this release alone, which halves the bundle")
     parser.add_argument("--container-toolkit", type=Path, help="directory of nvidia-ctk and nvidia-cdi-hook")
     parser.add_argument("--real-models", action="store_true", help="carry the models with real weights, 360 MB")
     arguments = parser.parse_args()
     stage = arguments.work / "stage"
+    for name in set(RELEASES) - {arguments.only or name for name in RELEASES}:
+        del RELEASES[name]
     if arguments.real_models:
         run(sys.executable, "tools/real_models/build.py", stage)
     if arguments.container_toolkit:

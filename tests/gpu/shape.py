@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make models of known shapes without weights, for `load-format: dummy`:  shape.py WEIGHTS MANIFESTS
+"""Make models of known shapes without weights, for `load-format: dummy`:  shape.py WEIGHTS MANIFESTS [heavy]
 
 Tokenizer and the rest are the smoke model's, which lies below WEIGHTS. The model of gpt-oss-20b's shape goes beside it,
-its manifest below MANIFESTS. Other shapes go to WEIGHTS/shapes/NAME, for sweep.py.
+its manifest below MANIFESTS. Other shapes go to WEIGHTS/shapes/NAME, for sweep.py. With `heavy`, the dense one of
+these gets 17 GB of random weights in files, as real/dense.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import multiprocessing
+import os
 import sys
-from hashlib import sha1, sha256
+import time
+from hashlib import file_digest, sha1, sha256
 from pathlib import Path
+from typing import cast
 
 NAME = "openai/gpt-oss-20b"
 # What the smoke model has smaller or not at all.
@@ -35,7 +41,8 @@ SHAPE = {
 
 
 # Each as its public configuration has it, but for the vocabulary, which is the smoke model's.
-COMMON = {"vocab_size": 201088, "torch_dtype": "bfloat16", "hidden_act": "silu", "tie_word_embeddings": False,
+VOCABULARY = 201088
+COMMON = {"vocab_size": VOCABULARY, "torch_dtype": "bfloat16", "hidden_act": "silu", "tie_word_embeddings": False,
           "bos_token_id": 199998, "eos_token_id": 200002, "attention_bias": False, "use_cache": True}  # fmt: skip
 SHAPES = {
     "gpt-oss-120b": {**SHAPE, "num_hidden_layers": 36, "num_local_experts": 128,
@@ -74,8 +81,78 @@ def main(weights: Path, manifests: Path) -> None:
     publish(weights, manifests, NAME, files)
 
 
-def publish(weights: Path, manifests: Path, name: str, files: dict[str, bytes]) -> None:
-    """Write the files of a model and its manifest."""
+def tensors(layer: int | None) -> dict[str, list[int]]:
+    """Return name and shape of the weights of a layer of the dense model, or of what belongs to none."""
+    if layer is None:
+        table = [VOCABULARY, 4096]
+        return {"model.embed_tokens.weight": table, "lm_head.weight": table, "model.norm.weight": [4096]}
+    wide, square, narrow = [14336, 4096], [4096, 4096], [1024, 4096]
+    shapes = {
+        "input_layernorm": [4096], "post_attention_layernorm": [4096], "mlp.gate_proj": wide, "mlp.up_proj": wide,
+        "mlp.down_proj": wide[::-1], "self_attn.q_proj": square, "self_attn.k_proj": narrow,
+        "self_attn.v_proj": narrow, "self_attn.o_proj": square,
+    }  # fmt: skip
+    return {f"model.layers.{layer}.{name}.weight": shape for name, shape in shapes.items()}
+
+
+def write_tensors(target: Path, listed: dict[str, list[int]]) -> None:
+    """Write a file of safetensors in bfloat16: norms are 1, other values random of 0.008 to 0.03, with both signs."""
+    header: dict[str, object] = {}
+    at = 0
+    for name, shape in listed.items():
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + 2 * math.prod(shape)]}
+        at += 2 * math.prod(shape)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    # Repeated: what is measured does not depend on the values.
+    values = bytearray(os.urandom(1 << 26))
+    values[1::2] = values[1::2].translate(bytes([0x3C] * 128 + [0xBC] * 128))
+    with target.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in listed.items():
+            source = b"\x80\x3f" * 4096 if name.endswith("norm.weight") else values
+            left = 2 * math.prod(shape)
+            while left:
+                left -= file.write(memoryview(source)[:left])
+
+
+def heavy_file(arguments: tuple[Path, int]) -> tuple[str, dict[str, object]]:
+    """Write one of the nine files of the heavy model; return its name and its entry of the manifest."""
+    directory, number = arguments
+    listed = tensors(None) if number == 8 else {}
+    for layer in range(number * 4, number * 4 + 4) if number < 8 else ():
+        listed |= tensors(layer)
+    target = directory / f"model-{number:05d}-of-00008.safetensors"
+    write_tensors(target, listed)
+    with target.open("rb") as file:
+        digest = file_digest(file, "sha256").hexdigest()
+    return target.name, {"size": target.stat().st_size, "sha256": digest, "names": list(listed)}
+
+
+def heavy(weights: Path, manifests: Path, small: Path) -> None:
+    """Write the dense model with its weights, and its manifest; ``small`` has the other files."""
+    began = time.monotonic()
+    name = "real/dense"
+    target = weights / name / "being-made"
+    target.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.Pool(9) as pool:
+        entries = dict(pool.map(heavy_file, [(target, number) for number in range(9)], chunksize=1))
+    places = {one: file for file, each in entries.items() for one in cast("list[str]", each.pop("names"))}
+    files = {path.name: path.read_bytes() for path in small.iterdir()}
+    files["model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": places}).encode()
+    revision = publish(weights, manifests, name, files, entries)
+    for path in target.iterdir():
+        path.rename(weights / name / revision / path.name)
+    target.rmdir()
+    print(
+        f"{sum(int(str(each['size'])) for each in entries.values()) / 1e9:.1f} GB in {time.monotonic() - began:.0f} s"
+    )
+
+
+def publish(
+    weights: Path, manifests: Path, name: str, files: dict[str, bytes], more: dict[str, dict[str, object]] | None = None
+) -> str:
+    """Write the files of a model and its manifest, with ``more`` entries of large files; return the revision."""
     # No hub has it: a hash of its files stands for the commit.
     revision = sha1(b"".join(files.values()), usedforsecurity=False).hexdigest()
     target = weights / name / revision
@@ -83,11 +160,17 @@ def publish(weights: Path, manifests: Path, name: str, files: dict[str, bytes]) 
     for file, data in files.items():
         (target / file).write_bytes(data)
     listed = {file: {"size": len(data), "sha256": sha256(data).hexdigest()} for file, data in files.items()}
+    listed |= more or {}
     manifest = manifests / f"{name}.yml"
     manifest.parent.mkdir(parents=True, exist_ok=True)
     # JSON is YAML.
     manifest.write_text(json.dumps({"repository": name, "revision": revision, "files": listed}, indent=1) + "\n")
+    return revision
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    if sys.argv[3:] == ["heavy"]:
+        # Beside the shape that was made before.
+        heavy(Path(sys.argv[1]), Path(sys.argv[2]), Path("/carried/weights/shapes/dense"))
+    else:
+        main(Path(sys.argv[1]), Path(sys.argv[2]))

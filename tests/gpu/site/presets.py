@@ -85,6 +85,17 @@ def main() -> None:
     }
     for name, one in starts.items():
         write(f"compare-{name}", **{name: {**one, **on}})
+    # For starts.sh: one instance after the other on one chip.
+    for preset in ("latency", "balanced", "throughput"):
+        write(f"starts-{preset}", **{preset: {**instance(preset, [0], 8010), **on}})
+    heavy = {"weights_manifest_path": ["/carried/site/heavy"], "weights_sources": ["file:///carried/heavy"],
+             "vllm_recipe_path": ["/carried/site/recipes"]}  # fmt: skip
+    few = {"max-model-len": 8192, "max-num-seqs": 8, "max-cudagraph-capture-size": 8}
+    held = {"recipe": "real/dense", "chips": [0], "port": 8010, "args": few, **on}
+    more = {**few, "max-num-seqs": 16, "max-cudagraph-capture-size": 16}
+    write("starts-files", heavy, held=held)
+    write("starts-held", heavy, held={**held, "preload": True})
+    write("starts-changed", heavy, held={**held, "preload": True, "args": more})
 
 
 if __name__ == "__main__":

@@ -192,3 +192,10 @@ def test_a_lock_of_cuda_is_whole(name, stack, python, entry):
     parts = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-nvvm", "nvidia-cuda-runtime")
     assert {lock.pins[part].version.rpartition(".")[0] for part in parts} == {"13.0"}
     assert {"ninja", "flashinfer-python", "triton"} <= set(lock.pins)
+
+
+def test_the_gpu_test_starts_with_what_the_catalogue_sets():
+    """One visit measured starts without vLLM's startup plan, because its own release file did not have it."""
+    site = CATALOG.parents[1] / "tests/gpu/site/releases/gpu-test.yml"
+    tested = load_yaml(site.read_text())
+    assert tested["stacks"]["cuda"].get("env") == FILES[tested["vllm"]]["stacks"]["cuda"].get("env") is not None

@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# Runs inside the Debian of run.sh on a machine with one chip: where the seconds of vLLM 0.33.0's starts go, and what shortens them.
+#   starts.sh             all of it, or the steps in STEPS, in the background, and the log
+#   starts.sh follow S    wait S seconds and show the log
+# Each step is an instance of one preset: started with nothing cached, again with kept caches, and as on a host whose twin has served before.
+set -euo pipefail
+export CHIP=0
+# shellcheck source=tests/gpu/setup.sh
+. /carried/setup.sh
+# shellcheck source=tests/gpu/measure.sh
+. /carried/measure.sh
+site() {
+  local began=$SECONDS
+  say "site.yml, $1"
+  if ! (cd /carried/site && playbook "starts-$1.yml" site.yml "${@:2}" > "$result/site-$1.log" 2>&1); then
+    tail -40 "$result/site-$1.log" | cut -c1-900; say "FAILED: site.yml, $1"
+    journalctl -u "vllm@*" --no-pager -o cat | grep -v Route | tail -25 | cut -c1-400
+    return 1
+  fi
+  say "site.yml, $1, took $((SECONDS - began)) s: $(grep -E '^gpu-test +:' "$result/site-$1.log")"
+}
+# report UNIT TEXT: the last start as systemd and the project's own page see it
+report() {
+  say "START $1 $2: $(started "$1"); $(warm "$1")"
+  (cd /carried/site && playbook "starts-${3:-$1}.yml" status.yml -e status_starts=true 2>&1 | grep -F "gpu-test, $1: ") || true
+  journalctl -u "vllm@$1" -n 400 --no-pager -o cat | grep -E 'startup plan|artifactory|We must use' | tail -2 | cut -c1-220 || true
+  journalctl -u "vllm@$1" -u "vllm-preload@$1" --no-pager -o short-monotonic > "$result/journal-$1.txt"
+}
+restart() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }; report "$@"; }
+# minute UNIT PORT NAME AT_ONCE REQUESTS: the first load after a start and the same load again
+minute() { load "$1" "$2" "$3-first" "$4" "$5"; load "$1" "$2" "$3-second" "$4" "$5"; }
+# twin UNIT: its archive, then a start of the same instance that has compiled nothing
+twin() {
+  local began=$SECONDS
+  # For other instances: the role removes this one with its caches when it leaves the inventory.
+  cp -a "/var/cache/vllm/$1" "/var/cache/kept-$1"
+  (cd /carried/site && playbook "starts-$1.yml" caches.yml -l gpu-test -e caches_dir=/carried/caches > "$result/caches-$1.log" 2>&1) ||
+    { tail -20 "$result/caches-$1.log"; return 1; }
+  say "archive of $1 took $((SECONDS - began)) s: $(du -h /carried/caches/*.tar.gz | tr '\n' ' ')"
+  systemctl stop "vllm@$1"
+  rm -rf "/var/cache/vllm/$1"
+  site "$1" -e vllm_caches_dir=/carried/caches -e vllm_caches_source=/carried/caches
+  report "$1" "first start of a twin"
+}
+# spy UNIT: where the processors spend a start
+spy() {
+  local pid=0
+  systemctl stop "vllm@$1"
+  systemctl start --no-block "vllm@$1"
+  until [ "$pid" != 0 ]; do pid=$(systemctl show "vllm@$1" -p MainPID --value); done
+  # Until it is Python.
+  for _ in $(seq 100); do /carried/py-spy dump --pid "$pid" > /dev/null 2>&1 && break; sleep 0.1; done
+  timeout 90 /carried/py-spy record --pid "$pid" --subprocesses --idle --threads --rate 25 --duration "${2:-35}" --format raw \
+    --output "$result/spy-$1.txt" > "$result/spy-$1.log" 2>&1 || tail -3 "$result/spy-$1.log"
+  until systemctl is-active --quiet "vllm@$1" || systemctl is-failed --quiet "vllm@$1"; do sleep 0.2; done
+  say "profile of $1: $(wc -l < "$result/spy-$1.txt") stacks; $(started "$1")"
+}
+# as_kept FROM TO: another instance starts with the kernels of one that has served
+as_kept() { mkdir -p "/var/cache/vllm/$2"; cp -a "/var/cache/kept-$1/." "/var/cache/vllm/$2/"; }
+latency() {
+  site latency || return 0
+  report latency "nothing cached"
+  for number in 1 2 3; do restart latency "kept caches, $number"; done
+  minute latency 8010 latency 8 32
+  twin latency && minute latency 8010 latency-twin 8 32
+  spy latency
+  systemctl stop vllm@latency
+}
+throughput() {
+  site throughput || return 0
+  report throughput "nothing cached"
+  for number in 1 2 3; do restart throughput "kept caches, $number"; done
+  minute throughput 8010 throughput 512 512
+  twin throughput && minute throughput 8010 throughput-twin 512 512
+  systemctl stop vllm@throughput
+}
+balanced() {
+  as_kept throughput balanced
+  site balanced || return 0
+  report balanced "kernels of throughput"
+  for number in 1 2; do restart balanced "kept caches, $number"; done
+  minute balanced 8010 balanced 64 192
+  spy balanced 50
+  systemctl stop vllm@balanced
+}
+# answer PORT: the text of some tokens at temperature 0
+answer() {
+  curl --silent --max-time 60 "http://127.0.0.1:$1/v1/completions" -H 'Content-Type: application/json' \
+    -d '{"model": "real/dense", "prompt": [2000, 3000, 4000, 5000], "max_tokens": 16, "temperature": 0, "ignore_eos": true}' | sha256sum_of_text
+}
+sha256sum_of_text() { python3.13 -c 'import hashlib, json, sys; print(hashlib.sha256(json.load(sys.stdin)["choices"][0]["text"].encode()).hexdigest()[:16])'; }
+# Weights in files, 17 GB: read by the engine, then held by another process.
+preload() {
+  while systemctl is-active --quiet heavy; do sleep 1; done
+  cat "$result/heavy.log"
+  site files || return 0
+  report held "weights from files" files
+  restart held "weights from files, again" files
+  say "answer: $(answer 8010)"
+  site held || return 0
+  report held "weights held, first start" held
+  say "answer: $(answer 8010)"
+  restart held "weights held, again" held
+  nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
+  site changed || return 0
+  report held "weights held, other flags" changed
+  say "answer: $(answer 8010)"
+  systemctl stop vllm@held
+  nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
+  systemctl stop vllm-preload@held
+  journalctl -u vllm-preload@held --no-pager -o cat | cut -c1-200 | tail -12
+}
+# sweep_presets [NAMES]: the variants of compare.yml with the plans of the presets, and the kernels of throughput
+sweep_presets() {
+  local plans=$result/plans at
+  (cd /carried/site && playbook compare-plans.yml render.yml -e "render_dir=$result/rendered" > "$result/render.log" 2>&1)
+  mkdir -p "$plans" && cp "$result"/rendered/gpu-test/*/files/etc/vllm/*.{yaml,env} "$plans/"
+  install -d -o vllm -g vllm "$result/sweep" /srv/models/openai
+  cp -a /carried/weights/openai/gpt-oss-20b /srv/models/openai/ || true
+  systemctl stop 'vllm@*'
+  as_kept throughput sweep && cp -an /var/cache/kept-latency/. /var/cache/vllm/sweep/; chown -R vllm: /var/cache/vllm/sweep
+  at=$(sed -n 's/^PATH="\?\([^:"]*\).*/\1/p' "$plans/plain.env")
+  (
+    set -a
+    # shellcheck disable=SC1090  # plain assignments
+    . <(grep -E '^[A-Z_]+=' "$plans/plain.env" | grep -vE '^(CUDA_VISIBLE_DEVICES|HOME)=' | sed "s#/var/cache/vllm/plain#/var/cache/vllm/sweep#g")
+    # shellcheck disable=SC2031  # meant for this subshell
+    export HOME=/var/cache/vllm/sweep VLLM_USE_FLASHINFER_SAMPLER=0 ONLY=${1//,/ }
+    cd /tmp
+    exec setpriv --reuid=vllm --regid=vllm --init-groups "$at/python" /carried/sweep.py /carried/site/compare.yml "$plans/plain.yaml" 0 8110 \
+      "$result/sweep" "$(left)"
+  )
+}
+lane() {
+  set +e
+  run_steps latency throughput preload balanced \
+    sweep_presets:b-balanced,b-balanced-sizes-32,b-api-servers-4,b-throughput,b-throughput-sizes-32,b-latency,b-latency-triton,b-balanced-2,b-balanced-sizes-32-2
+}
+case ${1:-} in
+  lane) lane ;;
+  follow) follow_lane "$2" ;;
+  *)
+    echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
+    [ -x /usr/local/bin/ansible-playbook ] || install_ansible
+    python3.13 /carried/shape.py /carried/weights /carried/site/weights
+    python3.13 /carried/site/presets.py
+    (cd /carried/site && ansible-playbook -i starts-latency.yml prepare.yml > "$result/prepare.log" 2>&1) || tail -30 "$result/prepare.log"
+    say "environment: $(python)"
+    # While the first start compiles.
+    systemd-run --quiet --unit=heavy bash -c "exec nice python3.13 /carried/shape.py /carried/heavy /carried/site/heavy heavy > $result/heavy.log 2>&1"
+    start_lane starts.sh
+    follow_lane "$((${LEFT:-400} - SECONDS))"
+    ;;
+esac
