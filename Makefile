@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down monitoring real-models test ready python fast lint types sanity molecule unit parity integration hostile long upstream rollout vm \
-	vm-short bench site matrix provision
+	vm-short bench site matrix provision power-off
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -89,10 +89,13 @@ rollout: ready  ## Roll out a real vLLM on three lab hosts under constant reques
 	$(BIN)/pytest -x tests/rollout
 
 vm: ready  ## Install Debian's NVIDIA driver in a virtual machine, with a real reboot and a new kernel
-	$(BIN)/pytest -x tests/vm
+	$(BIN)/pytest -x tests/vm/test_cuda.py
+
+power-off: ready  ## Write a system to a server that is switched off, in QEMU, from its BMC to SSH, each phase with its seconds
+	$(BIN)/pytest -x -s tests/vm/test_power_off.py
 
 vm-short: ready  ## Run the first part of make vm: until the machine has booted with the compiled module
-	$(BIN)/pytest -x tests/vm -m "not whole"
+	$(BIN)/pytest -x tests/vm/test_cuda.py -m "not whole"
 
 bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/site.py --further

@@ -23,6 +23,7 @@ options:
       - gateway-secret
       - accept-results
       - bench-results
+      - bmc-logs
       - evaluate-results
       - tune-results
     required: true

@@ -99,9 +99,17 @@ def agent_environment(cache: Path) -> Path:
 
 
 class IronicLab:
-    """Use it with ``with``; ``servers`` is a list of plans for servers_off.py."""
+    """Use it with ``with``; ``servers`` is a list of plans for servers_off.py.
 
-    def __init__(self, directory: Path, environment: Path, servers: list[dict[str, Any]], port: int = 26385) -> None:
+    With ``images``, a directory that build.sh has made, the servers are those of qemu_server.py: they reach Ironic at
+    ``address``, and their systems answer the real ssh with the key of ``login``.
+    """
+
+    def __init__(
+        self, directory: Path, environment: Path, servers: list[dict[str, Any]], port: int = 26385,
+        address: str = "127.0.0.1", images: Path | None = None, login: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.address, self.images, self.login = address, images, login
         self.directory, self.environment, self.servers = directory, environment, servers
         self.port, self.http_port = port, port + 1
         self.control = 0
@@ -109,6 +117,7 @@ class IronicLab:
         self.wrapper: list[str] = []
         self._processes: list[subprocess.Popen[Any]] = []
         self.ironic: subprocess.Popen[Any] | None = None
+        self._listener: http.server.ThreadingHTTPServer | None = None
 
     def fill_disk(self) -> None:
         """Leave no room for a medium on the disk of the provisioner."""
@@ -118,11 +127,20 @@ class IronicLab:
                 file.flush()
 
     def __enter__(self) -> IronicLab:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         for name in ("config", "state/tmp", "http", "bin", "inventory"):
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         # A disk of its own, as small as these media need it.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64M", "none", str(self.directory / "http")], check=True)
-        addresses = ["127.0.0.1", *(server["address"] for server in self.servers)]
+        size = "size=1G" if self.images else "size=64M"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(self.directory / "http")], check=True)
+        addresses = ["127.0.0.1", self.address, *(server["address"] for server in self.servers)]
         self.ca, _context = authority(self.directory, addresses)
         self._files()
         self._web()
@@ -132,21 +150,21 @@ class IronicLab:
             "servers": self.servers,
         }
         (self.directory / "plan.json").write_text(json.dumps(plan))
-        words = [sys.executable, str(TOP / "tests/fakes/servers_off.py"), str(self.directory / "plan.json")]
-        bmcs = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        module = "qemu_server" if self.images else "servers_off"
+        words = [sys.executable, "-m", f"tests.fakes.{module}", str(self.directory / "plan.json")]
+        bmcs = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TOP)
         self._processes.append(bmcs)
         assert bmcs.stdout
         self.control = int(bmcs.stdout.readline())
         self.start_ironic()
         self._inventory()
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         self.kill_ironic()
         for process in self._processes:
-            process.kill()
-            process.wait()
-        self._listener.shutdown()
+            process.communicate(timeout=60)  # its input ends, so it switches its machines off
+        if self._listener:
+            self._listener.shutdown()
         subprocess.run(["umount", "--lazy", str(self.directory / "http")], check=True)
 
     def start_ironic(self) -> None:
@@ -157,11 +175,11 @@ class IronicLab:
             [str(self.environment / "bin/ironic"), "--config-file", str(self.directory / "config/ironic.conf")],
             stdout=log, stderr=log, env={**os.environ, "PATH": path}, start_new_session=True,
         )  # fmt: skip
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
+        end = time.monotonic() + 900
+        while time.monotonic() < end and self.ironic.poll() is None:
             with contextlib.suppress(OSError):
                 context = __import__("ssl").create_default_context(cafile=str(self.directory / "config/tls.crt"))
-                urllib.request.urlopen(f"https://127.0.0.1:{self.port}/", context=context, timeout=5).close()
+                urllib.request.urlopen(f"https://{self.address}:{self.port}/", context=context, timeout=5).close()
                 return
             time.sleep(0.3)
         raise AssertionError((self.directory / "ironic.log").read_text()[-3000:])
@@ -217,11 +235,11 @@ class IronicLab:
         config, http_root = self.directory / "config", self.directory / "http"
         values = {
             "ansible_managed": "a test", "provisioner_config_dir": str(config), "provisioner_port": self.port,
-            "provisioner_state_dir": str(self.directory / "state"), "provisioner_address": "127.0.0.1",
+            "provisioner_state_dir": str(self.directory / "state"), "provisioner_address": self.address,
             "provisioner_http_root": str(http_root), "provisioner_hardware_types": ["redfish"],
             "provisioner_max_concurrent": 50, "provisioner_bmc_read_timeout": 15,
-            "__provisioner_http_url": f"http://127.0.0.1:{self.http_port}",
-            "__provisioner_url": f"https://127.0.0.1:{self.port}",
+            "__provisioner_http_url": f"http://{self.address}:{self.http_port}",
+            "__provisioner_url": f"https://{self.address}:{self.port}",
         }  # fmt: skip
         templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(ROLE / "templates"), undefined=jinja2.StrictUndefined
@@ -242,6 +260,10 @@ class IronicLab:
         dbsync = str(self.environment / "bin/ironic-dbsync")
         words = [dbsync, "--config-file", str(config / "ironic.conf"), "create_schema"]
         subprocess.run(words, check=True, capture_output=True)
+        if self.images:
+            for file in self.images.iterdir():
+                (http_root / file.name).symlink_to(file)
+            return
         for name in ("agent.kernel", "agent.initramfs", "esp.img"):
             (http_root / name).write_bytes(os.urandom(1 << 16))
         (http_root / "debian13.raw").write_bytes(b"BUILD=" + BUILD.encode() + b"\n" + bytes(1 << 16))
@@ -252,21 +274,24 @@ class IronicLab:
                 pass
 
         handler = functools.partial(Quiet, directory=str(self.directory / "http"))
-        self._listener = http.server.ThreadingHTTPServer(("127.0.0.1", self.http_port), handler)
+        self._listener = http.server.ThreadingHTTPServer((self.address, self.http_port), handler)
         threading.Thread(target=self._listener.serve_forever, daemon=True).start()
 
     def _inventory(self) -> None:
         image = self.directory / "http/debian13.raw"
+        sha256, build = hashlib.sha256(image.read_bytes()).hexdigest(), BUILD
+        if self.images:
+            build = json.loads((self.images / "debian13.json").read_text())["build_id"]
         site = {
-            "url": f"https://127.0.0.1:{self.port}",
+            "url": f"https://{self.address}:{self.port}",
             "certificate": (self.directory / "config/tls.crt").read_text(),
             "bmc_ca": str(self.ca),
             "wipes": True,
             "images": {
                 "debian13": {
-                    "url": f"http://127.0.0.1:{self.http_port}/debian13.raw",
-                    "sha256": hashlib.sha256(image.read_bytes()).hexdigest(),
-                    "build_id": BUILD,
+                    "url": f"http://{self.address}:{self.http_port}/debian13.raw",
+                    "sha256": sha256,
+                    "build_id": build,
                 }
             },
         }
@@ -275,7 +300,8 @@ class IronicLab:
             f"gpu-{number:02d}": {
                 "provision": {
                     "bmc": f"https://{server['address']}:{BMC_PORT}", "mac": server["mac"], "image": "debian13",
-                    "address": f"{server['address']}/8", "gateway": "127.0.0.1", "root_serial": server["disks"][0],
+                    "address": server.get("guest", {}).get("address", f"{server['address']}/8"),
+                    "gateway": self.address, "root_serial": server["disks"][0],
                     "firmware": "set" if server.get("firmware") else "report",
                 }
             }
@@ -287,6 +313,9 @@ class IronicLab:
             "provision_bmc_ca_file": str(self.ca), "provision_known_hosts": str(self.directory / "known_hosts"),
             "provisioner_config_dir": str(self.directory / "config"),
         }  # fmt: skip
+        if self.login:
+            key = self.login.with_suffix(".pub").read_text()
+            variables |= {"provision_ssh_keys": [key.strip()], "provision_private_key": str(self.login)}
         groups = {
             "all": {
                 "vars": variables,
@@ -299,6 +328,8 @@ class IronicLab:
             }
         }
         (self.directory / "inventory/hosts.yml").write_text(json.dumps(groups))
+        if self.login:
+            return
         ssh = self.directory / "bin/ssh"
         ssh.write_text(SSH.format(python=sys.executable, control=self.control))
         ssh.chmod(0o755)

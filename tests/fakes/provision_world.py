@@ -7,6 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.bmc_log import read_logs
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ironic import BusyError, IronicError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.job import Job, Settings, World
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.node import Account, HostKey
@@ -87,7 +88,9 @@ class FakeIronic:
     def power(self, name: str, target: str, timeout: int) -> None:
         assert timeout
         self._call(target, name)
-        if target not in self.deaf:
+        if target == "power on":
+            self.known[name]["power_state"] = "power on"
+        elif target not in self.deaf:
             self.known[name]["power_state"] = "power off"
         else:
             self.known[name]["last_error"] = "the system did not stop"
@@ -117,6 +120,7 @@ class FakeSite:
         self.reasons: dict[str, str] = {}
         self.powers: dict[str, str] = {}
         self.ports: set[str] = set()
+        self.logs: dict[str, Any] = {}
         self._keys = itertools.count(1)
         self.path = path / "provisioned.yml"
         values = {
@@ -156,6 +160,7 @@ class FakeSite:
             reason = self.reasons.get(bmc.host)
             is_power = getattr(bmc.steps, "func", None) is None
             found = self.powers.get(bmc.host, "On") if is_power else self.servers[bmc.host]
+            found = self.logs if getattr(bmc.steps, "func", None) is read_logs else found
             answers.append(Answer(bmc.host, None if reason else found, reason))
         return answers
 

@@ -107,7 +107,14 @@ class Server:
             f"{SYSTEM}/Storage": _collection([f"{SYSTEM}/Storage/1"]),
             f"{SYSTEM}/Storage/1": {"Id": "1", "Name": "storage", "Drives": [_link(path) for path in drives]},
             f"{ROOT}/Managers": _collection([MANAGER]),
+            f"{MANAGER}/LogServices": _collection([f"{MANAGER}/LogServices/Sel"]),
+            f"{MANAGER}/LogServices/Sel": {"Id": "Sel", "Entries": _link(f"{MANAGER}/LogServices/Sel/Entries")},
+            f"{MANAGER}/LogServices/Sel/Entries": {"Members": [
+                {"@odata.id": f"{MANAGER}/LogServices/Sel/Entries/1", "Severity": "Critical",
+                 "Message": "A fatal error was detected on a component at bus 93 device 0 function 0."},
+            ]},
             MANAGER: {"Id": "1", "Name": "BMC", "ManagerType": "BMC", "VirtualMedia": _link(f"{MANAGER}/VirtualMedia"),
+                      "LogServices": _link(f"{MANAGER}/LogServices"),
                       "Links": {"ManagerForServers": [_link(SYSTEM)]}, "Status": {"State": "Enabled"}},
             f"{MANAGER}/VirtualMedia": _collection([media]),
             media: {
@@ -170,6 +177,7 @@ class Server:
     def as_dict(self) -> dict[str, Any]:
         return {
             "power": self.power, "medium": self.medium, "writes": self.writes, "agents": self.agents,
+            "boots": self.boots,
             "wipes": self.wipes, "firmware": self.firmware, "requests": self.requests,
             "fault": self.fault, "system": self.system(),
             "written": [serial for serial, content in self.disks.items() if content],
@@ -473,14 +481,16 @@ def _first(pattern: bytes, text: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def main() -> None:
+def main(kind: type[Server] = Server) -> None:
     """Serve a plan: ``{"certificate": server.pem, "authority": ca.pem, "servers": [{"address": ..., "mac": ...}]}``."""
     plan = json.loads(Path(sys.argv[1]).read_text())
-    servers = [Server(**{**each, "disks": dict.fromkeys(each["disks"], b"")}) for each in plan["servers"]]
+    servers = [kind(**{**each, "disks": dict.fromkeys(each["disks"], b"")}) for each in plan["servers"]]
     control = serve(servers, Path(plan["certificate"]), Path(plan["authority"]))
     print(control.server_port, flush=True)
     threading.Thread(target=control.serve_forever, daemon=True).start()
     sys.stdin.read()
+    for server in servers:
+        server.switch(False)
 
 
 if __name__ == "__main__":

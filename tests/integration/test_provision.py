@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -184,6 +185,50 @@ def test_a_released_host_that_serves_is_drained_at_its_gateway_before_it_is_writ
     assert "reinstalled" in json.dumps(drained)
     assert [len(state["writes"]) for state in lab.state().values()] == [2, 1]
     assert output.index("drain_servers | Drain the hosts") < output.index("gpu-01: enroll")
+
+
+@pytest.mark.parametrize("lab", [(9, servers(9, 2))], indirect=True, ids=["two"])
+def test_a_host_with_lost_chips_is_drained_switched_off_and_on_and_returned(lab):
+    addresses = ["127.20.9.1", "127.20.9.2"]
+    status, output = lab.run()
+    assert status == 0, output
+    lab.add_gateway()
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    allowed = {"inference": {"hosts": {"gpu-01": {**local, "power_cycle_allowed": True}, "gpu-02": local}}}
+    (lab.directory / "inventory/cycle.yml").write_text(json.dumps(allowed))
+    health = lab.directory / "bin/vllm-health"
+    health.write_text("#!/bin/sh\necho '[\"xid 79 of 0000:5d:00.0: The chip has fallen off the bus\"]'\n")
+    health.chmod(0o755)
+    before = [lab.state()[address]["boots"] for address in addresses]
+    # Off by default, and never where too few servers would stay.
+    status, output = lab.run("-l", "gpu-02", playbook="power_cycle.yml")
+    assert (status != 0, "gpu-02: expected power_cycle_allowed: true" in output) == (True, True), output
+    status, output = lab.run("-l", "gpu-01", "-e", "drain_min_available=2", playbook="power_cycle.yml")
+    assert (status != 0, "gpu-01--chat" in output) == (True, True), output
+    assert [lab.state()[address]["boots"] for address in addresses] == before
+    status, output = lab.run("-l", "gpu-01", "--check", playbook="power_cycle.yml")
+    assert (status, "off and on: xid 79" in output) == (0, True), output
+    assert [lab.state()[address]["boots"] for address in addresses] == before
+    logs = ("-e", f"power_cycle_logs={lab.directory / 'logs'}")
+    status, output = lab.run("-l", "gpu-01", *logs, playbook="power_cycle.yml")
+    assert status == 0, output
+    assert "A fatal error was detected" in next((lab.directory / "logs").iterdir()).read_text()
+    assert output.index("drain_servers | Drain the hosts") < output.index("1 entries of the logs of its BMC are in")
+    assert output.index("1 entries of the logs of its BMC are in") < output.index("gpu-01: stop")
+    assert json.loads(output.rpartition("drained: ")[2]).get("servers", {}) == {}, output
+    after = [lab.state()[address]["boots"] for address in addresses]
+    assert [new - old for new, old in zip(after, before)] == [2, 0]
+    assert lab.state()[addresses[0]]["system"]
+    # Killed while the server was off: a run that finds the host unreachable starts it.
+    health.write_text("#!/bin/sh\necho '[]'\n")
+    record = lab.directory / "inventory/provisioned.yml"
+    record.write_text(record.read_text().replace("provisioned:\n", "provisioned:\n        cycling: earlier\n", 1))
+    lab.change(addresses[0], power="Off")
+    status, output = lab.run("-l", "gpu-01", *logs, playbook="power_cycle.yml")
+    assert status == 0, output
+    assert lab.state()[addresses[0]]["system"] and "cycling" not in record.read_text()
+    status, output = lab.run("-l", "gpu-01", *logs, playbook="power_cycle.yml")
+    assert (status, "changed=0" in output) == (0, True), output
 
 
 ASPM = {"maker": "Dell Inc.", "firmware": {"PcieAspmL1": "Enabled", "MmioAbove4Gb": "Enabled"}}

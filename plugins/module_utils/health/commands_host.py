@@ -22,11 +22,16 @@ WAITS_FOR = {
 CLEAR_PREFIX = "clear-"
 
 
+def _ledger(settings: Settings) -> Ledger:
+    """Return the saved ledger. Raises ValueError and KeyError for a damaged one."""
+    text = text_of(os.path.join(settings.state_dir, STATE_FILE))
+    return Ledger.from_document(json.loads(text)["ledger"]) if text else Ledger()
+
+
 def status(settings: Settings) -> str:
     """Return what keeps instances out of service, in lines; read from the saved state."""
-    text = text_of(os.path.join(settings.state_dir, STATE_FILE))
     try:
-        marks = Ledger.from_document(json.loads(text)["ledger"]).marks.values() if text else []
+        marks = _ledger(settings).marks.values()
     except (ValueError, KeyError) as exc:
         return f"The saved state is damaged: {exc}"
     lines = [
@@ -35,6 +40,14 @@ def status(settings: Settings) -> str:
         for mark in marks
     ]
     return "\n".join(lines or ["Every instance is well."])
+
+
+def boot_faults(settings: Settings) -> str:
+    """Return the faults that only a new start of the host ends, a JSON list of sentences for power_cycle.yml."""
+    try:
+        return json.dumps(sorted(_ledger(settings).awaiting_boot().values()))
+    except (ValueError, KeyError) as exc:
+        raise SystemExit(f"The saved state is damaged: {exc}") from None
 
 
 def clear(settings: Settings, chip: str, name: str) -> str:

@@ -44,6 +44,10 @@ SERIES: dict[str, tuple[str, str]] = {
     "health_kernel_lines_total": (COUNTER, "Lines of the kernel's log that were read."),
     "health_kernel_lines_lost_total": (COUNTER, "How often the kernel overwrote lines before they were read."),
     "health_state_damaged": (GAUGE, "1 if the saved state was damaged when the service began."),
+    "health_boot_faults": (
+        GAUGE,
+        "Faults that only a new start of the host ends: chips that are lost, or did not start.",
+    ),
     "health_disk_free_ratio": (GAUGE, "Free share of the disk with weights or caches, by directory."),
     "health_weights_damaged_files": (GAUGE, "Files that the last scrub of the weights has found damaged."),
     "health_weights_scrubbed_seconds": (GAUGE, "When the last scrub of the weights ended."),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Collection, Mapping
 
-from ..vendor_stack.faults import ACTIONS, BACKS, BY_BOOT, BY_HAND, BY_RESTART, RESTART, Event
+from ..vendor_stack.faults import ACTIONS, BACKS, BY_BOOT, BY_HAND, BY_RESTART, ISOLATE, RESTART, Event
 
 SCHEMA = 1
 # A chip that has come back so often within so many seconds stays out of service until a person has looked.
@@ -133,6 +133,11 @@ class Ledger:
         for mark in self.marks.values():
             if mark.chip == chip and mark.back == BY_BOOT:
                 mark.proving = True
+
+    def awaiting_boot(self) -> dict[tuple[str, str], str]:
+        """Return why only a new start of the host helps, by fault and chip: chips that are lost, or did not start."""
+        marks = (mark for mark in self.marks.values() if mark.action == ISOLATE and mark.back == BY_BOOT)
+        return {(mark.fault, mark.chip): mark.reason for mark in marks if not mark.proving}
 
     def end_states(self, present: Collection[tuple[str, str]]) -> None:
         """Note which states the vendor's tool no longer reports; ``present`` are those that it does, by fault and chip.

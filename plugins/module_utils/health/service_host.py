@@ -261,6 +261,7 @@ class Service:
         found.append(Sample("health_kernel_lines_total", host, self.log.lines))
         found.append(Sample("health_kernel_lines_lost_total", host, self.log.lost))
         found.append(Sample("health_state_damaged", host, float(bool(self.state.damage))))
+        found.append(Sample("health_boot_faults", host, float(len(self.ledger.awaiting_boot()))))
         found += disk_figures(host, settings.disks)
         found += weights_figures(host, settings.scrub_report)
         loops = {name: loop.worked_at for name, loop in self.loops.items() if name != "tool" or settings.addresses}

@@ -28,7 +28,8 @@ PLAYBOOKS = COLLECTION / "playbooks"
 PREFIXES = (
     "accept", "adopt", "bench", "bundle", "caches", "check", "deprovision", "discover", "drain", "drift", "evaluate",
     "explain", "fetch", "fit", "fleet", "gateway_keys", "gateway_status", "gateway_usage", "import", "lock",
-    "monitoring", "pin", "provision", "remove", "render", "site", "status", "target", "tune", "undrain", "verify",
+    "monitoring", "pin", "power_cycle", "provision", "remove", "render", "site", "status", "target", "tune", "undrain",
+    "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {

@@ -24,6 +24,7 @@ PLACES = {
     "gateway-secret": "",
     "accept-results": "accept-results",
     "bench-results": "bench-results",
+    "bmc-logs": "bmc-logs",
     "evaluate-results": "evaluate-results",
     "tune-results": "tune-results",
 }

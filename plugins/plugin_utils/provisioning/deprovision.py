@@ -9,14 +9,10 @@ from typing import Any, Mapping, Sequence
 from .job import Job, Settings, World
 from .locks import Lock, describe_removal, removal_refusal
 from .loop import Loop, show, total
-from .node import description, new_node, patch, wipe_order_of, wipe_steps
+from .node import description, patch, wipe_order_of, wipe_steps
 from .preflight import listen, read_servers
 from .removal import next_removal_step
-from .states import ABORT, CREATE, DONE, FAIL, MANAGE, POWER_OFF, RENEW, STOP, WAIT, WIPE, Node, Step
-
-# How long a system may take to stop, and a server to switch off (seconds).
-STOP_SECONDS = 120
-OFF_SECONDS = 60
+from .states import ABORT, DONE, RENEW, WAIT, WIPE, Node, Step
 
 
 def deprovision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:
@@ -66,23 +62,10 @@ class _Removing(Loop):
 
     def carry_out(self, job: Job, step: Step) -> None:
         ironic, host = self.settings.ironic, job.entry.host
-        if step.do == FAIL:
-            self.fail(job, step.phase, step.reason)
-        elif step.do == CREATE:
-            ironic.create({**new_node(job.entry), **self._description(job, "")}, job.entry.mac)
-        elif step.do == MANAGE:
-            ironic.change(host, patch(self._description(job, "")))
-            ironic.order(host, "manage")
-            job.progress.managed += 1
-        elif step.do == STOP:
-            ironic.power(host, "soft power off", STOP_SECONDS)
-            job.progress.stops += 1
-        elif step.do == WIPE:
+        if step.do == WIPE:
             self._wipe(job)
         elif step.do == WAIT and step.phase == "wipe":
             job.progress.wipes = max(job.progress.wipes, 1)  # also one that an earlier run ordered
-        elif step.do == POWER_OFF:
-            ironic.power(host, "power off", OFF_SECONDS)
         elif step.do == ABORT:
             show(job, self.world, f"aborting: {step.reason}")
             ironic.order(host, "abort")
@@ -91,8 +74,10 @@ class _Removing(Loop):
             ironic.forget(host)
         elif step.do == DONE:
             self._forget(job)
+        else:
+            super().carry_out(job, step)
 
-    def _description(self, job: Job, order: str) -> dict[str, Any]:
+    def description(self, job: Job, order: str = "") -> dict[str, Any]:
         path = job.server.path if job.server else job.entry.system
         # Who allowed to write over a serving host also allowed it for the host's own mark on a disk.
         released = job.released or bool(job.record.order)
@@ -104,7 +89,7 @@ class _Removing(Loop):
         order = wipe_order_of(entry, job.disks, job.secure)
         job.record = replace(job.record, removing=order)
         self.settings.record_file.note(entry.host, job.record)
-        ironic.change(entry.host, patch(self._description(job, order)))
+        ironic.change(entry.host, patch(self.description(job, order)))
         if entry.mac not in ironic.ports(entry.host):
             ironic.add_port(entry.host, entry.mac)
         job.progress.order = order

@@ -53,7 +53,7 @@ class World:
 
 @dataclass
 class Job:
-    """One host of a run. ``outcome`` is empty until it ends: "here", "written", "absent", "removed" or "failed".
+    """One host of a run. ``outcome`` is empty until it ends, such as "written", "removed" or "failed".
 
     ``disks`` are serial numbers or WWNs of the disks that a removal wipes, ``secure`` whether all of their content.
     """
@@ -89,7 +89,7 @@ class Job:
         """Return the job for the result of the action, without secrets."""
         return {
             "outcome": self.outcome or "planned",
-            "phase": "" if self.outcome in ("here", "written", "absent", "removed") else self.progress.phase,
+            "phase": self.progress.phase if self.outcome in ("", "failed") else "",
             "text": self.text or self.plan,
             "firmware": [str(each) for each in self.firmware],
             "serves": self.answers != SILENT or bool(self.server and self.server.power != "Off"),

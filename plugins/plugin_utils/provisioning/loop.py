@@ -13,10 +13,14 @@ from typing import Any, Mapping, Sequence
 from ..redfish.ask import Bmc
 from .ironic import BusyError, IronicError
 from .job import Job, Settings, World
+from .node import new_node, patch
 from .server import read_power
-from .states import WAITS_FOR_AGENT, Node, Step
+from .states import CREATE, FAIL, MANAGE, POWER_OFF, STOP, WAITS_FOR_AGENT, Node, Step
 
 AT_ONCE = 32
+# How long a system may take to stop, and a server to switch its power (seconds).
+STOP_SECONDS = 120
+OFF_SECONDS = 60
 # How often the BMCs of servers that are being written are asked for their power, and for how long Ironic may be silent.
 POWER_SECONDS = 20
 IRONIC_SECONDS = 180
@@ -45,9 +49,30 @@ class Loop:
         """Return the next step of a job."""
         raise NotImplementedError
 
-    def carry_out(self, job: Job, step: Step) -> None:
-        """Carry a step out."""
+    def description(self, job: Job, order: str = "") -> dict[str, Any]:
+        """Return the fields of a job's node for one order."""
         raise NotImplementedError
+
+    def before_stop(self, job: Job) -> None:
+        """Note what a system is stopped for."""
+
+    def carry_out(self, job: Job, step: Step) -> None:
+        """Carry out a step that several loops have."""
+        ironic, host = self.settings.ironic, job.entry.host
+        if step.do == FAIL:
+            self.fail(job, step.phase, step.reason)
+        elif step.do == CREATE:
+            ironic.create({**new_node(job.entry), **self.description(job)}, job.entry.mac)
+        elif step.do == MANAGE:
+            ironic.change(host, patch(self.description(job)))
+            ironic.order(host, "manage")
+            job.progress.managed += 1
+        elif step.do == STOP:
+            self.before_stop(job)
+            ironic.power(host, "soft power off", STOP_SECONDS)
+            job.progress.stops += 1
+        elif step.do == POWER_OFF:
+            ironic.power(host, "power off", OFF_SECONDS)
 
     def run(self, jobs: Sequence[Job]) -> None:
         """Take all jobs to their outcomes."""

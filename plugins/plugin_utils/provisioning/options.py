@@ -38,7 +38,7 @@ def read_jobs(
     named = [host for host in hosts if hostvars[host].get("provision") is not None]
     if not named:
         raise ProvisionError("none of these hosts has the variable provision, so there is nothing to provision")
-    released = options["release"]
+    released = options.get("release", ())
     unknown = [host for host in released if host not in named]
     if unknown:
         raise ProvisionError(
@@ -104,7 +104,7 @@ def _job(
     names = tuple(dict.fromkeys([str(entry.address.ip), host, str(variables.get("ansible_host", host))]))
     return Job(
         entry=entry, image=image_of(entry), account=Account(login["username"], login["password"]),
-        record=record, released=host in options["release"], names=names,
+        record=record, released=host in options.get("release", ()), names=names,
     )  # fmt: skip
 
 
@@ -120,16 +120,17 @@ def _read_keys(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def read_settings(options: Mapping[str, Any], provisioner: Provisioner, writes: bool = True) -> Settings:
     """Return what holds for all hosts; only a run that writes needs keys. Raises ProvisionError and DeadlineError."""
-    if not _USER.fullmatch(options["user"]):
-        raise ProvisionError(f"provision_user: found {show_value(options['user'])}, expected the name of a user")
+    user = options.get("user", "root")
+    if not _USER.fullmatch(user):
+        raise ProvisionError(f"provision_user: found {show_value(user)}, expected the name of a user")
     return Settings(
         ironic=Ironic(provisioner.url, options["username"], options["password"], provisioner.certificate),
         bmc_ca=provisioner.bmc_ca,
         record_file=RecordFile(Path(options["record"])),
-        known_hosts=Path(os.path.expanduser(options["known_hosts"])),
+        known_hosts=Path(os.path.expanduser(options.get("known_hosts", ""))),
         deadlines=read_deadlines(options["deadlines"]),
         ssh_keys=_read_keys(options) if writes else (),
-        user=options["user"],
+        user=user,
         keep_node=writes and options["keep_node"],
         firmware=firmware.read_settings() if writes else (),
     )
@@ -154,11 +155,11 @@ def real_world(options: Mapping[str, Any], show: Callable[[str], None]) -> World
         verify=options["bmc_verify"],
         ca_file=options["bmc_ca_file"] or None,
     )
-    private_key = options["private_key"] or ""
+    user, private_key = options.get("user", "root"), options.get("private_key") or ""
     return World(
         ask_bmcs=partial(ask_bmcs, limits=limits),
         answers=ssh.answers,
-        prove=lambda entry, key: ssh.ask(entry, key, options["user"], private_key),
+        prove=lambda entry, key: ssh.ask(entry, key, user, private_key),
         make_host_key=ssh.make_host_key,
         trust=ssh.trust,
         now=time.monotonic,

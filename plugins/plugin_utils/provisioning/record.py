@@ -27,7 +27,7 @@ HEADER = "# Written by provision.yml, which recognises by it what is on a server
 class Record:
     """What a run noted about a host. ``done`` is when its system had proved itself, empty before.
 
-    ``removing`` is the order by which deprovision.yml wipes it.
+    ``removing`` is the order by which deprovision.yml wipes it, ``cycling`` when power_cycle.yml switched it off.
     """
 
     order: str = ""
@@ -38,6 +38,7 @@ class Record:
     build_id: str = ""
     done: str = ""
     removing: str = ""
+    cycling: str = ""
 
 
 class RecordFile:
@@ -71,6 +72,9 @@ class RecordFile:
 
     def note(self, host: str, record: Record) -> None:
         """Write the record of a host and keep the others, also those that another run has just written."""
+        if record == Record():
+            self.remove(host)
+            return
         self._change(lambda records: {**records, host: record})
 
     def finish(self, host: str, when: str) -> None:

@@ -9,16 +9,13 @@ from typing import Any, Sequence
 from .firmware import Difference, settings_step
 from .job import Job, Settings, World
 from .loop import Loop, show, total
-from .node import config_drive, description, image_fields, new_node, order_of, patch
+from .node import config_drive, description, image_fields, order_of, patch
 from .preflight import check_hosts, compare_firmware, question
 from .record import Record
 from .states import (
     ABORT,
     CHECK,
-    CREATE,
     DESCRIBE_AND_DEPLOY,
-    FAIL,
-    MANAGE,
     PROVIDE,
     UNDEPLOY,
     Node,
@@ -57,15 +54,7 @@ class _Writing(Loop):
 
     def carry_out(self, job: Job, step: Step) -> None:
         ironic, host = self.settings.ironic, job.entry.host
-        if step.do == FAIL:
-            self.fail(job, step.phase, step.reason)
-        elif step.do == CREATE:
-            ironic.create({**new_node(job.entry), **self._description(job, "")}, job.entry.mac)
-        elif step.do == MANAGE:
-            ironic.change(host, patch(self._description(job, "")))
-            ironic.order(host, "manage")
-            job.progress.managed += 1
-        elif step.do == PROVIDE:
+        if step.do == PROVIDE:
             ironic.order(host, "provide")
         elif step.do == DESCRIBE_AND_DEPLOY:
             self._deploy(job)
@@ -82,8 +71,10 @@ class _Writing(Loop):
             job.progress.erased = True
         elif step.do == CHECK:
             self._check(job)
+        else:
+            super().carry_out(job, step)
 
-    def _description(self, job: Job, order: str) -> dict[str, Any]:
+    def description(self, job: Job, order: str = "") -> dict[str, Any]:
         path = job.server.path if job.server else job.entry.system
         fields = description(
             job.entry, path, job.account, self.settings.bmc_ca, order, job.released, bool(self._to_set(job))
@@ -114,7 +105,7 @@ class _Writing(Loop):
         serial = job.server.serial if job.server else ""
         job.record = Record(order, key.public, serial, entry.disk, job.image.name, job.image.build_id)
         self.settings.record_file.note(entry.host, job.record)
-        ironic.change(entry.host, patch(self._description(job, order)))
+        ironic.change(entry.host, patch(self.description(job, order)))
         if entry.mac not in ironic.ports(entry.host):
             ironic.add_port(entry.host, entry.mac)
         job.progress.order, job.progress.expected = order, True

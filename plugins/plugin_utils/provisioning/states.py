@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The next order for a host, from what Ironic and its BMC show: a run can begin, or go on, in every state.
 
-next_step() writes a disk; removal.py has the steps that remove a host.
+next_step() writes a disk; removal.py has the steps that remove a host, cycle.py those of a power
+cycle.
 
 Pure: the caller carries orders out. A write is ordered once in a run; a second time only after a power cut.
 """
@@ -28,6 +29,8 @@ PHASES: Mapping[str, int] = {
     "stop": 300,
     "wipe": 1800,
     "power_off": 300,
+    "off": 60,
+    "power_on": 300,
 }
 
 # A BMC that answers nothing for this long has failed, and a server without power for this long was cut off (seconds).
@@ -37,7 +40,7 @@ CUT = 60
 # What a step asks for.
 CREATE, DESCRIBE_AND_DEPLOY, MANAGE, PROVIDE = "create", "deploy", "manage", "provide"
 ABORT, UNDEPLOY, WAIT, CHECK, FAIL = "abort", "undeploy", "wait", "check", "fail"
-STOP, WIPE, POWER_OFF, RENEW, DONE = "stop", "wipe", "power off", "renew", "done"
+STOP, WIPE, POWER_OFF, POWER_ON, RENEW, DONE = "stop", "wipe", "power off", "power on", "renew", "done"
 
 UNDER_WAY = ("deploying", "wait call-back")
 # Ironic waits for an agent, and takes an abort.
@@ -96,6 +99,7 @@ class Progress:
     erased: bool = False
     stops: int = 0
     wipes: int = 0
+    starts: int = 0
     given_up: str = ""
     silent_since: float | None = None
     off_since: float | None = None

@@ -36,6 +36,7 @@ PLAYBOOKS = {
     "pin_beside": "false",
     "provision_bmc_verify": "true",
     "deprovision_secure": "false",
+    "power_cycle_allowed": "false",
     "provision_keep_node": "false",
     "provision_then_site": "false",
     "remove_container_engine": "false",

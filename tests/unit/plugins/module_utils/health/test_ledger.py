@@ -85,6 +85,14 @@ def test_a_boot_ends_what_the_table_allows_and_a_person_the_rest():
     assert len(ledger.proven("chat", 200.0)) == 2 and ledger.marks == {}
 
 
+def test_only_lost_chips_await_a_boot_and_only_until_the_proof():
+    reset = Event(Fault("xid", "64", "a row", "reset_chip", "boot"), CHIP)
+    ledger = ledger_with(OFF_THE_BUS, ROW, COPY, reset, runs={**FIRST, "other": Run("c", 10.0, True)})
+    assert ledger.awaiting_boot() == {("xid 79", CHIP): f"xid 79 of {CHIP}: off the bus"}
+    ledger.advance({**FIRST, "other": Run("c", 10.0, True)}, "boot-2")
+    assert ledger.awaiting_boot() == {}
+
+
 def test_a_fault_that_comes_again_before_the_proof_begins_anew():
     ledger = ledger_with(OFF_THE_BUS)
     ledger.advance(SECOND, "boot-2")

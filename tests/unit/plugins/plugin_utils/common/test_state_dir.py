@@ -18,7 +18,7 @@ TOP = Path(__file__).resolve().parents[5]
 def test_one_variable_moves_every_directory():
     assert {state_dir(name, {"BAREMETAL_STATE_DIR": "/state/"}) for name in PLACES} == {
         "/state/rollouts", "/state/discovery", "/state/gateway-ca", "/state/gateway-secret", "/state/accept-results",
-        "/state/bench-results", "/state/evaluate-results", "/state/tune-results",
+        "/state/bench-results", "/state/bmc-logs", "/state/evaluate-results", "/state/tune-results",
     }  # fmt: skip
 
 
@@ -32,6 +32,7 @@ def test_without_the_variable_nothing_moves(unset):
         "gateway-secret": "",
         "accept-results": "accept-results",
         "bench-results": "bench-results",
+        "bmc-logs": "bmc-logs",
         "evaluate-results": "evaluate-results",
         "tune-results": "tune-results",
     }
