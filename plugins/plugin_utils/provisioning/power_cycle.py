@@ -47,7 +47,7 @@ def _judge(job: Job, faults: Sequence[str]) -> None:
         return
     refused = other_server(entry, server, {"bmc_serial": job.record.bmc_serial})
     if not refused and server.power == "Off" and not job.record.cycling:
-        refused = "the server is switched off, and not by this playbook; whoever did that switches it on"
+        refused = "the server is switched off, and not by this playbook; switch it on first"
     if refused:
         job.fail("bmc", refused)
         return
