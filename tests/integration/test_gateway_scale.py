@@ -176,7 +176,8 @@ class Load:
 
     def run(self) -> None:
         while not self.over.is_set():
-            self.statuses.append(self.running.ask("POST", "/v1/chat/completions", KEY, self.body)[0])
+            headers = {"Content-Type": "application/json"}
+            self.statuses.append(self.running.ask("POST", "/v1/chat/completions", KEY, self.body, **headers)[0])
 
     def __enter__(self) -> Load:
         return self
