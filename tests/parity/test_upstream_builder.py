@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import json
+import math
 import os
 import shlex
 import shutil
@@ -18,6 +19,7 @@ import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import FRONTEND
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.divisions import size_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.own_place import VISIBLE
 
@@ -157,6 +159,9 @@ def test_both_builders_set_the_same(upstream, upstream_recipes):
         elif found != expected:
             differing = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
             problems.append(f"{case}: {[(name, expected.get(name), found.get(name)) for name in sorted(differing)]}")
+        taken = math.prod(size_of(plan["args"], f"{part}-parallel-size") for part in ("tensor", "pipeline", "data"))
+        if plan["chips"] and taken != len(plan["chips"]):
+            problems.append(f"{case}: {len(plan['chips'])} chips for arguments that take {taken}")
         own = seeds.own_variables(plan, theirs["env"])
         if texts(theirs["env"]) != texts(own):
             problems.append(f"{case}: {theirs['env']} is not {own}")
