@@ -197,7 +197,7 @@ def follow(host: Host, tmp_path: Path) -> None:
     """Let the replicas of a host follow a load, and compare the tokens."""
     before = {kind: host.tokens(kind) for kind in COUNTERS}
     with site(host, tmp_path) as running:
-        until(lambda: (host.top / "run/chat-3/spare").exists(), HANGS)
+        until((host.top / "run/chat-3/spare").exists, HANGS)
         # Another model gets the chips of the one that is not needed.
         body = json.dumps({"model": "m", "prompt": "x", "max_tokens": 1})
         assert host.ask("other", "POST", "/v1/completions", body, {"Content-Type": "application/json"})[0] == 200
