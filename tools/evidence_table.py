@@ -126,9 +126,11 @@ def _in_order(evidence: Sequence[Evidence]) -> list[Evidence]:
 def _worth(entry: Evidence) -> tuple[Any, ...]:
     """Return what evidence is sorted by: the last is what a short table shows.
 
-    Measured comes before reported, then the newest, then the one with the most loads.
+    Measured comes before reported, then the one with the most numbers of requests at a time, then the newest, then the
+    one with the most loads.
     """
-    return WORTH[entry.status], str(entry.date), sum(result["repeats"] for result in entry.results), entry.name
+    loads = sum(result["repeats"] for result in entry.results)
+    return WORTH[entry.status], len(entry.results), str(entry.date), loads, entry.name
 
 
 def _hardware(entry: Evidence) -> str:

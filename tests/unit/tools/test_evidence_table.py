@@ -36,6 +36,13 @@ def test_the_short_table_shows_the_newest_measurement_of_each_release():
     assert rows[0].endswith("| 8,950 [8,891-9,029] (64) | 47.1 s |")
 
 
+def test_more_loads_come_before_a_newer_day():
+    result = document()["results"][0]
+    many = [result, {**result, "concurrency": 512}]
+    rows = short_table([evidence(date="2026-11-29"), evidence("many", date="2026-11-01", results=many)]).splitlines()
+    assert len(rows) == 3 and "(512)" in rows[2]
+
+
 def test_the_long_table_has_a_row_for_each_file_that_leads_to_it():
     rows = long_table([evidence("b", results=[]), evidence(accelerator="cpu", weights="0" * 40)]).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| 1 x cpu", "| 1 x NVIDIA H200"]
