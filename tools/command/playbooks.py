@@ -191,7 +191,9 @@ def _start(
 def _relay(lines: Iterable[str], shown: list[str], is_quiet: bool) -> None:
     """Pass on what Ansible prints on stderr, as it comes; an error without the excerpt of its file."""
     block: list[str] = []
-    for line in itertools.chain(lines, ["[end]"]):
+    for shown_line in itertools.chain(lines, ["[end]"]):
+        # On a terminal it has colours.
+        line = re.sub(r"\x1b\[[0-9;]*m", "", shown_line)
         if block and line.startswith("["):
             text = _sentence(block)
             block = []
@@ -202,7 +204,7 @@ def _relay(lines: Iterable[str], shown: list[str], is_quiet: bool) -> None:
         if block or ERROR.match(line):
             block.append(line)
         elif not is_quiet and line != "[end]":
-            print(line, end="", file=sys.stderr, flush=True)
+            print(shown_line, end="", file=sys.stderr, flush=True)
 
 
 def _sentence(block: list[str]) -> str:
