@@ -109,7 +109,8 @@ def test_every_option_of_the_documentation_is_known():
 def test_every_playbook_with_options_has_its_beginning_here():
     names = {path.stem.split("_")[0] for path in PLAYBOOKS.glob("*.yml")}
     # Their options are those of the roles of the same names.
-    assert names - {"gateway", "health", "host", "rollout", "rollback", "mirror", "provisioner"} <= {name.split("_")[0] for name in PREFIXES}
+    of_roles = {"gateway", "health", "host", "rollout", "rollback", "mirror", "provisioner"}
+    assert names - of_roles <= {name.split("_")[0] for name in PREFIXES}
 
 
 def first_actions(path):
