@@ -85,14 +85,16 @@ def play(lab, *words, playbook="provision.yml"):
     return output
 
 
+def has_data(lab, disk):
+    words = ["qemu-img", "map", "--force-share", "--output=json", str(lab.directory / f"guest/{disk}.qcow2")]
+    return any(each["data"] for each in json.loads(subprocess.run(words, check=True, capture_output=True).stdout))
+
+
 def test_a_server_that_is_switched_off_answers_ssh(lab, images):
     play(lab)
     assert ssh(lab, "cat /etc/baremetal-inference/host /etc/baremetal-inference/image").split() == [
         "gpu-01",
         json.loads((images / "debian13.json").read_text())["build_id"],
     ]
-    disks = dict(
-        line.split() for line in ssh(lab, "lsblk --nodeps --noheadings --output SERIAL,PTTYPE").splitlines()[:1]
-    )
-    assert disks == {"OSDISK0042": "gpt"}
+    assert [has_data(lab, disk) for disk in ("OSDISK0042", "DATA0042")] == [True, False]
     assert "changed=0" in play(lab)
