@@ -33,9 +33,17 @@ part() {
   took+=" $1 $((SECONDS - begin)) s,"
   [[ $status == 0 && -e $logs/failed ]] && status=1
   ((status == 0)) && return
-  echo "=== $(date +%T)$took"
-  cat "$logs"/*.log
+  echo "=== $(date +%T)$took failed"
+  show_logs
   exit "$status"
+}
+
+# Print what ran in the background, what failed last.
+show_logs() {
+  local name order='lab compute integration'
+  [[ ${LAB_FILLED-} ]] && order='compute integration'
+  [[ -e $logs/failed ]] && order='integration compute'
+  for name in $order; do cat "$logs/$name.log" 2>/dev/null || true; done
 }
 
 lab() { { tools/lab/content.sh && LAB_HOME=$PWD/.lab bin/lab images; } >"$logs/lab.log" 2>&1; }
