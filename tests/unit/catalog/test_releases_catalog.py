@@ -198,4 +198,4 @@ def test_the_gpu_test_starts_with_what_the_catalogue_sets():
     """One visit measured starts without vLLM's startup plan, because its own release file did not have it."""
     site = CATALOG.parents[1] / "tests/gpu/site/releases/gpu-test.yml"
     tested = load_yaml(site.read_text())
-    assert tested["stacks"]["cuda"].get("env") == FILES[tested["vllm"]]["stacks"]["cuda"].get("env") is not None
+    assert tested["stacks"]["cuda"]["env"] == FILES[tested["vllm"]]["stacks"]["cuda"]["env"]
