@@ -18,13 +18,13 @@ from .hosts import printable
 from .playbooks import TOP, CommandError
 
 NAME = r"[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-# Groups of a site, and words that YAML does not read as text.
-RESERVED = ("all", "false", "gateways", "inference", "localhost", "mirrors", "no", "none", "null", "off", "on", "true",
-            "ungrouped", "yes", "y", "n")  # fmt: skip
+# Words that YAML does not read as text, and groups of a site.
+YAML_WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
+RESERVED = (*YAML_WORDS, "all", "gateways", "inference", "localhost", "mirrors", "none", "ungrouped")
 HOST = re.compile(rf"(?P<name>{NAME})(=(?P<address>[0-9a-zA-Z.:-]{{1,253}}))?", re.ASCII)
 USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 MODEL = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-TEAM = re.compile(r"[a-z0-9][a-z0-9-]{0,30}", re.ASCII)
+TEAM = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
 
 
 # The collection's release for each stack, which a new site pins.
@@ -104,9 +104,18 @@ def _check(given: argparse.Namespace, answers: dict[str, list[str]], servers: li
     for flag, listed in (("hosts", names), ("teams", answers["teams"])):
         if len(set(listed)) != len(listed):
             raise CommandError(f"--{flag}: a name stands there twice")
+    for name, address in (*servers, *map(_host, answers["gateway"] if gateway else ())):
+        # A gateway may be one of the servers, under the server's own name.
+        other = next((one for one in servers if (one[0] == name) != (one[1] == address)), None)
+        if other:
+            raise CommandError(f"{name}={address} and {'='.join(other)}: one host has one name and one address")
     taken = next((name for name in (*names, *gateway) if name.lower() in RESERVED), None)
     if taken:
         raise CommandError(f"{taken!r} cannot be the name of a host: Ansible or YAML reads it as something else")
+    for flag in ("teams", "login"):
+        word = next((word for word in answers[flag] if word in YAML_WORDS), None)
+        if word:
+            raise CommandError(f"--{flag}: {word!r} cannot be a name: YAML reads it as something else")
     if given.teams and not gateway:
         raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
 

@@ -50,7 +50,7 @@ drain: drain; exclusive=hosts|instance; take hosts out of service at their gatew
   reason=TEXT drain_reason what status shows beside the host
   timeout=SECONDS drain_timeout how long to wait for running requests
   instance=NAME drain_instance this instance over several hosts, in place of HOST
-  force drain_force even if fewer servers stay than the site wants
+  force drain_force take over servers that a rollout or another person has drained
 undrain: undrain; exclusive=hosts|instance; return hosts to service, and wait until their gateways see them up
   timeout=SECONDS undrain_timeout how long to wait
   instance=NAME drain_instance this instance over several hosts, in place of HOST
