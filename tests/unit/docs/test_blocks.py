@@ -84,6 +84,8 @@ def problems(text: str) -> list[str]:
             found += [f"{first}: {name} does not exist" for name in block.why.split(", ") if not (TOP / name).exists()]
         elif block.is_commands and block.kind != "console" and not block.how:
             found.append(f"{first}: only a console with `$ ` is run; mark the block with the reason")
+        lines = [line for line, _shown in commands(block.text)]
+        found += [f"{line}: two commands in one line" for line in lines if re.search(r" {2,}\$ ", line)]
     return found + [f"{line}: an indented command is not run; put it into a console" for line in indented(text)]
 
 
@@ -232,11 +234,12 @@ def test_pages_are_run():
 def test_a_block_that_could_not_be_run_is_found():
     page = (
         "```sh\nls\n```\n\n<!-- run by: tests/gone.py -->\n```console\n$ ls\n```\n\n"
-        "<!-- not run: why -->\n```sh\nls\n```\n"
+        "<!-- not run: why -->\n```sh\nls\n```\n\n<!-- not run: why -->\n```console\n$ ls   $ pwd\n```\n"
     )
     assert problems(page) == [
         "ls: only a console with `$ ` is run; mark the block with the reason",
         "$ ls: tests/gone.py does not exist",
+        "ls   $ pwd: two commands in one line",
     ]
 
 
