@@ -55,7 +55,8 @@ SERVING = (
 # Switches of site.yml, set in an inventory; a site may have other variables that begin so.
 SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_tuning", "site_monitoring")
 
-
+# Other variables, or what they begin with, that resemble a role.
+OTHERS = ("accelerators", "provision")
 # Paths on the controller, where ~ is the home of the person who runs Ansible.
 ON_CONTROLLER = (
     "gateway_ca_dir", "gateway_certificate", "gateway_certificate_key", "mirror_keyring", "rollout_state_dir",
@@ -122,7 +123,18 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
             unknown.append(name)
         if unknown:
             warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")
+    for name in sorted(names):
+        # Another name is the site's own, so this is no error.
+        if near := next((option for role in roles for option in options_of(role) if _is_meant(name, role, option)), ""):
+            warnings.append(f"{name}: no role reads it; nearest: {near!r}")
     return warnings
+
+
+def _is_meant(name: str, role: str, option: str) -> bool:
+    """Return whether a name is an option whose beginning, the name of its role, is misspelt, such as vlm_runtime."""
+    rest = option.removeprefix(role)
+    begin = name.removesuffix(rest)
+    return (begin != name or not rest) and begin not in (role, *OTHERS) and bool(misspelt(begin, [role]))
 
 
 def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:

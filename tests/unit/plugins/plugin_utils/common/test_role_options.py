@@ -34,6 +34,24 @@ def test_a_variable_that_nothing_reads_is_a_warning():
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("vlm_runtime", "vllm_runtime"),
+        ("wieghts_sources", "weights_sources"),
+        ("acelerator", "accelerator"),
+        ("acelerator_count", "accelerator_count"),
+        ("accelerators", None),
+        ("provision_bmc_ca_file", None),
+        ("sources", None),
+        ("my_vllm_runtime", None),
+    ],
+)
+def test_an_option_whose_role_is_misspelt_is_a_warning(name, near):
+    text = f"gpu-1: {name}: no role reads it; nearest: {near!r}"
+    assert check("accelerator", "weights", "vllm", "provisioner", **{name: "x"}) == ([text] if near else [])
+
+
 def test_options_facts_and_the_variables_of_other_roles_are_accepted():
     assert (
         check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", target_hosts="all")
