@@ -306,8 +306,9 @@ def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[s
     if loopback or API_KEY in secrets:
         return []
     return [
-        f"{where}.host: listens on {host} without an API key, so everybody who reaches the port can use it; set "
-        f"vllm_secrets.{name}.{API_KEY}, or leave host out to listen on 127.0.0.1"
+        f"{where}.host: listens on {host} without an API key, so everybody who reaches the port can use it; behind a "
+        f"gateway, let only gateways reach it; otherwise set vllm_secrets.{name}.{API_KEY}, or leave host out to "
+        "listen on 127.0.0.1"
     ]
 
 

@@ -68,7 +68,8 @@ def test_loopback_needs_no_key(host):
 def test_an_instance_beyond_loopback_without_a_key_is_a_warning(host):
     assert plan({"host": host}).warnings == [
         f"vllm_instances.chat.host: listens on {host} without an API key, so everybody who reaches the port can use "
-        "it; set vllm_secrets.chat.VLLM_API_KEY, or leave host out to listen on 127.0.0.1"
+        "it; behind a gateway, let only gateways reach it; otherwise set vllm_secrets.chat.VLLM_API_KEY, or leave host "
+        "out to listen on 127.0.0.1"
     ]
     with_another = plan({"host": host}, site={"secrets": {"chat": ["EXA_API_KEY"], "chta": ["VLLM_API_KEY"]}})
     assert "without an API key" in with_another.warnings[0]
