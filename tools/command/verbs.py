@@ -80,7 +80,7 @@ remove: remove; needs_hosts changes exclusive=instance|model|environment|image|e
 """  # noqa: E501
 
 
-# Of these, those whose hosts are meant: servers and mirrors, and gateways.
+# What `apply` and `check` run: the playbook of servers and mirrors, and that of gateways.
 SERVING = ("site", "gateway")
 
 
