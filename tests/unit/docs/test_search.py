@@ -22,7 +22,7 @@ QUERIES = {
     "503": "operate/when-something-is-wrong.md",
     "air gap": "start/air-gapped.md",
     "api key": "operate/rotate-a-key.md",
-    "autoscaling": "explain/comparison.md",
+    "autoscaling": "operate/scale.md",
     "back up": "operate/faq.md",
     "benchmark": "operate/bench.md",
     "disk full": "operate/when-something-is-wrong.md",
