@@ -61,7 +61,7 @@ hosts:
       type: str
       returned: success
     firmware:
-      description: Empty, because a power cycle does not look at the firmware.
+      description: Empty, because a power cycle does not check the firmware.
       type: list
       elements: str
       returned: success

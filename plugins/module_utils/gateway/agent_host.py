@@ -68,7 +68,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     if not metrics:
         return watched.refused(time.monotonic())
     watched.load = load_of(metrics, watched.own or 0)
-    # Before HAProxy has told how many requests it has there, an agent that has just started would cut all of them.
+    # Before HAProxy has reported how many requests it has there, an agent that has just started would cut all of them.
     if watched.places and watched.own is not None:
         watched.places.update(watched.load)
     if watched.saw(metrics, time.monotonic()):
