@@ -8,12 +8,15 @@ from typing import Any, Iterable
 
 from .kinds import show_value
 
+# The time of a comparison grows with the square of a word, and no known name is as long.
+_LONGEST = 200
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``nearest: 'x'`` for a misspelt name, whatever its capitals, or what is known where nothing is near."""
     names = sorted(str(name) for name in known)
     spellings = {each.lower(): each for each in reversed(names)}
-    close = difflib.get_close_matches(str(name).lower(), spellings, n=1)
+    close = difflib.get_close_matches(str(name)[:_LONGEST].lower(), spellings, n=1)
     return f"nearest: {spellings[close[0]]!r}" if close else f"known: {', '.join(names) or 'none'}"
 
 
@@ -29,5 +32,5 @@ def not_a_number(value: Any, expected: str) -> str:
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that ``name`` was probably meant to be, None where it is another word."""
-    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.85)
+    close = difflib.get_close_matches(name[:_LONGEST], sorted(known), n=1, cutoff=0.85)
     return close[0] if close else None

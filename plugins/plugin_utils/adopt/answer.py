@@ -20,6 +20,8 @@ from .page import adopted_text, variables_of
 from .shell import MOST_BYTES, CommandError
 from .start import Start
 
+# Each that is unknown is compared with all flags and variables of vLLM.
+MOST_WORDS = 600
 # The stack of a command without an image, by the beginning of a variable.
 _OF_VARIABLE = {
     "ASCEND_": "cann",
@@ -98,6 +100,9 @@ def answer(request: AdoptRequest, text: str) -> dict[str, Any]:
 def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Compared]:
     """Return what starts vLLM in a text, the entry for it, and its plan. Raises CommandError."""
     start = read_start(text, request.service)
+    words = sum(map(len, (start.words, start.env, start.container, start.lost)))
+    if words > MOST_WORDS:
+        raise CommandError(f"found {words:,} words, options and variables, expected at most {MOST_WORDS}")
     stack = _stack(start, request)
     release = request.release or DEFAULT_RELEASES[stack]
     version = str(load_release(release, request.release_path)["vllm"])

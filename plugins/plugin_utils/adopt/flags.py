@@ -49,7 +49,8 @@ def read_flags(words: Sequence[str], table: OptionTable, others: Sequence[Option
         if flag:
             taken = values[:takes]
             if entry and entry.get("repeat"):
-                taken = [value for given in found if given.flag == flag for value in given.values] + taken
+                before = next((given.values for given in reversed(found) if given.flag == flag), [])
+                taken = before + taken
             found.append(Given(flag, taken, read_words([spelled, *taken], table)))
     named = [given.values[0] for given in found if given.name == "model" and given.values]
     if named and model and named[0] != model:

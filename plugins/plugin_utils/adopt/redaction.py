@@ -9,16 +9,11 @@ from typing import Any
 from ...module_utils.common.credentials import MASK, redact_credentials
 from .variables import is_secret
 
-# A variable with its value, in a shell, a unit or YAML; a flag with its value; what tokens of hubs look like.
+# A variable with its value behind it, in a shell, a unit or YAML; a flag with its value; what tokens of hubs look like.
 _VARIABLE = re.compile(
-    r"""\b(\w*(?:token|key|secret|passw(?:or)?d|pass|_pwd|_pat|_string|cookie|credentials?|auth|authorization|headers?))"""
-    r"""(?:["']?[ \t]*(?:=|:[ \t])|["'][ \t]*:)[ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"']+)""",
-    re.I,
+    r"""\b(\w+)(?=(?:["']?[ \t]*(?:=|:[ \t])|["'][ \t]*:)[ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"']+))""", re.I
 )
-_FLAG = re.compile(
-    r"""(?<![\w-])--?[\w-]{0,40}?(?:api[-_]key|token|password|secret)["']?(?:=|,?\s+)(?:-\s+)?["']?(?!-)([^\s"',\]]+)""",
-    re.I,
-)
+_FLAG = re.compile(r"""(?<![\w-])--?(\w[\w-]{0,60})(?=["']?(?:=|,?\s+)(?:-\s+)?["']?(?!-)([^\s"',\]]+))""")
 _TOKEN = re.compile(r"\b(?:hf_|sk-|ghp_|glpat-)[A-Za-z0-9_-]{6,}")
 # Shorter ones would be found everywhere.
 _SHORTEST = 4
@@ -40,6 +35,7 @@ def redact(value: Any, command: str) -> Any:
 def secrets_of(command: str) -> set[str]:
     """Return the values in a command that look like secrets."""
     found = {value for name, value in _VARIABLE.findall(command) if is_secret(name)}
-    found |= {value for value in _FLAG.findall(command) if not (value.isascii() and value.isdigit())}
+    flags = {value for name, value in _FLAG.findall(command) if is_secret(name)}
+    found |= {value for value in flags if not (value.isascii() and value.isdigit())}
     found |= set(_TOKEN.findall(command))
     return {value for value in found if len(value) >= _SHORTEST and not value.startswith(("$", "{{"))}

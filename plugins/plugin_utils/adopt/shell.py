@@ -12,6 +12,8 @@ from typing import Iterator, Mapping
 from ...module_utils.common.kinds import show_value
 
 MOST_BYTES = 64 * 1024
+# Of a word whose variables are replaced: A=$A$A, repeated, would fill the memory.
+_MOST_EXPANDED = 8 * 1024
 
 # These stand for a $ and a ` that a shell would replace; characters of no script.
 _LIVE, _TICK = "\ue000", "\ue001"
@@ -126,12 +128,18 @@ def interpolated(text: str) -> str:
 
 
 def expand(word: str, known: Mapping[str, str]) -> str:
-    """Return a word with the variables that are known, and the defaults of those that are not."""
+    """Return a word with the variables that are known, and the defaults of those that are not. Raises CommandError."""
+    length = 0
 
     def value(found: re.Match[str]) -> str:
+        nonlocal length
         name = found.group(1) or found.group(2)
         default = found.group(3)
-        return known.get(name, found.group() if default is None else default)
+        text = known.get(name, found.group() if default is None else default)
+        length += len(text)
+        if length > _MOST_EXPANDED:
+            raise CommandError(f"{name} and other variables in one word are longer than {_MOST_EXPANDED:,} characters")
+        return text
 
     return _VARIABLE.sub(value, word)
 

@@ -11,11 +11,15 @@ from ..planning.instances import SECRET_ENV
 from ..planning.own_place import ADDRESSES, VISIBLE
 from .shell import unreadable
 
+# A word anywhere in the name (SSH_KEY_B64), unless the name ends as that of a place or a number does.
 _SECRET = re.compile(
-    r"(?:\A|_)(?:TOKEN|(?:API)?KEY|SECRET|PASSWORD|PASSWD|PASS|CREDENTIALS?|AUTH|AUTHORIZATION|HEADERS?|COOKIE)\Z"
-    r"|(?:_PWD|_PAT|PGPASS|CONNECTION_STRING)\Z",
+    r"(?:\A|_)(?:(?:API|ACCESS)?(?:TOKEN|KEY)|KEYS|APIKEYS|SECRETS?|PASSWORDS?|PASSWD|PASS(?:PHRASE)?|CREDENTIALS?|CREDS|AUTH"
+    r"|AUTHORIZATION|BEARER|HEADERS?|COOKIES?|JWT|KEYTAB|PRIVATE|SIGNATURE|WEBHOOK|DSN)[0-9]*(?:_|\Z)"
+    r"|_(?:PWD|PAT)[0-9]*(?:_|\Z)|PGPASS\Z|CONNECTION_STRING",
     re.I,
 )
+_NO_SECRET = re.compile(r"_(?:DIR|FILE|LENGTH|NAME|PATH|SIZE|THRESHOLD|TIMEOUT|TTL|TYPE)\Z", re.I)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 _CHIPS = {name for names in VISIBLE.values() for name in names}
 _PLACES = (
@@ -48,8 +52,9 @@ class Sorted(NamedTuple):
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable of this name holds a secret."""
-    return name in SECRET_ENV or bool(_SECRET.search(name))
+    """Return whether a variable, key or flag of this name holds a secret."""
+    name = _HUMP.sub("_", name)
+    return name in SECRET_ENV or bool(_SECRET.search(name) and not _NO_SECRET.search(name))
 
 
 def sort_variables(

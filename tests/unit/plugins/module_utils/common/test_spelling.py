@@ -30,6 +30,12 @@ def test_a_word_that_is_another_one_is_not_misspelt():
     assert misspelt("http_proxy", ["HTTP_PROXY"]) is None
 
 
+def test_a_word_of_any_length_is_compared_soon():
+    """The whole of it takes hours."""
+    assert nearest("-a" * 500_000, ["a-a-a-a-" * 9, "b"]).startswith("known: ")
+    assert misspelt("-a" * 500_000, ["a-a-a-a-" * 9, "b"]) is None
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

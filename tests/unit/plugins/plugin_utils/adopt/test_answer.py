@@ -86,6 +86,20 @@ def test_a_number_without_end_is_no_fault_of_ours(text):
         assert answer(AdoptRequest(), text)["instances"]
 
 
+MANY = [
+    "vllm serve o/m " + "--f1 1 " * 5000, "vllm serve o/m --lora-modules" + " a=/b" * 5000,
+    " ".join(f"A{n}=1" for n in range(5000)) + " vllm serve o/m",
+    "docker run " + " ".join(f"-e A{n}=1" for n in range(5000)) + " vllm/vllm-openai --model o/m",
+    "docker run " + " ".join(f"--f{n}=1" for n in range(5000)) + " vllm/vllm-openai --model o/m",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MANY)
+def test_a_command_of_thousands_of_words_is_refused(text):
+    with pytest.raises(CommandError, match=r"found \S+ words, options and variables, expected at most 600"):
+        answer(AdoptRequest(), text)
+
+
 @pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["source"]) for entry in COMMANDS])
 def test_no_secret_is_printed_however_a_text_is_cut(entry):
     text = entry["text"]

@@ -25,6 +25,12 @@ def read(*words):
         (["--model=o/m", "--max_model_len=8k"], "o/m", {"max-model-len": "8k"}),
         (["o/m", "--model", "o/m"], "o/m", {}),
         (["o/m", "--gpu-memory-util", "0.9"], "o/m", {"gpu-memory-utilization": 0.9}),
+        # Each is in the entry once, and their number doubles nothing.
+        (
+            ["o/m", *(word for name in "abcdefghijklmnopqrstuvwxyz" for word in ("--middleware", f"m.{name}"))],
+            "o/m",
+            {"middleware": [f"m.{name}" for name in "abcdefghijklmnopqrstuvwxyz"]},
+        ),
         (["o/m", "-O3"], "o/m", {"optimization-level": "3"}),
         (["o/m", "--lora-modules", "a=b", "c=d"], "o/m", {"lora-modules": ["a=b", "c=d"]}),
         (["o/m", "-cc.cudagraph_mode=FULL"], "o/m", {"compilation-config": "FULL"}),

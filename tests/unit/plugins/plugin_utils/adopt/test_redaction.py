@@ -28,6 +28,9 @@ SECRET = "s3cr3tw0rd"
         f'--additional-config \'{{"authorization":"Bearer {SECRET}"}}\'',
         f"--otlp-headers 'Authorization: Basic {SECRET}'",
         f"docker run -e GITHUB_PAT={SECRET} -e PGPASS={SECRET} -e SESSION_COOKIE={SECRET} i",
+        f"export SSH_KEY_B64={SECRET} TLS_KEY_PEM={SECRET} TOKEN2={SECRET}",
+        f"accessToken: {SECRET}",
+        f"--client-secret-b64 {SECRET}",
         f"export AZURE_CONNECTION_STRING='AccountKey={SECRET};'",
     ],
 )

@@ -93,3 +93,12 @@ def test_what_is_no_command_is_answered_in_one_sentence(text, part):
     with pytest.raises(CommandError) as caught:
         statements(text)
     assert part in str(caught.value)
+
+
+def test_a_variable_that_doubles_itself_fills_no_memory():
+    """Forty lines would be a word of 10 TB."""
+    known = {"A": "x" * 10}
+    with pytest.raises(CommandError, match="A and other variables in one word are longer than 8,192 characters"):
+        for _line in range(40):
+            known["A"] = expand(interpolated("$A$A"), known)
+    assert len(known["A"]) <= 8_192

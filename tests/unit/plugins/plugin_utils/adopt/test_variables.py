@@ -86,5 +86,20 @@ def test_values_that_only_that_machine_has_are_left_out():
     ],
 )
 def test_a_name_tells_a_secret(name):
-    assert is_secret(name) and not is_secret(name + "IZERS")
-    assert not is_secret("VLLM_MAX_NUM_BATCHED_TOKENS") and not is_secret("PWD")
+    assert is_secret(name)
+    assert is_secret(f"{name}_B64") and is_secret(f"MY_{name}2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "VLLM_MAX_NUM_BATCHED_TOKENS",
+        "PWD",
+        "HF_TOKEN_PATH",
+        "SSL_KEY_FILE",
+        "A_TOKEN_THRESHOLD",
+        "TOKENIZERS_PARALLELISM",
+    ],
+)
+def test_a_name_of_a_place_or_a_number_is_no_secret(name):
+    assert not is_secret(name)
