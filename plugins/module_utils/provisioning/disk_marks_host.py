@@ -10,10 +10,18 @@ import tempfile
 
 MARKER = "etc/baremetal-inference/host"
 # How a file system is mounted so that nothing is written to the disk, not even a journal.
-READABLE = {"ext4": "ro,noload", "xfs": "ro,norecovery", "btrfs": "ro,rescue=nologreplay", "ext3": "ro,noload"}
-# What may hold a host that cannot be seen from here.
+READABLE = {
+    "ext2": "ro",
+    "ext3": "ro,noload",
+    "ext4": "ro,noload",
+    "xfs": "ro,norecovery",
+    "btrfs": "ro,rescue=nologreplay",
+}
+# What holds no host: swap, the partition of EFI, and a medium or config drive. Any other kind is closed to this guard,
+# such as a part of a RAID, of LVM or of ZFS, a container of encrypted data, and what a later blkid knows.
+WITHOUT_HOST = ("swap", "vfat", "iso9660")
 AMBIGUOUS = "of several kinds at once"
-CLOSED = ("LVM2_member", "linux_raid_member", "crypto_LUKS", "zfs_member", "bcache", AMBIGUOUS)
+MOST_SUBVOLUMES = 100
 
 
 def parts_of(device: str) -> list[str]:
@@ -52,14 +60,23 @@ def marker_in(directory: str) -> str:
         return file.read(200).decode("utf-8", "replace").strip() or "unreadable"
 
 
-def marker_on(name: str, kind: str) -> str:
-    """Return the marker on a file system, empty where there is none or it cannot be mounted."""
+def marker_below(directory: str, kind: str) -> str:
+    """Return the marker of a mounted file system; with btrfs also of its subvolumes, because one may be the root."""
+    subvolumes = sorted(os.listdir(directory))[:MOST_SUBVOLUMES] if kind == "btrfs" else []
+    return next(filter(None, (marker_in(os.path.join(directory, name)) for name in ("", *subvolumes))), "")
+
+
+def marker_on(name: str, kind: str) -> str | None:
+    """Return the marker on a block device, empty where there is none, None where its content cannot be seen."""
+    if kind not in READABLE:
+        return "" if kind in WITHOUT_HOST else None
     with tempfile.TemporaryDirectory() as place:
         mount = ["mount", "-t", kind, "-o", READABLE[kind] + ",nosuid,nodev,noexec", name, place]
         if subprocess.run(mount, capture_output=True, check=False, timeout=120).returncode:
-            return ""  # a write that was cut off leaves such a file system
+            # A write of the image that was cut off leaves such an ext4. Another kind may lack a second disk.
+            return "" if kind.startswith("ext") else None
         try:
-            return marker_in(place)
+            return marker_below(place, kind)
         finally:
             subprocess.run(["umount", place], check=True, timeout=120)
 
@@ -67,9 +84,9 @@ def marker_on(name: str, kind: str) -> str:
 def refusal(device: str, released: str) -> str:
     """Return why a disk must not be written, empty where nothing forbids it."""
     for name, kind in contents(device):
-        if kind in CLOSED and not released:
+        found = marker_on(name, kind)
+        if found is None and not released:
             return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
-        found = marker_on(name, kind) if kind in READABLE else ""
         if found and found != released:
             return f"{name} holds the host {found!r}, which nobody has released; nothing was written"
     return ""

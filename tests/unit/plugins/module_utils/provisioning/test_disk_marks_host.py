@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.disk_marks_host import (
     contents,
+    marker_below,
     marker_in,
     refusal,
 )
@@ -46,6 +47,41 @@ def test_the_disk_that_lsblk_shows_is_judged_by_what_the_kernel_mounts(tmp_path,
     assert "/dev/sda2 holds the host 'gpu-01'" in refusal("/dev/sda", "")
     assert refusal("/dev/sda", "gpu-01") == ""
     assert all("-o ro," in line for line in (tmp_path / "mount.log").read_text().splitlines())
+
+
+def util_linux(directory, monkeypatch, kind):
+    """Put stand-ins on PATH: a disk that is one block device of a kind, which cannot be mounted."""
+    for name, text in {"lsblk": "echo /dev/sda", "blkid": f"echo {kind}", "mount": "exit 32"}.items():
+        (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+        (directory / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def kinds_of_blkid():
+    """Return all kinds that the blkid of this machine knows."""
+    return subprocess.run(["blkid", "-k"], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_every_kind_that_the_guard_cannot_see_into_needs_a_release(tmp_path, monkeypatch):
+    kinds = {*kinds_of_blkid(), "isw_raid_member", "zfs_member", "a_kind_of_next_year"}
+    written = set()
+    for kind in kinds:
+        with monkeypatch.context() as context:
+            util_linux(tmp_path, context, kind)
+            said = refusal("/dev/sda", "")
+            assert refusal("/dev/sda", "gpu-01") == ""
+        assert said == "" or f"/dev/sda is {kind}, and this guard cannot see" in said
+        written |= set() if said else {kind}
+    # An ext4 that cannot be mounted is what a write of the image leaves that was cut off.
+    assert written == {"swap", "vfat", "iso9660", "ext2", "ext3", "ext4"}
+
+
+def test_a_root_in_a_subvolume_of_btrfs_has_a_mark_too(tmp_path):
+    place = tmp_path / "@rootfs/etc/baremetal-inference"
+    place.mkdir(parents=True)
+    (place / "host").write_text("gpu-01\n")
+    (tmp_path / "@home").mkdir()
+    assert marker_below(str(tmp_path), "btrfs") == "gpu-01" and marker_below(str(tmp_path), "ext4") == ""
 
 
 @pytest.mark.parametrize(("status", "said"), [(8, "/dev/sda is of several kinds at once"), (4, "cannot be read")])
