@@ -62,7 +62,7 @@ RELEASES = {
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
-    "compare.sh", "real.py", "starts.sh",
+    "compare.sh", "real.py", "starts.sh", "pair.sh", "fair.py",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Bring a GPU machine without a network from a bare Debian 13 to a chat:  run.sh PARTS OUT [SCRIPT]
-# SCRIPT runs inside: inside.sh, big.sh, one.sh, or on a machine with two chips two.sh, presets.sh or group.sh. PARTS has the parts of
+# SCRIPT runs inside: inside.sh, big.sh, one.sh, or on a machine with two chips two.sh, presets.sh, group.sh or pair.sh. PARTS has the parts of
 # make_bundle.py's bundle; OUT gets run.log, verify.json and what else explains a failure. The script finds in LEFT the seconds that it has, and in
 # STEPS which of its steps to run, when that is set here.
 # Needs root, Python 3.12 with PyTorch at /opt/torch/.venv, CUDA's driver below /usr/local/nvidia, and 15 GB of disk.
-# Debian boots with systemd in namespaces of its own, on the machine's kernel, driver and network. For group.sh there are two of them,
-# gpu-a and gpu-b, each with one chip, and a cable between them in place of the machine's network; the script runs on gpu-a.
+# Debian boots with systemd in namespaces of its own, on the machine's kernel, driver and network. For group.sh and pair.sh there are two of
+# them, gpu-a and gpu-b, each with one chip and half of the processors, and a cable between them in place of the machine's network; the
+# script runs on gpu-a.
 set -euo pipefail
 parts=$1 out=$2 script=${3:-inside.sh}
 work=/srv/gpu-test root=/srv/gpu-test/root
 hosts=(gpu-test)
-[ "$script" != group.sh ] || hosts=(gpu-a gpu-b)
+case $script in group.sh | pair.sh) hosts=(gpu-a gpu-b) ;; esac
+half=$(($(nproc) / ${#hosts[@]}))
 # In all, below the 600 s that one command may take.
 limit=${LIMIT:-560}
 mkdir -p "$out" "$work"
+cp "$parts/began" "$work/" 2>/dev/null || true
 exec > >(tee "$out/run.log") 2>&1
 say() { printf '%s [%3ds] %s\n' "$(date -u +%H:%M:%S)" "$SECONDS" "$*"; }
 
@@ -143,8 +146,8 @@ boot() {
   local name=$1 root=$2 number=$3 group=/sys/fs/cgroup/$1 found outer
   mkdir -p "$group"
   # shellcheck disable=SC2016  # expanded by the inner shell
-  setsid bash -c 'echo $$ > "$0/cgroup.procs"; exec unshare -m -p -f -i -u -C ${5:+-n} bash "$1" "$2" "$3" "$4" "$5"' \
-    "$group" "$work/boot.sh" "$root" "$work" "$name" "$number" </dev/null > "$work/boot-$name.log" 2>&1 &
+  setsid bash -c 'echo $$ > "$0/cgroup.procs"; exec taskset -c "$6" unshare -m -p -f -i -u -C ${5:+-n} bash "$1" "$2" "$3" "$4" "$5"' \
+    "$group" "$work/boot.sh" "$root" "$work" "$name" "$number" "$((${number:-0} * half))-$((${number:-0} * half + half - 1))" </dev/null > "$work/boot-$name.log" 2>&1 &
   outer=$!
   # systemd can hand down limits only where no other process is in its control group: containers want them.
   until pgrep -P "$outer" > /dev/null || ! kill -0 "$outer"; do sleep 0.02; done

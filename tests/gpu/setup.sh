@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the scripts that run inside the Debian that run.sh has booted. Everything is below /carried.
-result=/carried/result
+# Of two hosts, each one has a directory of its own.
+result=${RESULT:-/carried/result}
 place=/opt/collections/ansible_collections/baremetal/inference
 mkdir -p "$result"
 # NVLink multicast stays off in every process: a program that uses it can take the chips of a shared server out of service.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs inside the Debian of run.sh on a machine with one chip: where the seconds of vLLM 0.33.0's starts go, and what shortens them.
-#   starts.sh             all of it, or the steps in STEPS, in the background, and the log
+#   starts.sh             all of it, or the steps in STEPS, in the background, and the log; pair.sh has a lane of this on each of two hosts
 #   starts.sh follow S    wait S seconds and show the log
 # Each step is an instance of one preset: started with nothing cached, again with kept caches, and as on a host whose twin has served before.
 set -euo pipefail
@@ -29,22 +29,23 @@ report() {
 restart() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager -o cat | grep -v Route | tail -25; return 1; }; report "$@"; }
 # minute UNIT PORT NAME AT_ONCE REQUESTS: the first load after a start and the same load again
 minute() { load "$1" "$2" "$3-first" "$4" "$5"; load "$1" "$2" "$3-second" "$4" "$5"; }
+# keep UNIT: its caches, for other instances: the role removes this one with them when it leaves the inventory
+keep() { cp -aT "/var/cache/vllm/$1" "/var/cache/kept-$1"; }
 # twin UNIT: its archive, then a start of the same instance that has compiled nothing
 twin() {
-  local began=$SECONDS
-  # For other instances: the role removes this one with its caches when it leaves the inventory.
-  cp -a "/var/cache/vllm/$1" "/var/cache/kept-$1"
-  (cd /carried/site && playbook "starts-$1.yml" caches.yml -l gpu-test -e caches_dir=/carried/caches > "$result/caches-$1.log" 2>&1) ||
+  local began=$SECONDS caches=$result/caches
+  (cd /carried/site && playbook "starts-$1.yml" caches.yml -l gpu-test -e "caches_dir=$caches" > "$result/caches-$1.log" 2>&1) ||
     { tail -20 "$result/caches-$1.log"; return 1; }
-  say "archive of $1 took $((SECONDS - began)) s: $(du -h /carried/caches/*.tar.gz | tr '\n' ' ')"
+  say "archive of $1 took $((SECONDS - began)) s: $(du -h "$caches"/*.tar.gz | tr '\n' ' ')"
   systemctl stop "vllm@$1"
   rm -rf "/var/cache/vllm/$1"
-  site "$1" -e vllm_caches_dir=/carried/caches -e vllm_caches_source=/carried/caches
+  site "$1" -e "vllm_caches_dir=$caches" -e "vllm_caches_source=$caches" || return 1
   report "$1" "first start of a twin"
 }
 # spy UNIT: where the processors spend a start
 spy() {
   local pid=0
+  [ -x /carried/py-spy ] || return 0
   systemctl stop "vllm@$1"
   systemctl start --no-block "vllm@$1"
   until [ "$pid" != 0 ]; do pid=$(systemctl show "vllm@$1" -p MainPID --value); done
@@ -55,13 +56,18 @@ spy() {
   until systemctl is-active --quiet "vllm@$1" || systemctl is-failed --quiet "vllm@$1"; do sleep 0.2; done
   say "profile of $1: $(wc -l < "$result/spy-$1.txt") stacks; $(started "$1")"
 }
-# as_kept FROM TO: another instance starts with the kernels of one that has served
-as_kept() { mkdir -p "/var/cache/vllm/$2"; cp -a "/var/cache/kept-$1/." "/var/cache/vllm/$2/"; }
+# as_kept TO: another instance starts with the kernels of all that have served
+as_kept() {
+  local each
+  mkdir -p "/var/cache/vllm/$1"
+  for each in /var/cache/kept-*; do [ ! -d "$each" ] || cp -an "$each/." "/var/cache/vllm/$1/"; done
+}
 latency() {
   site latency || return 0
   report latency "nothing cached"
   for number in 1 2 3; do restart latency "kept caches, $number"; done
   minute latency 8010 latency 8 32
+  keep latency
   twin latency && minute latency 8010 latency-twin 8 32
   spy latency
   systemctl stop vllm@latency
@@ -71,15 +77,18 @@ throughput() {
   report throughput "nothing cached"
   for number in 1 2 3; do restart throughput "kept caches, $number"; done
   minute throughput 8010 throughput 512 512
+  keep throughput
   twin throughput && minute throughput 8010 throughput-twin 512 512
   systemctl stop vllm@throughput
 }
 balanced() {
-  as_kept throughput balanced
+  local kept; kept=$(echo /var/cache/kept-*)
+  as_kept balanced
   site balanced || return 0
-  report balanced "kernels of throughput"
-  for number in 1 2; do restart balanced "kept caches, $number"; done
+  report balanced "kernels of ${kept//*\*/nothing}"
+  for number in 1 2 3; do restart balanced "kept caches, $number"; done
   minute balanced 8010 balanced 64 192
+  keep balanced
   spy balanced 50
   systemctl stop vllm@balanced
 }
@@ -110,15 +119,19 @@ preload() {
   systemctl stop vllm-preload@held
   journalctl -u vllm-preload@held --no-pager -o cat | cut -c1-200 | tail -12
 }
-# sweep_presets [NAMES]: the variants of compare.yml with the plans of the presets, and the kernels of throughput
+# sweep_presets [NAMES]: the variants of compare.yml with the plans of the presets, and the kernels of all that have served. Two hosts share
+# the list, and one takes what the other has not taken.
 sweep_presets() {
-  local plans=$result/plans at
-  (cd /carried/site && playbook compare-plans.yml render.yml -e "render_dir=$result/rendered" > "$result/render.log" 2>&1)
-  mkdir -p "$plans" && cp "$result"/rendered/gpu-test/*/files/etc/vllm/*.{yaml,env} "$plans/"
-  install -d -o vllm -g vllm "$result/sweep" /srv/models/openai
-  cp -a /carried/weights/openai/gpt-oss-20b /srv/models/openai/ || true
+  local plans=$result/plans sweep=/carried/result/sweep at
+  if [ ! -d "$plans" ]; then
+    (cd /carried/site && playbook compare-plans.yml render.yml -e "render_dir=$result/rendered" > "$result/render.log" 2>&1) || tail -20 "$result/render.log"
+    mkdir -p "$plans" && cp "$result"/rendered/gpu-test/*/files/etc/vllm/*.{yaml,env} "$plans/"
+    install -d -o vllm -g vllm /srv/models/openai
+    cp -a /carried/weights/openai/gpt-oss-20b /srv/models/openai/ || true
+  fi
+  mkdir -p "$sweep" && chmod 1777 "$sweep"
   systemctl stop 'vllm@*'
-  as_kept throughput sweep && cp -an /var/cache/kept-latency/. /var/cache/vllm/sweep/; chown -R vllm: /var/cache/vllm/sweep
+  as_kept sweep; chown -R vllm: /var/cache/vllm/sweep
   at=$(sed -n 's/^PATH="\?\([^:"]*\).*/\1/p' "$plans/plain.env")
   (
     set -a
@@ -128,7 +141,7 @@ sweep_presets() {
     export HOME=/var/cache/vllm/sweep VLLM_USE_FLASHINFER_SAMPLER=0 ONLY=${1//,/ }
     cd /tmp
     exec setpriv --reuid=vllm --regid=vllm --init-groups "$at/python" /carried/sweep.py /carried/site/compare.yml "$plans/plain.yaml" 0 8110 \
-      "$result/sweep" "$(left)"
+      "$sweep" "$(left)"
   )
 }
 lane() {
@@ -136,16 +149,21 @@ lane() {
   run_steps latency throughput preload balanced \
     sweep_presets:b-balanced,b-balanced-sizes-32,b-api-servers-4,b-throughput,b-throughput-sizes-32,b-latency,b-latency-triton,b-balanced-2,b-balanced-sizes-32-2
 }
+# prepare: what a host has before its lane begins
+prepare() {
+  [ -x /usr/local/bin/ansible-playbook ] || install_ansible
+  (cd /carried/site && ansible-playbook -i starts-latency.yml prepare.yml > "$result/prepare.log" 2>&1) || tail -30 "$result/prepare.log"
+  say "environment: $(python)"
+}
 case ${1:-} in
   lane) lane ;;
+  prepare) prepare ;;
   follow) follow_lane "$2" ;;
   *)
     echo $(($(date +%s) + $(cat /carried/total 2>/dev/null || echo 1400))) > "$result/end"
-    [ -x /usr/local/bin/ansible-playbook ] || install_ansible
     python3.13 /carried/shape.py /carried/weights /carried/site/weights
     python3.13 /carried/site/presets.py
-    (cd /carried/site && ansible-playbook -i starts-latency.yml prepare.yml > "$result/prepare.log" 2>&1) || tail -30 "$result/prepare.log"
-    say "environment: $(python)"
+    prepare
     # While the first start compiles.
     systemd-run --quiet --unit=heavy bash -c "exec nice python3.13 /carried/shape.py /carried/heavy /carried/site/heavy heavy > $result/heavy.log 2>&1"
     start_lane starts.sh

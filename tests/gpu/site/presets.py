@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the inventories of presets.sh and one.sh beside this file: one host that is the machine itself."""
+"""Write the inventories of the scripts beside this file: one host that is the machine itself, or for pair.sh two."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from pathlib import Path
@@ -14,6 +15,10 @@ NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1",
     "VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "VLLM_ALLREDUCE_USE_FLASHINFER": "0",
 }  # fmt: skip
+TEAMS = {"product": "gold", "nightly": "batch"}
+MODEL = sys.argv[1] if len(sys.argv) > 1 else "h200"
+# Where run.sh has booted two hosts: the PCI devices of this one.
+SYSFS = {"accelerator_sysfs_root": "/opt/sys"} if Path("/opt/sys").is_dir() else {}
 NO_FUSION = {"compilation-config": {"pass_config": {"fuse_allreduce_rms": False}}}
 
 
@@ -37,9 +42,42 @@ def write(name: str, more: dict[str, Any] | None = None, /, **instances: dict[st
         "vllm_verify_expect": "",
         "vllm_remove_unlisted": True,
         "vllm_instances": instances,
+        **SYSFS,
         **(more or {}),
     }
     (HERE / f"{name}.yml").write_text(json.dumps({"inference": {"hosts": {"gpu-test": host}}}, indent=1))
+
+
+def write_pair(name: str, **instances: dict[str, Any]) -> None:
+    """Write an inventory of gpu-a and gpu-b with the same instances, and a gateway with two teams on gpu-a."""
+    member = {
+        "ansible_python_interpreter": "/usr/bin/python3.13",
+        "accelerator_sysfs_root": "/opt/sys",
+        # A gateway plans hosts that it does not ask.
+        "accelerator": MODEL,
+        "accelerator_count": 1,
+        "weights_manifest_path": ["/carried/site/weights"],
+        "vllm_verify_expect": "",
+        "vllm_remove_unlisted": True,
+        "vllm_instances": instances,
+    }
+    gateway = {
+        "gateway_listen": "127.0.0.1",
+        "gateway_port": 8080,
+        "gateway_tls": "off",
+        "gateway_clients": {team: {"key_file": f"/carried/keys/{team}.key", "team": team} for team in TEAMS},
+        "gateway_teams": {team: {"class": name} for team, name in TEAMS.items()},
+    }
+    here = {"ansible_connection": "local", "gateway_host_address": "10.20.0.1"}
+    there = {"ansible_host": "10.20.0.2", "ansible_user": "root"}
+    # Of this visit alone: it proves nothing to anybody else.
+    common = {"gateway_secret": hashlib.sha256(b"tests/gpu").hexdigest()}
+    groups = {
+        "all": {"vars": common},
+        "inference": {"hosts": {"gpu-a": {**member, **here}, "gpu-b": {**member, **there}}},
+        "gateways": {"hosts": {"gpu-a": {}}, "vars": gateway},
+    }
+    (HERE / f"{name}.yml").write_text(json.dumps(groups, indent=1))
 
 
 def main() -> None:
@@ -69,7 +107,7 @@ def main() -> None:
     write("one-shared", big={**instance("balanced", [0], 8010), **without, **shared}, chat=asleep)
     # For compare.sh: what the presets would serve, each as on a chip of its own.
     presets = ("plain", "balanced", "latency", "throughput")
-    declared = {"accelerator": sys.argv[1] if len(sys.argv) > 1 else "h200", "accelerator_count": len(presets)}
+    declared = {"accelerator": MODEL, "accelerator_count": len(presets)}
     plans = {name: instance(name, [chip], 8010 + chip) for chip, name in enumerate(presets)}
     del plans["plain"]["preset"]
     write("compare-plans", declared, **plans)
@@ -88,6 +126,18 @@ def main() -> None:
     # For starts.sh: one instance after the other on one chip.
     for preset in ("latency", "balanced", "throughput"):
         write(f"starts-{preset}", **{preset: {**instance(preset, [0], 8010), **on}})
+    # For pair.sh: one on each chip behind a gateway, then two that share each chip.
+    chat = {**instance("throughput", [0], 8010, **{"max-num-seqs": 256}), **on, "host": "0.0.0.0"}
+    write_pair("pair-fair", chat=chat)
+    small = {
+        "recipe": "baremetal/gpt-oss-smoke",
+        "port": 8040,
+        "host": "0.0.0.0",
+        "args": {"enforce-eager": True},
+        **on,
+        **shared,
+    }
+    write_pair("pair-scale", chat={**chat, **shared, "scale": {"min": 1, "max": 2}}, small=small)
     heavy = {"weights_manifest_path": ["/carried/site/heavy"], "weights_sources": ["file:///carried/heavy"],
              "vllm_recipe_path": ["/carried/site/recipes"]}  # fmt: skip
     few = {"max-model-len": 8192, "max-num-seqs": 8, "max-cudagraph-capture-size": 8}
