@@ -82,6 +82,7 @@ fair() {
   gateway fair auto || return 1
   trace auto-alone gold 15
   trace auto both 60
+  say "limits: $(curl -s http://127.0.0.1:8404/metrics | grep '^haproxy_server_limit_sessions.*--chat' | sed 's/.*server=//' | tr '\n' ' ')"
   curl -s http://127.0.0.1:8404/metrics/admission > "$result/admission.txt" || true
   say "admission: $(grep -E '^inference_gateway_admission_requests_total' "$result/admission.txt" | sed 's/.*requests_total//' | tr '\n' ' ' | cut -c1-600)"
 }

@@ -28,13 +28,20 @@ df -h /srv | tail -1
 say "unpack"
 chmod +x "$parts/zstd"
 cat "$parts"/part-* | "$parts/zstd" -dc --long=27 | tar -x -C "$work" -f -
+# What this checkout has since the bundle was made.
+here=$(cd "$(dirname "$0")" && pwd)
+cp "$here"/*.sh "$here"/*.py "$work/"
+cp -a "$here/site/." "$work/site/"
 mkdir -p "$root"
 tar -xJf "$work/rootfs.tar.xz" -C "$root" --exclude='./dev/*'
 # PyTorch as it is in an environment: with bytecode, and without packages that no lock has.
-here=$(cd "$(dirname "$0")" && pwd)
-/usr/bin/python3.12 "$here/machine_torch.py" /opt/torch/.venv/lib/python3.12/site-packages \
-  "$here/../../catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt" "$root/opt/machine-torch" > "$work/torch.log" 2>&1 &
-linked=$!
+# For 0.25.1 only, when the bundle has it.
+linked=
+if compgen -G "$work/mirror/wheels/machine_torch-*" > /dev/null; then
+  /usr/bin/python3.12 "$here/machine_torch.py" /opt/torch/.venv/lib/python3.12/site-packages \
+    "$here/../../catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt" "$root/opt/machine-torch" > "$work/torch.log" 2>&1 &
+  linked=$!
+fi
 tar -xJf "$work/weights.tar.xz" -C "$work"
 chmod -R a+rX "$work"
 
@@ -128,9 +135,11 @@ cd "$root"
 exec env -i container=lxc PATH=/usr/sbin:/usr/bin chroot "$root" /lib/systemd/systemd --log-target=journal
 BOOT
 
-wait "$linked" || { cat "$work/torch.log"; say "FAILED: PyTorch cannot be linked"; exit 1; }
-cat "$work/torch.log"
-[ -e "$root/opt/machine-torch/torch" ] || { say "FAILED: no PyTorch"; exit 1; }
+if [ -n "$linked" ]; then
+  wait "$linked" || { cat "$work/torch.log"; say "FAILED: PyTorch cannot be linked"; exit 1; }
+  cat "$work/torch.log"
+  [ -e "$root/opt/machine-torch/torch" ] || { say "FAILED: no PyTorch"; exit 1; }
+fi
 
 say "boot"
 # Containers want limits, which the machine may not hand down.
