@@ -8,16 +8,18 @@
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
-all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced,b-servers-2 / fair scale
- / sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-32,b-throughput-sizes-32,b-balanced-2,b-balanced-sizes-32-2,b-no-async"
+# shellcheck source=tests/gpu/measure.sh
+. /carried/measure.sh
+presets=b-servers-1,b-servers-4,b-own-plain,b-own-balanced,b-servers-2
+all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / fair scale
+ / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-32,b-throughput-sizes-32,b-balanced-2"
 # Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left.
-gateway_seconds=480
+gateway_seconds=460
 hosts=(gpu-a gpu-b)
 far() { ssh -o BatchMode=yes -o ConnectTimeout=10 10.20.0.2 "$@"; }
 # on HOST COMMAND...
 on() { if [ "$1" = gpu-a ]; then "${@:2}"; else far "$(printf '%q ' "${@:2}")"; fi; }
 steps() { awk -v RS=' / ' -v number="$1" 'NR == number' <<< "${STEPS:-${all_steps//$'\n'/}}" | tr '\n' ' '; }
-left() { echo $(($(cat "$result/end") - $(date +%s))); }
 lane_of() {
   on "$1" systemctl reset-failed lane 2>/dev/null || true
   on "$1" systemd-run --quiet --unit=lane -E HOME=/root -E LANG=C.UTF-8 -E "STEPS=$2" -E "RESULT=$result/$1" \
@@ -75,9 +77,8 @@ fair() {
     on "$host" sh -c '[ ! -d /carried/kept ] || { mkdir -p /var/cache/vllm/chat; cp -an /carried/kept/. /var/cache/vllm/chat/; chown -R vllm: /var/cache/vllm/chat; }' || true
   done
   site fair || return 1
-  for host in "${hosts[@]}"; do say "START chat, $host: $(on "$host" journalctl -u vllm@chat --no-pager -o cat | grep '^Warm-up' | tail -1)"; done
+  say "START chat: gpu-a $(started chat), gpu-b $(started chat far)"
   gateway fair off || return 1
-  trace off-alone gold 15
   trace off both 60
   gateway fair auto || return 1
   trace auto-alone gold 15
@@ -116,6 +117,8 @@ visit() {
   say "the lanes have ended"
   for step in $(steps 3); do "$step" || say "FAILED: $step"; save; done
   say "the gateway's steps have ended"
+  # Who was stopped in the middle of a variant has left its claim.
+  for step in "$result"/sweep/*.claim; do [ -e "${step%.claim}.json" ] || rm -f "$step"; done
   if [ "$(left)" -gt 90 ]; then lanes "$(cat "$result/end")" "$(steps 4)" "$(steps 4)"; save; fi
   say "all has ended"
 }
@@ -141,7 +144,7 @@ case ${1:-} in
     umask 077
     for team in product nightly; do python3.13 -c 'import secrets; print(secrets.token_hex(32))' > "/carried/keys/$team.key"; done
     umask 022
-    nvidia-smi -L; far nvidia-smi -L
+    nvidia-smi -L; far nvidia-smi -L || say "FAILED: gpu-b"
     python3.13 /carried/shape.py /carried/weights /carried/site/weights
     python3.13 /carried/site/presets.py "$(nvidia-smi --query-gpu=name --format=csv,noheader | grep -oE 'H100|H200' | tr '[:upper:]' '[:lower:]')"
     for host in "${hosts[@]}"; do on "$host" env "RESULT=$result/$host" bash /carried/starts.sh prepare & done

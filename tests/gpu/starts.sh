@@ -33,7 +33,7 @@ minute() { load "$1" "$2" "$3-first" "$4" "$5"; load "$1" "$2" "$3-second" "$4" 
 keep() { cp -aT "/var/cache/vllm/$1" "/var/cache/kept-$1"; }
 # twin UNIT: its archive, then a start of the same instance that has compiled nothing
 twin() {
-  local began=$SECONDS caches=$result/caches
+  local began=$SECONDS caches; caches=/carried/caches-$(hostname)
   (cd /carried/site && playbook "starts-$1.yml" caches.yml -l gpu-test -e "caches_dir=$caches" > "$result/caches-$1.log" 2>&1) ||
     { tail -20 "$result/caches-$1.log"; return 1; }
   say "archive of $1 took $((SECONDS - began)) s: $(du -h "$caches"/*.tar.gz | tr '\n' ' ')"
