@@ -12,13 +12,9 @@ parts=$1 out=$2 script=${3:-inside.sh}
 work=/srv/gpu-test root=/srv/gpu-test/root
 hosts=(gpu-test)
 case $script in group.sh | pair.sh) hosts=(gpu-a gpu-b) ;; esac
-# pinned NUMBER COMMAND...: on the processors of a host, if the machine counts them as usual
-half=$(($(nproc) / ${#hosts[@]}))
-pinned() {
-  local processors="$(($1 * half))-$(($1 * half + half - 1))"
-  if taskset -c "$processors" true 2>/dev/null; then taskset -cp "$processors" "$BASHPID" > /dev/null; fi
-  exec "${@:2}"
-}
+# Each host starts on its own part of the processors: pin FIRST NUMBER is for what this shell begins from then on.
+processors=$(nproc) half=$(($(nproc) / ${#hosts[@]}))
+pin() { taskset -cp "$1-$(($1 + $2 - 1))" "$$" > /dev/null 2>&1 || true; }
 # In all, below the 600 s that one command may take.
 limit=${LIMIT:-560}
 mkdir -p "$out" "$work"
@@ -160,10 +156,12 @@ leader() {
 boot() {
   local name=$1 root=$2 number=$3 group=/sys/fs/cgroup/$1 found outer
   mkdir -p "$group"
+  pin "$((${number:-0} * half))" "$half"
   # shellcheck disable=SC2016  # expanded by the inner shell
-  pinned "${number:-0}" setsid bash -c 'echo $$ > "$0/cgroup.procs"; exec unshare -m -p -f -i -u -C ${5:+-n} bash "$1" "$2" "$3" "$4" "$5"' \
+  setsid bash -c 'echo $$ > "$0/cgroup.procs"; exec unshare -m -p -f -i -u -C ${5:+-n} bash "$1" "$2" "$3" "$4" "$5"' \
     "$group" "$work/boot.sh" "$root" "$work" "$name" "$number" </dev/null > "$work/boot-$name.log" 2>&1 &
   outer=$!
+  pin 0 "$processors"
   # systemd can hand down limits only where no other process is in its control group: containers want them.
   until pgrep -P "$outer" > /dev/null || ! kill -0 "$outer"; do sleep 0.02; done
   echo "$outer" > /sys/fs/cgroup/cgroup.procs || true
