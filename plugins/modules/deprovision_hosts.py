@@ -61,42 +61,9 @@ EXAMPLES = "\n# playbooks/deprovision.yml\n"
 
 RETURN = r"""
 hosts:
-  description: What has become of each host.
+  description:
+    - The C(outcome) of each host, C(absent) for a host without a record, C(removed), C(planned) in check mode or
+      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
-  contains:
-    outcome:
-      description: C(absent) for a host without a record, C(removed), C(planned) in check mode, C(failed).
-      type: str
-      returned: success
-    phase:
-      description: The phase in which a host failed.
-      type: str
-      returned: success
-    text:
-      description: The plan, the result or the reason of a failure, one sentence.
-      type: str
-      returned: success
-    firmware:
-      description: Empty, because a removal does not look at the firmware.
-      type: list
-      elements: str
-      returned: success
-    serves:
-      description: Whether something answers SSH at its address, or the server is switched on.
-      type: bool
-      returned: success
-      version_added: 0.10.0
-    seconds:
-      description: Seconds that each phase took.
-      type: dict
-      returned: success
-  sample:
-    gpu-a-01:
-      outcome: removed
-      phase: ""
-      firmware: []
-      serves: false
-      text: is switched off and forgotten, wiped S6CKNX0T, after 131 s
-      seconds: {enroll: 4.1, stop: 12.0, wipe: 101.2, power_off: 13.3}
 """

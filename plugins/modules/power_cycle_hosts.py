@@ -44,41 +44,9 @@ EXAMPLES = "\n# playbooks/power_cycle.yml\n"
 
 RETURN = r"""
 hosts:
-  description: What has become of each host.
+  description:
+    - The C(outcome) of each host, C(well) for a host without such a fault, C(cycled), C(planned) in check mode or
+      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
-  contains:
-    outcome:
-      description: C(well) for a host without such a fault, C(cycled), C(planned) in check mode, C(failed).
-      type: str
-      returned: success
-    phase:
-      description: The phase in which a host failed.
-      type: str
-      returned: success
-    text:
-      description: The plan, the result or the reason of a failure, one sentence.
-      type: str
-      returned: success
-    firmware:
-      description: Empty, because a power cycle does not check the firmware.
-      type: list
-      elements: str
-      returned: success
-    serves:
-      description: Whether the server is switched on.
-      type: bool
-      returned: success
-    seconds:
-      description: Seconds that each phase took.
-      type: dict
-      returned: success
-  sample:
-    gpu-a-01:
-      outcome: cycled
-      phase: ""
-      firmware: []
-      serves: true
-      text: was switched off and on, and answers SSH, after 431 s
-      seconds: {enroll: 4.1, stop: 35.0, "off": 11.2, power_on: 9.4, boot: 371.3}
 """

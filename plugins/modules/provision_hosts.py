@@ -63,43 +63,9 @@ EXAMPLES = "\n# playbooks/provision.yml\n"
 
 RETURN = r"""
 hosts:
-  description: What has become of each host.
+  description:
+    - The C(outcome) of each host, C(here) for a host whose system was there, C(written), C(planned) in check mode or
+      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
-  contains:
-    outcome:
-      description: C(here) for a host whose system was there, C(written), C(planned) in check mode, C(failed).
-      type: str
-      returned: success
-    phase:
-      description: The phase in which a host failed.
-      type: str
-      returned: success
-    text:
-      description: The plan, the result or the reason of a failure, one sentence.
-      type: str
-      returned: success
-    firmware:
-      description: Settings of the firmware that differ from the catalogue's, after setting them if asked.
-      type: list
-      elements: str
-      returned: success
-      version_added: 0.10.0
-    serves:
-      description: Whether something answers SSH at its address, or the server is switched on.
-      type: bool
-      returned: success
-      version_added: 0.10.0
-    seconds:
-      description: Seconds that each phase took.
-      type: dict
-      returned: success
-  sample:
-    gpu-a-01:
-      outcome: written
-      phase: ""
-      firmware: ["aspm_off: PcieAspmL1 is 'Enabled', wanted Disabled"]
-      serves: false
-      text: answers SSH with build 20261128-4f1c, after 301 s
-      seconds: {enroll: 4.1, prepare: 11.0, order: 9.3, ramdisk: 75.2, write: 101.0, boot: 100.4}
 """

@@ -8,12 +8,10 @@ import json
 
 # Not those of typing: isinstance takes three times as long with them, which a large fleet feels.
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import jinja2
 import jinja2.nodes
-import yaml
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
@@ -22,6 +20,7 @@ from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.places import ROLES
 from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options
 from ..common.templates import as_template, as_text, is_template
+from ..common.yaml import read_yaml
 from ..planning.inputs import SETTINGS, PlanError
 from ..planning.instances import secret_problem
 from ..planning.scale import check_scale_hosts
@@ -309,26 +308,22 @@ def defaults() -> Mapping[str, Any]:
     """Return the defaults that the role sees when site.yml runs it."""
     merged: dict[str, Any] = {}
     for role in ("accelerator", "encodings", "weights", "vllm"):
-        merged.update(_trusted(_read(ROLES / role / "defaults" / "main.yml")))
+        merged.update(_trusted(read_yaml(ROLES / role / "defaults" / "main.yml")))
     return merged
 
 
 @functools.lru_cache(maxsize=None)
 def constants() -> Mapping[str, Any]:
     """Return the role's own constants; some are templates."""
-    found: Mapping[str, Any] = _trusted(_read(ROLES / "vllm" / "vars" / "main.yml"))
+    found: Mapping[str, Any] = _trusted(read_yaml(ROLES / "vllm" / "vars" / "main.yml"))
     return found
 
 
 @functools.lru_cache(maxsize=None)
 def argument_spec() -> Mapping[str, Mapping[str, Any]]:
-    options = _read(ROLES / "vllm" / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+    options = read_yaml(ROLES / "vllm" / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
     kept = ("type", "elements", "choices")
     return {name: {key: entry[key] for key in kept if key in entry} for name, entry in options.items()}
-
-
-def _read(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
 
 
 def _trusted(value: Any) -> Any:

@@ -18,15 +18,7 @@ from .states import ABORT, DONE, RENEW, WAIT, WIPE, Node, Step
 def deprovision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:
     """Carry out the jobs; each ends with an outcome, or in check mode with a plan."""
     check_removals(jobs, settings.ironic.nodes(), world)
-    for job in jobs:
-        if job.outcome == "failed":
-            show(job, world, f"refused before anything was changed: {job.text}")
-    if check:
-        return
-    open_jobs = [job for job in jobs if not job.outcome]
-    for job in open_jobs:
-        job.progress.since = world.now()
-    _Removing(settings, world).run(open_jobs)
+    _Removing(settings, world).run(jobs, check)
 
 
 def check_removals(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], world: World) -> None:

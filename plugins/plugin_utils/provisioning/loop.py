@@ -74,8 +74,14 @@ class Loop:
         elif step.do == POWER_OFF:
             ironic.power(host, "power off", OFF_SECONDS)
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Take all jobs to their outcomes."""
+    def run(self, jobs: Sequence[Job], check: bool = False) -> None:
+        """Show what was refused, and take all other jobs to their outcomes; in check mode they only have plans."""
+        for job in jobs:
+            if job.outcome == "failed":
+                show(job, self.world, f"refused before anything was changed: {job.text}")
+            job.progress.since = self.world.now()
+        if check:
+            return
         with ThreadPoolExecutor(AT_ONCE) as pool:
             while True:
                 open_jobs = [job for job in jobs if not job.outcome]

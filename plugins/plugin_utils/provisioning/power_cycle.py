@@ -28,16 +28,10 @@ def power_cycle(
             job.finish("well", "reports no fault that only a new start of the host ends, so nothing is done")
     for job in read_servers(jobs, world):
         _judge(job, faults.get(job.entry.host, ()))
-    for job in jobs:
-        if job.outcome == "failed":
-            show(job, world, f"refused before anything was changed: {job.text}")
     open_jobs = [job for job in jobs if not job.outcome]
-    if check or not open_jobs:
-        return
-    _keep_logs(open_jobs, logs, world)
-    for job in open_jobs:
-        job.progress.since = world.now()
-    _Cycling(settings, world).run(open_jobs)
+    if open_jobs and not check:
+        _keep_logs(open_jobs, logs, world)
+    _Cycling(settings, world).run(jobs, check)
 
 
 def _judge(job: Job, faults: Sequence[str]) -> None:

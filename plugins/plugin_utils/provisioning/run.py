@@ -29,15 +29,7 @@ def provision(jobs: Sequence[Job], settings: Settings, world: World, check: bool
     check_hosts(jobs, settings.ironic.nodes(), world, settings.firmware)
     for job in jobs:
         _report_firmware(job, world)
-    for job in jobs:
-        if job.outcome == "failed":
-            show(job, world, f"refused before anything was written: {job.text}")
-    if check:
-        return
-    open_jobs = [job for job in jobs if not job.outcome]
-    for job in open_jobs:
-        job.progress.since = world.now()
-    _Writing(settings, world).run(open_jobs)
+    _Writing(settings, world).run(jobs, check)
 
 
 def _report_firmware(job: Job, world: World) -> None:
