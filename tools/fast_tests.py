@@ -57,8 +57,11 @@ def main() -> int:
     ]
     with tempfile.TemporaryDirectory() as directory:
         outputs = [Path(directory, str(number)) for number in range(len(parts))]
+        # Its own temporary directory: otherwise the first process to end removes those of earlier runs, for seconds.
         running = [
-            subprocess.Popen([*command, *part], cwd=TOP, stdout=output.open("w"), stderr=subprocess.STDOUT)
+            subprocess.Popen(
+                [*command, f"--basetemp={output}.d", *part], cwd=TOP, stdout=output.open("w"), stderr=subprocess.STDOUT
+            )
             for part, output in zip(parts, outputs)
         ]
         failed = [process.wait() != 0 for process in running]

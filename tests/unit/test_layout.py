@@ -11,10 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import tomllib
+
+from tests.fakes.sources import called, nodes_of, text_of
 
 TOP = Path(__file__).resolve().parents[2]
 HOST_CODE = TOP / "plugins/module_utils"
@@ -35,7 +38,7 @@ PURE_OS = {"path", "sep", "fspath", "fsencode", "fsdecode", "PathLike", "strerro
 def touches(source: str) -> list[str]:
     """Return what a module does that looks at the machine or changes it, as `line: what`."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -56,7 +59,7 @@ def touches(source: str) -> list[str]:
 def foreign_imports(source: str, more: tuple[str, ...] = ()) -> list[str]:
     """Return what host code imports beside the standard library, ansible.module_utils, itself and ``more``."""
     names: list[tuple[int, str]] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             names += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -87,12 +90,12 @@ def may_touch(path: Path) -> bool:
 
 def test_only_files_of_the_host_touch_the_machine():
     pure = [path for path in host_files() if not may_touch(path)]
-    found = {path.relative_to(TOP).as_posix(): lines for path in pure if (lines := touches(path.read_text()))}
+    found = {path.relative_to(TOP).as_posix(): lines for path in pure if (lines := touches(text_of(path)))}
     assert found == {}, "rename the file to *_host.py, or move these lines into one"
 
 
 def test_host_code_imports_the_standard_library_only():
-    texts = {path.relative_to(TOP).as_posix(): path.read_text() for path in host_files()}
+    texts = {path.relative_to(TOP).as_posix(): text_of(path) for path in host_files()}
     found = {
         name: told for name, text in texts.items() if (told := foreign_imports(text, IN_ENVIRONMENTS.get(name, ())))
     }
@@ -118,14 +121,14 @@ def test_programs_import_the_standard_library_and_the_collection_only():
     found = {}
     for path in programs():
         name = path.relative_to(TOP).as_posix()
-        told = foreign_imports(path.read_text(), (f"{COLLECTION}.module_utils", *IN_ENVIRONMENTS.get(name, ())))
+        told = foreign_imports(text_of(path), (f"{COLLECTION}.module_utils", *IN_ENVIRONMENTS.get(name, ())))
         found.update({name: told} if told else {})
     assert found == {}, "a managed host has nothing else"
 
 
 def test_plugins_import_each_other_by_relative_names():
     name = "ansible_collections." + "baremetal.inference.plugins"
-    found = [str(path.relative_to(TOP)) for path in sorted(TOP.glob("plugins/**/*.py")) if name in path.read_text()]
+    found = [str(path.relative_to(TOP)) for path in sorted(TOP.glob("plugins/**/*.py")) if name in text_of(path)]
     assert found == [], "one form everywhere: from ..room.file import Name"
 
 
@@ -152,15 +155,14 @@ BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock"
 
 def by_hand(source: str) -> set[str]:
     """Return the calls with which a module renames or locks by itself."""
-    if not any(call.partition(".")[2] in source for call in BY_HAND):
+    if not any(call in source for call in BY_HAND):
         return set()
-    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    return {ast.unparse(call) for call in calls} & BY_HAND
+    return {called(node) for node in nodes_of(source) if isinstance(node, ast.Call)} & BY_HAND
 
 
 def test_files_are_published_and_locked_in_one_place():
     places = [*(TOP / "plugins").rglob("*.py"), *programs()]
-    found = {path.relative_to(TOP).as_posix() for path in places if by_hand(path.read_text())}
+    found = {path.relative_to(TOP).as_posix() for path in places if by_hand(text_of(path))}
     assert found - set(PUBLISHES_BY_HAND) == set(), "use publish or locked of module_utils/common/files_host.py"
     assert set(PUBLISHES_BY_HAND) - found == set(), "these do it no longer: take them out of the list"
 
@@ -240,9 +242,9 @@ FOREIGN = {
 def opens(source: str) -> dict[str, set[str]]:
     """Return the ways in which a module opens files, each with the names that its arguments hold."""
     found: dict[str, set[str]] = {}
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Call):
-            way = ast.unparse(node.func)
+            way = called(node)
             owner, _dot, method = way.rpartition(".")
             way = method if owner != "os" and owner != "self" and "marks" not in owner and "place" not in owner else way
             if way in WAYS_TO_OPEN:
@@ -252,10 +254,11 @@ def opens(source: str) -> dict[str, set[str]]:
     return found
 
 
+@lru_cache(maxsize=None)
 def opening() -> dict[str, dict[str, set[str]]]:
     """Return the programs and modules of hosts that open files by themselves."""
     paths = [*host_files(), *sorted((TOP / "plugins/modules").glob("*.py")), *programs()]
-    found = {path.relative_to(TOP).as_posix().removeprefix("plugins/"): opens(path.read_text()) for path in paths}
+    found = {path.relative_to(TOP).as_posix().removeprefix("plugins/"): opens(text_of(path)) for path in paths}
     return {name: ways for name, ways in found.items() if ways}
 
 
@@ -298,7 +301,7 @@ def test_host_code_calls_nothing_newer_than_python_3_8():
     found = {
         path.name: NEWER.findall(text)
         for path in (*host_files(), *(TOP / "plugins/modules").glob("*.py"), *programs())
-        if NEWER.search(text := path.read_text(encoding="utf-8")) and path.name not in OF_AN_ENGINE
+        if NEWER.search(text := text_of(path)) and path.name not in OF_AN_ENGINE
     }
     assert found == {}
 
@@ -306,7 +309,7 @@ def test_host_code_calls_nothing_newer_than_python_3_8():
 def test_host_code_is_written_for_python_3_8():
     modules = (TOP / "plugins/modules").glob("*.py")
     for path in (*host_files(), *modules, *programs()):
-        ast.parse(path.read_text(), str(path), feature_version=(3, 8))
+        ast.parse(text_of(path), str(path), feature_version=(3, 8))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from tests.fakes.sources import called, nodes_of, text_of
 from tools import entrances
 
 TOP = Path(__file__).resolve().parents[3]
@@ -29,7 +30,7 @@ PROGRAMS = ("roles/*/files/*.lua",)
 
 
 def reads(call: ast.Call) -> bool:
-    name = ast.unparse(call.func)
+    name = called(call)
     if name == "os.open":
         return "O_WRONLY" not in ast.unparse(call)
     if name == "open" or name.endswith(".open"):
@@ -45,13 +46,13 @@ def reads(call: ast.Call) -> bool:
 def decodes(source: str) -> bool:
     # The callbacks have one of a message.
     others = {"text_of"} if re.search(r"def text_of|\.output import .*text_of", source) else set()
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    return any(reads(call) and ast.unparse(call.func) not in others for call in calls)
+    calls = (node for node in nodes_of(source) if isinstance(node, ast.Call))
+    return any(reads(call) and called(call) not in others for call in calls)
 
 
 def test_every_reader_is_in_one_row():
     files = sorted(path for place in PLACES for path in TOP.glob(place))
-    found = [path.relative_to(TOP).as_posix() for path in files if decodes(path.read_text(encoding="utf-8"))]
+    found = [path.relative_to(TOP).as_posix() for path in files if decodes(text_of(path))]
     found += [path.relative_to(TOP).as_posix() for place in PROGRAMS for path in TOP.glob(place)]
     named = Counter(reader for row in entrances.entries() for reader in row["readers"])
     assert sorted(set(found) - set(named)) == [], "name who sends these bytes, and their bounds, in entrances.yml"

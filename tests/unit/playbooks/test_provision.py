@@ -13,6 +13,7 @@ from tests.fakes.inventory_plugin import TOP, command
 INVENTORY = "all: {children: {inference: {hosts: {gpu-1: {}}}, provisioner: {hosts: {prov-1: {}}}}}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected", "missing"),
     [
@@ -40,6 +41,7 @@ all:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("-e", "target_hosts=gpu-new"), ("-e", '{"target_hosts": ["gpu-new"]}')])
 def test_site_lists_no_other_hosts_than_those_that_are_provisioned(tmp_path, words):
     (tmp_path / "hosts.yml").write_text(FLEET)
@@ -49,6 +51,7 @@ def test_site_lists_no_other_hosts_than_those_that_are_provisioned(tmp_path, wor
     assert set(re.findall(r"^      (\S+)$", done.stdout, re.M)) == {"gpu-new"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [(), ("-l", "inference"), ("-e", "target_hosts=gpu-new,gpu-bare")])
 def test_site_works_on_no_other_hosts_than_those_that_were_provisioned(tmp_path, words):
     """The plays and the last task as they are, without what needs BMCs and chips."""

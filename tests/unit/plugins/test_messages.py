@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.sources import nodes_of, text_of
+
 TOP = Path(__file__).resolve().parents[3]
 # A value follows these words in a message.
 BEFORE_A_VALUE = ("found ", "key ", "this run has ")
 REPR = ord("r")
 
 
-def python_values(tree: ast.AST) -> list[tuple[int, str]]:
+def python_values(source: str) -> list[tuple[int, str]]:
     """Return line and source of each value that a message would show as Python writes it."""
-    found = []
-    for text in (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)):
+    found: list[tuple[int, str]] = []
+    if "!r}" not in source:
+        return found
+    for text in (node for node in nodes_of(source) if isinstance(node, ast.JoinedStr)):
         before = ""
         for part in text.values:
             if isinstance(part, ast.FormattedValue) and part.conversion == REPR:
@@ -40,13 +44,13 @@ def python_values(tree: ast.AST) -> list[tuple[int, str]]:
     ],
 )
 def test_the_search_finds_them(message, values):
-    assert python_values(ast.parse(message)) == values
+    assert python_values(message) == values
 
 
 def test_no_message_shows_a_value_as_python_writes_it():
     wrong = [
         f"{path.relative_to(TOP)}:{line}: {source}"
         for path in sorted((TOP / "plugins").rglob("*.py"))
-        for line, source in python_values(ast.parse(path.read_text(encoding="utf-8")))
+        for line, source in python_values(text_of(path))
     ]
     assert not wrong, "use show_value of module_utils/common/kinds.py:\n" + "\n".join(wrong)

@@ -101,6 +101,7 @@ BAD = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "behaviour", "said", "code"), BAD)
 def test_whatever_is_not_a_whole_answer_fails(fake, kind, behaviour, said, code):
     fake.behaviour["stream" if kind == "stream" else "/v1/chat/completions"] = behaviour
@@ -146,6 +147,7 @@ def test_nobody_listens():
     assert summary["seconds"] >= 0.4
 
 
+@pytest.mark.slow
 def test_https_with_a_ca_of_its_own_and_a_key(fake, tmp_path):
     ca, tls = authority(tmp_path, ["127.0.0.1"])
     fake.server.socket = tls.wrap_socket(fake.server.socket, server_side=True)
@@ -194,6 +196,7 @@ def test_it_ends_by_itself_and_adds_to_the_file(fake, tmp_path):
     assert summary["requests"] == len(out.read_text().splitlines()) - 1 > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

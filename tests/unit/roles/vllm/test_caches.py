@@ -64,6 +64,7 @@ def run(directory):
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_new_instance_starts_with_what_an_equal_host_has_compiled(site):
     directory, _archive = site
     assert "changed=1" in run(directory)

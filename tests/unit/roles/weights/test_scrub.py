@@ -27,6 +27,7 @@ def root(tmp_path):
     return tmp_path / "models"
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_with_the_rest(program, root, tmp_path):
     big = {f"{number}.bin": bytes([number]) * 3_000_000 for number in range(8)}
     publish(root, "c" * 40, big)

@@ -18,7 +18,7 @@ MIB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(storage_host, "SMALLEST", 32 * MIB)
+    monkeypatch.setattr(storage_host, "SMALLEST", 4 * MIB)
     monkeypatch.setattr(storage_host, "RESERVE", 0)
 
 
@@ -30,25 +30,25 @@ def weights(directory, name, size):
 
 
 def test_the_largest_file_is_read_to_its_end(tmp_path):
-    weights(tmp_path, "org/model/a.safetensors", 33 * MIB)
-    largest = weights(tmp_path, "org/model/b.safetensors", 50 * MIB)
+    weights(tmp_path, "org/model/a.safetensors", 5 * MIB)
+    largest = weights(tmp_path, "org/model/b.safetensors", 8 * MIB)
     (tmp_path / "link").symlink_to(largest)
     found = measure_reads(str(tmp_path), 30, 0)
-    assert (found.file, found.bytes, found.made) == (str(largest), 50 * MIB, False)
+    assert (found.file, found.bytes, found.made) == (str(largest), 8 * MIB, False)
     assert found.gb_per_s > 0
 
 
 def test_the_time_is_limited(tmp_path):
-    weights(tmp_path, "a", 200 * MIB)
+    weights(tmp_path, "a", 80 * MIB)
     found = measure_reads(str(tmp_path), 0, 0)
-    assert found.bytes < 200 * MIB
+    assert found.bytes < 80 * MIB
 
 
 def test_without_a_large_file_one_is_made_and_removed(tmp_path):
     weights(tmp_path, "config.json", MIB)
     assert largest_file(str(tmp_path)) == ""
-    found = measure_reads(str(tmp_path), 30, 48 * MIB)
-    assert (found.bytes, found.made) == (48 * MIB, True)
+    found = measure_reads(str(tmp_path), 30, 16 * MIB)
+    assert (found.bytes, found.made) == (16 * MIB, True)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 

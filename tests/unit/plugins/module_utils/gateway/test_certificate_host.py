@@ -57,6 +57,7 @@ class TestCertificates:
         verify = ["openssl", "verify", "-CAfile", f"{ca}/ca.crt", "-purpose", "sslserver", f"{ca}/gw.crt"]
         assert subprocess.run(verify, check=False, capture_output=True).returncode == 0
 
+    @pytest.mark.slow
     def test_a_certificate_is_renewed_in_time_and_where_it_is_of_another_ca(self, tmp_path):
         ca = str(tmp_path / "ca")
         issue_from_site_ca(ca, "gw", ["gw"], 20, 10, False)
@@ -74,6 +75,7 @@ class TestCertificates:
         with pytest.raises(CertificateError, match="is missing, but its key"):
             issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
 
+    @pytest.mark.slow
     def test_a_ca_is_not_replaced_where_a_gateway_has_a_certificate_of_another(self, tmp_path):
         ca, other = str(tmp_path / "ca"), str(tmp_path / "other")
         issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)

@@ -102,6 +102,7 @@ class Engine:
         return running, waiting
 
 
+@pytest.mark.slow
 def test_a_thousand_engines_for_an_hour_are_full_and_calm():
     draw = random.Random(44)
     engines = [Engine(number, draw.randint(8, 64)) for number in range(1000)]

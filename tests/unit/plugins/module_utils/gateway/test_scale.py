@@ -294,6 +294,7 @@ def test_a_constant_load_changes_nothing_after_its_start() -> None:
         assert of.longest_wait(1800) == 0
 
 
+@pytest.mark.slow
 def test_an_hour_of_fifty_teams_on_a_thousand_servers() -> None:
     random.seed(44)
     fleet = [service(10) for _n in range(100)]

@@ -46,13 +46,13 @@ def test_whatever_is_in_the_file_is_one_header(tmp_path, text):
 
 def unanswered(engine, wanted):
     """Return what /metrics says of unanswered requests, once it says what is wanted or ten seconds later."""
-    for _attempt in range(500):
+    for _attempt in range(100):
         connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=60)
         connection.request("GET", "/metrics")
         with connection.getresponse() as found:
             if found.getheader("unanswered") == wanted:
                 return wanted
-        time.sleep(0.02)
+        time.sleep(0.1)
     return found.getheader("unanswered")
 
 

@@ -56,6 +56,7 @@ services:
 """
 
 
+@pytest.mark.slow
 def test_what_a_site_writes_evaluates_no_word_of_a_command(tmp_path):
     found = answer(AdoptRequest(), HOSTILE)
     (tmp_path / "site.yml").write_text(found["text"].split("\n\n", maxsplit=1)[0])

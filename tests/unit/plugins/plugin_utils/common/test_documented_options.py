@@ -41,6 +41,7 @@ def without_prose(options):
     return kept
 
 
+@pytest.mark.slow
 def test_the_options_are_those_that_ansible_doc_shows(documented):
     assert len(documented) > 40
     assert {name: documented_options(name) for name in ACTIONS} == {

@@ -68,6 +68,7 @@ def test_what_an_earlier_release_left_is_removed_after_what_no_longer_imports_it
     assert not {entry["path"] for entry in entries[: -len(absent)]} & set(LEFT_BEHIND[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", DOORS, ids=lambda path: path.stem)
 def test_a_program_runs_from_its_own_modules_beside_another_ansible(program, tmp_path):
     """A host's own Ansible has a package of the same name, which has an __init__.py."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
 
 TOP = Path(__file__).resolve().parents[5]
@@ -35,6 +36,7 @@ def test_an_error_is_left_to_the_task_and_the_rest_is_read():
     assert read == ["second"]
 
 
+@pytest.mark.slow
 def test_the_main_process_has_read_what_each_host_needs():
     done = subprocess.run(
         [sys.executable, "-c", MAIN_PROCESS], cwd=TOP, capture_output=True, text=True, check=True, timeout=60

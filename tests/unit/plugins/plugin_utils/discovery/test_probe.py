@@ -37,7 +37,8 @@ from tests.fakes.sysfs import (
 )
 
 CATALOGUE = load_catalogue()
-SHELLS = [shell for shell in (["dash"], ["busybox", "sh"], ["bash", "--posix"]) if shutil.which(shell[0])]
+_FIRST, *_MORE = [shell for shell in (["dash"], ["busybox", "sh"], ["bash", "--posix"]) if shutil.which(shell[0])]
+SHELLS = [_FIRST, *(pytest.param(shell, marks=pytest.mark.slow) for shell in _MORE)]
 IDS = [
     pci_id for model in yaml.safe_load((FIXTURES / "accelerator_ids.yml").read_text()).values() for pci_id in model[2]
 ]
@@ -137,7 +138,7 @@ ODD_IDS = ["10de:22a3", "10de:9999", "8086:352a", "1a03:2000", "1002:ffff", "19e
 CLASSES = ["0300", "0302", "0380", "0403", "0600", "0604", "0680", "0880", "1101", "1200", "ffff", "0100"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 def test_random_trees(tmp_path, seed):
     choose = random.Random(seed)
     functions = [

@@ -130,6 +130,7 @@ def test_a_report_says_all():
     ]
 
 
+@pytest.mark.slow
 def test_a_report_of_a_large_fleet_is_short():
     names = [f"gpu-{number:05}" for number in range(10_000)]
     first = report(discover({}, {name: shown() for name in names}), "c", READER)

@@ -47,7 +47,7 @@ def refusal(*arguments, **options):
 
 @pytest.mark.parametrize("model", ["l4", "l40s", "a100", "h100", "h200", "b200", "mi300x"])
 @pytest.mark.parametrize("preset", [None, "latency", "throughput"])
-@pytest.mark.parametrize("count", range(1, 17))
+@pytest.mark.parametrize("count", [n if n in (3, 8) else pytest.param(n, marks=pytest.mark.slow) for n in range(1, 17)])
 def test_every_number_of_chips_gets_a_size_that_the_model_can_be_divided_by(model, preset, count):
     chosen = {"preset": preset} if preset else {}
     try:

@@ -42,8 +42,11 @@ def test_no_hosts():
 
 @pytest.mark.parametrize(
     ("clusters", "models", "sites", "first"),
-    [(2, 3, 1, "site  cluster  accelerator"), (12, 5, 3, "site  cluster  hosts"), (500, 4, 3, "site  accelerator"),
-     (500, 9, 7, "site  hosts "), (500, 9, 50, "accelerator"), (500, 900, 50, "accelerator")],
+    [(500, 9, 7, "site  hosts ")]
+    + [pytest.param(*values, marks=pytest.mark.slow) for values in (
+        (2, 3, 1, "site  cluster  accelerator"), (12, 5, 3, "site  cluster  hosts"), (500, 4, 3, "site  accelerator"),
+        (500, 9, 50, "accelerator"), (500, 900, 50, "accelerator"),
+    )],
 )  # fmt: skip
 def test_a_large_fleet_is_summed_up_more_coarsely(clusters, models, sites, first):
     lines = [

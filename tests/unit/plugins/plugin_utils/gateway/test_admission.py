@@ -96,6 +96,7 @@ def test_gateways_with_one_address_have_one_share():
     assert shares_of(["a"], {**groups, "gateways": []}, variables, "one") == {"a": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("access", "tokens", "affinity"), list(itertools.product(("text", "json"), (True, False), ("none", "session")))
 )

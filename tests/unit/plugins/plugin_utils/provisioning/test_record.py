@@ -29,6 +29,7 @@ def test_a_record_is_kept_finished_and_removed(tmp_path):
     assert list(file.read()) == ["gpu-02"]
 
 
+@pytest.mark.slow
 def test_the_record_is_an_inventory_of_its_own(tmp_path):
     RecordFile(tmp_path / "provisioned.yml").note("gpu-01", FIRST)
     words = [sys.executable, "-m", "ansible", "inventory", "-i", str(tmp_path), "--host", "gpu-01"]

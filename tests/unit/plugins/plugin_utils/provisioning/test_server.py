@@ -48,6 +48,7 @@ def test_a_bmc_without_a_list_of_disks_has_none(documents):
     assert survey(documents, read_server("")).disks == ()
 
 
+@pytest.mark.slow
 def test_a_text_of_a_bmc_is_no_template_in_the_record(documents, tmp_path):
     documents[SYSTEM]["SerialNumber"] = documents[SYSTEM]["Model"] = "{{ 6 * 7 }}{% set a = 1 %}{# b #}"
     found = survey(documents, read_server(""))
