@@ -12,6 +12,7 @@ from typing import Mapping
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.usage.record import PROOF_VARIABLE
+from ..options.values import read_number
 from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
@@ -30,6 +31,14 @@ VISIBLE = {
 ADDRESSES = ("VLLM_HOST_IP", "HCCL_IF_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")
 # What vLLM reads in place of its arguments where they request no data parallelism (config/parallel.py).
 DATA_PARALLEL = tuple(f"VLLM_DP_{name}" for name in ("SIZE", "RANK", "RANK_LOCAL", "MASTER_IP", "MASTER_PORT"))
+# Arguments with which vLLM starts, and answers nobody at the port of the instance (entrypoints/cli/serve.py).
+UNANSWERED = {
+    "api-server-count": "below 1 vLLM has no API server",
+    "data-parallel-multi-port-external-lb": "vLLM listens at a port for each rank; use replicas",
+    "grpc": "vLLM speaks gRPC in place of HTTP",
+    "headless": "vLLM has no API server; the plan sets it on the hosts of `nodes` that need none",
+    "uds": "vLLM listens at a socket of the file system in place of the port",
+}
 # Names of variables that say where something is written.
 _WRITTEN = re.compile(r"(CACHE|_CACHE_(DIR|HOME|PATH|ROOT)|_JIT_DIR|_USER_DB_PATH|_WORKSPACE_BASE|_CONFIG_ROOT)\Z")
 # The layers of a plan that are neither a recipe's nor an instance's.
@@ -83,3 +92,17 @@ def check_place(
         else:
             raise PlanError(f"{entry.where}.env.{name}: found {show_value(value)}, {expected}, because {reason}")
     return ignored, warnings
+
+
+def check_answers(entry: Chosen, composed: Composed) -> None:
+    """Raise PlanError for an argument of a recipe or an instance with which nobody answers at its port."""
+    strategy = f"strategy {entry.choice.strategy}"
+    for name, reason in UNANSWERED.items():
+        value, steps = composed.args.get(name), composed.history.get(name)
+        served = name == "api-server-count" and (read_number(str(value)) or 0) >= 1
+        # The words of a strategy are the plan's own.
+        if steps and not served and value is not None and value is not False and steps[-1].layer != strategy:
+            raise PlanError(
+                f"{entry.where}.args.{name}: found {show_value(value)}, with which nobody answers at the port of the "
+                f"instance, because {reason}; remove it, or a recipe's with the value null"
+            )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables that only the plan can set."""
+"""Variables that only the plan can set, and arguments with which nobody answers at the port."""
 
 from __future__ import annotations
 
@@ -35,6 +35,27 @@ from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
 )
 def test_an_instance_cannot_set_what_the_plan_computes(env, accelerator, message):
     assert message in refusal({"env": env}, accelerator, site={"strict": False})
+
+
+UNANSWERED = {
+    "api-server-count": -1, "data-parallel-multi-port-external-lb": True, "grpc": True, "headless": True,
+    "uds": "/run/x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), UNANSWERED.items())
+def test_an_instance_answers_at_its_port(name, value):
+    for values in [value, 0, "0"] if name == "api-server-count" else [value]:
+        said = refusal({"args": {name: values}}, site={"strict": False})
+        assert said.startswith(f"vllm_instances.chat.args.{name}: found ") and "nobody answers at the port" in said
+
+
+def test_nor_does_a_recipe_end_its_answers():
+    """vLLM takes the number, and then starts without an API server."""
+    assert "remove it, or a recipe's with the value null" in refusal(
+        a_recipe=recipe(model={"base_args": ["--api-server-count", "0"]})
+    )
+    assert plan({"args": {"api-server-count": 2}}).args["api-server-count"] == 2
 
 
 def test_the_same_value_and_a_place_in_the_own_cache_are_accepted():
