@@ -93,14 +93,16 @@ async def short(port: int, key: str, began: float, seconds: float) -> list[Asked
     return [task.result()[0] if task not in late else (seconds, "late", 0.0, PATIENCE) for task in tasks]
 
 
-async def batch(port: int, key: str, began: float, seconds: float, at_once: int = AT_ONCE) -> list[Asked]:
+async def batch(
+    port: int, key: str, began: float, seconds: float, at_once: int = AT_ONCE, spread: float = 2.0
+) -> list[Asked]:
     """Have so many requests at once for so long; return what came of those that ended."""
     found: list[Asked] = []
     chance = random.Random()
 
     async def work() -> None:
         # Not all in the same moment.
-        await asyncio.sleep(chance.random() * 2)
+        await asyncio.sleep(chance.random() * spread)
         while time.monotonic() < began + seconds:
             asked, again = await ask(port, key, body(chance, LONG), began)
             found.append(asked)
@@ -169,7 +171,7 @@ async def scale(port: int, keys: Path, engines: list[str], seconds: float) -> di
     """Send many at once; return the seconds until the second engine has written tokens."""
     key = (keys / "product.key").read_text().strip()
     before, began = written(engines[1]), time.monotonic()
-    sending = asyncio.create_task(batch(port, key, began, seconds, 2 * AT_ONCE))
+    sending = asyncio.create_task(batch(port, key, began, seconds, 2 * AT_ONCE, 0.2))
     took = 0.0
     while not took and not sending.done():
         if await asyncio.to_thread(written, engines[1]) > before:

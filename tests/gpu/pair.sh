@@ -87,6 +87,11 @@ fair() {
   curl -s http://127.0.0.1:8404/metrics/admission > "$result/admission.txt" || true
   say "admission: $(grep -E '^inference_gateway_admission_requests_total' "$result/admission.txt" | sed 's/.*requests_total//' | tr '\n' ' ' | cut -c1-600)"
 }
+# one ADDRESS MODEL: what comes of a request for one token
+one() {
+  curl -s -m 60 -o /dev/null -w 'status %{http_code} after %{time_total} s' -H 'Content-Type: application/json' \
+    -d "{\"model\": \"$2\", \"prompt\": \"x\", \"max_tokens\": 1}" "http://$1/v1/completions" || true
+}
 # A second replica that sleeps, because another model has its chip, and wakes with the load.
 scale() {
   local began
@@ -96,8 +101,8 @@ scale() {
   # The gateway would do this after ten minutes without a load.
   far touch /run/vllm/chat/spare
   began=$(date +%s%N)
-  say "the other model on gpu-b: $(curl -s -m 60 -o /dev/null -w 'status %{http_code} after %{time_total} s' -H 'Content-Type: application/json' \
-    -d '{"model": "baremetal/gpt-oss-smoke", "prompt": "x", "max_tokens": 1}' http://10.20.0.2:8040/v1/completions)"
+  say "the other model on gpu-b: $(one 10.20.0.2:8040 baremetal/gpt-oss-smoke)"
+  say "the model on gpu-a: $(one 10.20.0.1:8010 openai/gpt-oss-20b)"
   for _ in $(seq 30); do curl -s http://127.0.0.1:8404/metrics/scale | grep -q 'state="asleep".* 1$' && break; sleep 0.5; done
   say "asleep after $((($(date +%s%N) - began) / 1000000)) ms: $(curl -s http://127.0.0.1:8404/metrics/scale | grep '_replicas{' | sed 's/.*_replicas//' | tr '\n' ' ')"
   trace scale scale 40
