@@ -92,6 +92,10 @@ one() {
   curl -s -m 60 -o /dev/null -w 'status %{http_code} after %{time_total} s' -H 'Content-Type: application/json' \
     -d "{\"model\": \"$2\", \"prompt\": \"x\", \"max_tokens\": 1}" "http://$1/v1/completions" || true
 }
+# asleep: 2 when agent and HAProxy know that a replica sleeps
+asleep() {
+  curl -s http://127.0.0.1:8404/metrics/scale http://127.0.0.1:8404/metrics | grep -cE 'state="asleep"} 1$|server="gpu-b--chat",state="NOLB"} 1$' || true
+}
 # A second replica that sleeps, because another model has its chip, and wakes with the load.
 scale() {
   local began
@@ -103,8 +107,8 @@ scale() {
   began=$(date +%s%N)
   say "the other model on gpu-b: $(one 10.20.0.2:8040 baremetal/gpt-oss-smoke)"
   say "the model on gpu-a: $(one 10.20.0.1:8010 openai/gpt-oss-20b)"
-  for _ in $(seq 30); do curl -s http://127.0.0.1:8404/metrics/scale | grep -q 'state="asleep".* 1$' && break; sleep 0.5; done
-  say "asleep after $((($(date +%s%N) - began) / 1000000)) ms: $(curl -s http://127.0.0.1:8404/metrics/scale | grep '_replicas{' | sed 's/.*_replicas//' | tr '\n' ' ')"
+  for _ in $(seq 30); do [ "$(asleep)" = 2 ] && break; sleep 0.5; done
+  say "asleep for $(asleep) of 2 after $((($(date +%s%N) - began) / 1000000)) ms: $(curl -s http://127.0.0.1:8404/metrics/scale | grep '_replicas{' | sed 's/.*_replicas//' | tr '\n' ' ')"
   trace scale scale 40
   far journalctl -u 'vllm-residents@gpu0' -u vllm-scale --no-pager -o short-monotonic -n 12 | cut -c1-200
   journalctl -u gateway-agent --no-pager -o short-monotonic -g scale -n 8 | cut -c1-200 || true
