@@ -3,6 +3,7 @@
 # then both serve a model behind a gateway on the first one.
 #   pair.sh              all of it, in the background, and the logs
 #   pair.sh follow S     wait S seconds and show what is new in the logs
+#   pair.sh again STEP.. steps of the gateway once more, after a failure: fair, scale
 # STEPS has the steps of gpu-a, those of gpu-b, those of the gateway, and what both do with the time that is left, with " / " between them.
 # The file /carried/began has the time since when the machine is there, and /carried/total the seconds from then on.
 set -euo pipefail
@@ -146,6 +147,7 @@ follow() {
 case ${1:-} in
   visit) visit ;;
   follow) follow "$2" ;;
+  again) for step in "${@:2}"; do "$step" || say "FAILED: $step"; save; done ;;
   *)
     began=$(cat /carried/began 2>/dev/null || date +%s)
     echo $((began + $(cat /carried/total 2>/dev/null || echo 1640))) > "$result/end"
