@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 from typing import Any, Mapping
 
 from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
-from ..plugin_utils.catalog.files import known_names, load_recipe, load_release
+from ..plugin_utils.catalog.files import RECIPES, known_names, load_recipe, load_release
 from ..plugin_utils.catalog.new_recipe import NewRecipe, read_new
+from ..plugin_utils.catalog.upstream_recipes import describe_replaced
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import plan_table
@@ -51,7 +53,7 @@ class ActionModule(ControllerAction):
 def _named(options: Mapping[str, Any]) -> list[str]:
     """Return the requested names; ``all`` stands for every recipe of the site and of the collection."""
     names: list[str] = options["recipes"]
-    return known_names("recipes", (".yaml", ".yml"), options["recipe_path"]) if names == ["all"] else names
+    return known_names("recipes", RECIPES, options["recipe_path"]) if names == ["all"] else names
 
 
 def _check_release(options: Mapping[str, Any]) -> None:
@@ -87,4 +89,7 @@ def _place(new: NewRecipe, directory: str, check_mode: bool) -> dict[str, Any]:
         new.write(directory)
     path = str(new.place(directory))
     diff = {"before": before, "after": after, "before_header": path, "after_header": path}
-    return {"changed": before != after, "path": path, "diff": diff}
+    # What is there already was reported when it came.
+    own = [new.name] if before != after and new.name in known_names("recipes", RECIPES, ()) else []
+    told = describe_replaced(Path(directory), own, own)
+    return {"changed": before != after, "path": path, "diff": diff, "warnings": told}

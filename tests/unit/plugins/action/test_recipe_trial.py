@@ -104,6 +104,18 @@ def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(recipe, tmp_
     assert not run_action("recipe_trial", options, {})["changed"]
 
 
+def test_a_file_that_replaces_the_collection_s_own_recipe_is_reported(recipe, tmp_path):
+    """Instances would get other sizes, presets and hardware from the next run on."""
+    options = {"file": str(recipe), "dest": str(tmp_path / "site"), "accelerators": ["h200"]}
+    assert not run_action("recipe_trial", options, {}).get("warnings")
+    other = recipe.with_name("other.yaml")
+    other.write_text(RECIPE.replace("org/tiny\n", "openai/gpt-oss-20b\n"))
+    options["file"] = str(other)
+    (said,) = run_action("recipe_trial", options, {})["warnings"]
+    assert "gpt-oss-20b.yaml replaces the collection's own recipe openai/gpt-oss-20b" in said
+    assert not run_action("recipe_trial", options, {}).get("warnings")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
