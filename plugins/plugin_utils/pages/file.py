@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...module_utils.common.files_host import publish
 
-FRAME = Path(__file__).with_name("frame.html")
+FRAME = Path(__file__).with_name("frame")
 
 
 class PageError(ValueError):
@@ -19,10 +19,18 @@ class PageError(ValueError):
 def read_parts(directory: Path) -> dict[str, str]:
     """Return the texts of a page's parts: frame, html, css and, if the page has a script, js.
 
-    ``html`` is the content of the body; the frame around it is the same for all pages.
+    ``html`` is the content of the body. The frame around it, and how css and js begin, are the same for all pages.
     """
-    files = {"frame": FRAME, **{name: directory / f"page.{name}" for name in ("html", "css", "js")}}
-    return {name: file.read_text(encoding="utf-8") for name, file in files.items() if name != "js" or file.exists()}
+    parts = {"frame": _text(FRAME.with_suffix(".html")), "html": _text(directory / "page.html")}
+    for name in ("css", "js"):
+        page = directory / f"page.{name}"
+        if page.exists():
+            parts[name] = _text(FRAME.with_suffix(f".{name}")) + _text(page)
+    return parts
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 class PageFile:

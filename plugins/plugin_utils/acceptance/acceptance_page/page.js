@@ -1,15 +1,8 @@
 // Copyright (c) 2026, the baremetal.inference authors; SPDX-License-Identifier: GPL-3.0-or-later
-"use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const data = JSON.parse($("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
 
-  function element(name, text, className) {
-    const made = document.createElement(name);
-    if (text !== undefined && text !== null) made.textContent = String(text);
-    if (className) made.className = className;
-    return made;
-  }
   function drawn(name, attributes) {
     const made = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -17,16 +10,16 @@
   }
   // Rows are lists of texts, numbers or elements; `none` is the text without rows.
   function table(id, heads, rows, none) {
-    const place = document.getElementById(id);
-    if (!rows.length) { place.append(element("p", none, "soft")); return; }
-    const made = element("table"), head = element("tr");
-    heads.forEach(text => head.append(element("th", text)));
+    const place = $(id);
+    if (!rows.length) { place.append(make("p", "soft", none)); return; }
+    const made = make("table"), head = make("tr");
+    heads.forEach(text => head.append(make("th", "", text)));
     made.append(head);
     for (const row of rows) {
-      const line = element("tr");
+      const line = make("tr");
       for (const value of row) {
         const isNumber = typeof value === "number" || (value instanceof Node && value.classList.contains("number"));
-        const cell = element("td", value instanceof Node ? null : value, isNumber ? "number" : "");
+        const cell = make("td", isNumber ? "number" : "", value instanceof Node ? null : value);
         if (value instanceof Node) cell.append(value);
         line.append(cell);
       }
@@ -36,7 +29,7 @@
   }
   // A bar up to the expected value; red where the figure is a finding.
   function bar(row) {
-    if (!row.expected) return element("span", "no expected figure", "soft");
+    if (!row.expected) return make("span", "soft", "no expected figure");
     const scale = 200 / Math.max(row.expected, row.found);
     const short = data.findings.some(found => found.found === row.found && found.expected === row.expected);
     const image = drawn("svg", {width: 206, height: 14, role: "img", "aria-label": `${row.fraction} of ${row.expected}`});
@@ -56,7 +49,7 @@
     return row?.address || `chip ${number}`;
   }
 
-  const verdict = document.getElementById("verdict");
+  const verdict = $("verdict");
   verdict.textContent = data.accepted ? "Accepted" : `Not accepted: ${data.findings.length} ${data.findings.length === 1 ? "finding" : "findings"}`;
   verdict.className = data.accepted ? "good" : "bad";
   const measured = data.burn_in.measured || {}, counters = data.burn_in.counters || {};
@@ -65,9 +58,7 @@
     driver: data.driver.driver?.version, torch: measured.software?.torch, Python: data.burn_in.python, minutes: data.minutes,
   };
   for (const [name, value] of Object.entries(facts)) {
-    if (value !== undefined && value !== null && value !== "") {
-      document.getElementById("facts").append(element("dt", name), element("dd", value));
-    }
+    describe($("facts"), name, String(value ?? ""));
   }
   table("findings", ["where", "what", "what to do"], data.findings.map(row => [row.where, row.what, row.action]), "none");
   table("figures", ["chip", "figure", "found", "expected", "fraction", ""], data.figures.map(row =>
@@ -78,7 +69,7 @@
   const before = Object.fromEntries((counters.before || []).map(row => [row.chip, row]));
   const counts = (counters.after || []).flatMap(row => Object.entries({...row.errors, ...row.slowed}).map(([name, count]) => {
     const first = {...before[row.chip]?.errors, ...before[row.chip]?.slowed}[name] ?? 0;
-    return [row.chip, name, first, element("span", count, count > first ? "bad number" : "number")];
+    return [row.chip, name, first, make("span", count > first ? "bad number" : "number", count)];
   }));
   table("counters", ["chip", "counter", "before", "after"], counts, "none can be read on this host");
   table("peers", ["from", "to", "GB/s", "direct"], (measured.peer || []).map(row =>

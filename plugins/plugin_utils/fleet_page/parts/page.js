@@ -1,10 +1,7 @@
 
 // Copyright (c) 2026, the baremetal.inference authors; SPDX-License-Identifier: GPL-3.0-or-later
-"use strict";
-// Texts of hosts become text nodes and attributes, never HTML.
 (() => {
   const fleet = JSON.parse(document.getElementById("data").textContent);
-  const $ = (id) => document.getElementById(id);
   const MARKS = {
     sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", declared: "", seen: "", unseen: "–",
   };
@@ -22,14 +19,6 @@
   const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "drifted", "unseen"]);
   // Up to this many hosts each one gets a card with its name.
   const CARDS = 120;
-
-  function make(tag, className, text) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
-  const many = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 
   function age(seconds) {
     const past = Date.now() / 1000 - seconds;
@@ -90,7 +79,7 @@
     tile.title = `${name}\n${host.chips || "no accelerator known"}, ${host.state}`;
     tile.setAttribute("aria-label", `${name}, ${host.chips || "no accelerator known"}, ${host.state}`);
     tile.dataset.i = host.index;
-    host.tile = tile;
+    host.button = tile;
     hosts.push(host);
     return host;
   }
@@ -122,7 +111,7 @@
           row.place = place(ofRow, name, make("span", "total"), clusterPlace);
           paint(ofRow, row.models);
           const tiles = make("div", "tiles");
-          for (const values of row.hosts) tiles.append(buildHost(values, row, cluster, site).tile);
+          for (const values of row.hosts) tiles.append(buildHost(values, row, cluster, site).button);
           ofRow.append(tiles);
           ofCluster.append(ofRow);
         }
@@ -141,20 +130,11 @@
 
   function legend(where, kind, key, name, title, count, dress) {
     const entry = make("button", "entry");
-    entry.type = "button";
-    entry.title = title;
-    entry.setAttribute("aria-pressed", "false");
-    entry.dataset.key = key;
     const swatch = make("span", "t");
     swatch.setAttribute("aria-hidden", "true");
     dress(entry, swatch);
     entry.append(swatch, make("span", "name", name), make("span", "n", count));
-    entry.addEventListener("click", () => {
-      const on = !chosen[kind].delete(key);
-      if (on) chosen[kind].add(key);
-      entry.setAttribute("aria-pressed", String(on));
-      apply();
-    });
+    makeFilter(entry, title, key, chosen[kind], apply);
     where.append(entry);
   }
 
@@ -185,16 +165,16 @@
 
   // Filter.
   function apply() {
-    const words = $("q").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const searched = words();
     for (const entry of places) entry.shown = entry.chips = 0;
     let shown = 0;
     let chips = 0;
     for (const host of hosts) {
       const fits = (!chosen.state.size || chosen.state.has(host.state))
         && (!chosen.model.size || (host.models.length ? host.models : [""]).some((model) => chosen.model.has(model)))
-        && words.every((word) => host.hay.includes(word));
+        && searched.every((word) => host.hay.includes(word));
       host.fits = fits;
-      if (host.tile.hidden === fits) host.tile.hidden = !fits;
+      if (host.button.hidden === fits) host.button.hidden = !fits;
       if (!fits) continue;
       shown += 1;
       chips += host.count;
@@ -220,7 +200,7 @@
     main.classList.toggle("cards", on);
     if (!on) return;
     for (const host of hosts) {
-      if (!host.fits || host.tile.firstChild) continue;
+      if (!host.fits || host.button.firstChild) continue;
       const mini = make("span", "t mini");
       mark(mini, host.state);
       const words = make("span", "words");
@@ -228,7 +208,7 @@
       words.append(make("i", "", `${host.chips || "no accelerator known"}, ${host.state}`));
       if (host.serves.length) words.append(make("i", "", `serves ${host.serves.map(([instance]) => instance).join(", ")}`));
       if (ATTENTION.has(host.state)) words.append(make("i", "why", host.why));
-      host.tile.append(mini, words);
+      host.button.append(mini, words);
     }
   }
 
@@ -236,7 +216,7 @@
   let selected = null;
 
   function show(host) {
-    if (selected) selected.tile.removeAttribute("aria-current");
+    if (selected) selected.button.removeAttribute("aria-current");
     selected = host;
     const detail = $("detail");
     detail.textContent = "";
@@ -244,16 +224,11 @@
       detail.append(make("p", "hint", "Click a host, or move with the arrow keys."));
       return;
     }
-    host.tile.setAttribute("aria-current", "true");
+    host.button.setAttribute("aria-current", "true");
     detail.append(make("h2", "", host.name));
     detail.append(make("p", ATTENTION.has(host.state) ? "state attention" : "state", `${host.state}: ${MEANINGS[host.state]}`));
     const list = make("dl");
-    const add = (name, value) => {
-      if (!value || (Array.isArray(value) && !value.length)) return;
-      const content = make("dd");
-      content.append(...(Array.isArray(value) ? value : [value]));
-      list.append(make("dt", "", name), content);
-    };
+    const add = (name, value) => describe(list, name, value);
     add("why", host.why);
     add("to do", host.todo);
     add("accelerator", [host.chips, host.models.map((key) => fleet.models[key].title).join(" + ")].filter(Boolean).join(" · "));
@@ -271,15 +246,6 @@
     detail.scrollTop = 0;
   }
 
-  // One tile takes part in the order of the Tab key; arrows move from there.
-  let roving = null;
-
-  function rove(host) {
-    if (roving) roving.tile.tabIndex = -1;
-    roving = host || null;
-    if (host) host.tile.tabIndex = 0;
-  }
-
   function hostOf(event) {
     const tile = event.target.closest && event.target.closest("main .t[data-i]");
     return tile ? hosts[Number(tile.dataset.i)] : null;
@@ -293,11 +259,11 @@
     if (key === "Home") return fitting[0];
     if (key === "End") return fitting[fitting.length - 1];
     const step = key === "ArrowDown" ? 1 : -1;
-    const from = host.tile.getBoundingClientRect();
+    const from = host.button.getBoundingClientRect();
     let best = null;
     let line = null;
     for (let index = at + step; fitting[index]; index += step) {
-      const box = fitting[index].tile.getBoundingClientRect();
+      const box = fitting[index].button.getBoundingClientRect();
       if (Math.abs(box.top - from.top) < 2) continue;
       if (line !== null && Math.abs(box.top - line) > 2) break;
       line = box.top;
@@ -308,11 +274,7 @@
   }
 
   function listen() {
-    let waiting = 0;
-    $("q").addEventListener("input", () => {
-      cancelAnimationFrame(waiting);
-      waiting = requestAnimationFrame(apply);
-    });
+    listenToSearch(apply, show);
     const choose = (event) => {
       const host = hostOf(event);
       if (!host || host === selected) return;
@@ -326,14 +288,7 @@
       if (!host || !["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(event.key)) return;
       event.preventDefault();
       const next = beside(host, event.key);
-      if (next) next.tile.focus();
-    });
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") show(null);
-      if (event.key === "/" && document.activeElement !== $("q")) {
-        event.preventDefault();
-        $("q").focus();
-      }
+      if (next) next.button.focus();
     });
   }
 

@@ -1,10 +1,7 @@
 
 // Copyright (c) 2026, the baremetal.inference authors; SPDX-License-Identifier: GPL-3.0-or-later
-"use strict";
-// Texts of hosts become text nodes and attributes, never HTML.
 (() => {
   const rollout = JSON.parse(document.getElementById("data").textContent);
-  const $ = (id) => document.getElementById(id);
   const BAD = new Set(["failed", "rolled_back", "skipped", "out", "unfinished"]);
   const MARKS = {done: "✓", failed: "✗", rolled_back: "↺", skipped: "–", out: "○", unfinished: "…", untouched: ""};
   const MEANINGS = {
@@ -28,13 +25,6 @@
   const LABELS = 8;
   const brief = (text) => (text.length > 200 ? `${text.slice(0, 200)}...` : text).replace(/\s*\n-?\s*/g, " ");
 
-  function make(tag, className, text) {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
-  const many = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
   const number = (value) => (typeof value === "number" ? value.toLocaleString("en", {maximumFractionDigits: 3}) : "");
   const utc = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
@@ -113,9 +103,7 @@
     $("result").textContent = `${good ? "✓" : rollout.result === "running" ? "…" : "✗"} ${rollout.result} · ${many(rollout.totals.hosts, "host")}${counts.length ? `: ${counts.join(", ")}` : ""}`;
     $("reason").textContent = rollout.reason || (rollout.result === "interrupted" ? "The journal is incomplete: the run was killed. Run the playbook again; it continues from here." : "");
     const list = $("facts");
-    const add = (name, value) => {
-      if (value) list.append(make("dt", "", name), make("dd", "", value));
-    };
+    const add = (name, value) => describe(list, name, value);
     const served = rollout.requests.total;
     // One line for each change of several.
     add("what", rollout.summary.split(" | ").join("\n"));
@@ -215,7 +203,7 @@
       host.track = make("span", "track");
       row.append(host.track);
       row.firstChild.title = host.name;
-      host.row = row;
+      host.button = row;
       place.hosts.push(host);
       place.element.append(row);
     }
@@ -234,28 +222,19 @@
     for (const state of rollout.states) {
       if (!rollout.totals[state]) continue;
       const entry = make("button", BAD.has(state) ? "bad" : "", `${MARKS[state]} ${state.replace("_", " ")} ${rollout.totals[state].toLocaleString("en")}`.trim());
-      entry.type = "button";
-      entry.title = MEANINGS[state];
-      entry.dataset.key = state;
-      entry.setAttribute("aria-pressed", "false");
-      entry.addEventListener("click", () => {
-        const on = !chosen.delete(state);
-        if (on) chosen.add(state);
-        entry.setAttribute("aria-pressed", String(on));
-        apply();
-      });
+      makeFilter(entry, MEANINGS[state], state, chosen, apply);
       $("states").append(entry);
     }
   }
 
   function apply() {
-    const words = $("q").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const searched = words();
     let shown = 0;
     for (const place of places) {
       let here = 0;
       for (const host of place.hosts) {
-        host.fits = (!chosen.size || chosen.has(host.state)) && words.every((word) => host.hay.includes(word));
-        host.row.hidden = !host.fits;
+        host.fits = (!chosen.size || chosen.has(host.state)) && searched.every((word) => host.hay.includes(word));
+        host.button.hidden = !host.fits;
         here += host.fits;
       }
       place.element.hidden = !here;
@@ -291,13 +270,13 @@
   }
 
   function show(host) {
-    if (selected) selected.row.removeAttribute("aria-current");
+    if (selected) selected.button.removeAttribute("aria-current");
     selected = host;
     const detail = $("detail");
     detail.textContent = "";
     detail.hidden = !host;
     if (!host) return;
-    host.row.setAttribute("aria-current", "true");
+    host.button.setAttribute("aria-current", "true");
     const close = make("button", "", "×");
     close.type = "button";
     close.setAttribute("aria-label", "Close");
@@ -306,12 +285,7 @@
     detail.append(make("p", BAD.has(host.state) ? "bad" : "", `${host.state.replace("_", " ")}: ${MEANINGS[host.state]}`));
     if (host.why) detail.append(make("p", "why", host.why));
     const list = make("dl");
-    const add = (name, value) => {
-      if (!value) return;
-      const content = make("dd");
-      content.append(value);
-      list.append(make("dt", "", name), content);
-    };
+    const add = (name, value) => describe(list, name, value);
     add("cluster", host.cluster);
     add("wave", host.wave === null ? "" : String(host.wave + 1));
     for (const change of changesOf.get(host.index) || []) add(change[0], lines(change));
@@ -326,25 +300,13 @@
     detail.scrollTop = 0;
   }
 
-  // One row takes part in the order of the Tab key; arrows move from there.
-  let roving = null;
-  function rove(host) {
-    if (roving) roving.row.tabIndex = -1;
-    roving = host || null;
-    if (host) host.row.tabIndex = 0;
-  }
-
   function hostOf(event) {
     const row = event.target.closest && event.target.closest(".host[data-i]");
     return row ? hosts[Number(row.dataset.i)] : null;
   }
 
   function listen() {
-    let waiting = 0;
-    $("q").addEventListener("input", () => {
-      cancelAnimationFrame(waiting);
-      waiting = requestAnimationFrame(apply);
-    });
+    listenToSearch(apply, show);
     $("align").addEventListener("click", () => {
       aligned = !aligned;
       $("align").setAttribute("aria-pressed", String(aligned));
@@ -365,7 +327,7 @@
       const at = fitting.indexOf(host);
       const next = {ArrowUp: fitting[at - 1], ArrowDown: fitting[at + 1], Home: fitting[0], End: fitting[fitting.length - 1]}[event.key];
       if (!next) return;
-      next.row.focus();
+      next.button.focus();
       rove(next);
       show(next);
     });
@@ -377,13 +339,6 @@
       drawn = window.innerWidth;
       cancelAnimationFrame(redraw);
       redraw = requestAnimationFrame(() => axis(span()));
-    });
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") show(null);
-      if (event.key === "/" && document.activeElement !== $("q")) {
-        event.preventDefault();
-        $("q").focus();
-      }
     });
   }
 

@@ -38,7 +38,9 @@ def check(guard, monkeypatch, disk, markers, released):
     """Run the guard's step over a disk of file systems with these marks."""
     monkeypatch.setattr(disk_marks_host, "contents", lambda _device: disk)
     seen = (*disk_marks_host.READABLE, *disk_marks_host.WITHOUT_HOST)
-    monkeypatch.setattr(disk_marks_host, "marker_on", lambda name, kind: markers.get(name, "" if kind in seen else None))
+    monkeypatch.setattr(
+        disk_marks_host, "marker_on", lambda name, kind: markers.get(name, "" if kind in seen else None)
+    )
     return guard.BaremetalGuard().refuse_known_host({"extra": {"released": released}}, [])
 
 

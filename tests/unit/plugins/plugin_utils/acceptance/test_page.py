@@ -9,6 +9,7 @@ import json
 import re
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.page import PARTS, page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import read_parts
 
 from tests.unit.plugins.plugin_utils.acceptance.test_judge import changed
 from tests.unit.plugins.plugin_utils.acceptance.test_report import document_of
@@ -29,6 +30,6 @@ def test_the_page_holds_the_document_and_nothing_that_a_host_injects():
 def test_only_its_own_script_and_style_may_run():
     text = page(document_of({}))
     for kind, name in (("script", "js"), ("style", "css")):
-        digest = base64.b64encode(hashlib.sha256((PARTS / f"page.{name}").read_bytes()).digest()).decode()
+        digest = base64.b64encode(hashlib.sha256(read_parts(PARTS)[name].encode()).digest()).decode()
         assert f"{kind}-src 'sha256-{digest}'" in text
     assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
