@@ -73,7 +73,7 @@ def answers(seed):
         for name, value in ours.more_env.items():
             yield f"adds {code(f'{name}={value}')}, the released name of the guide's variable"
         for name, reason in ours.lacks.items():
-            yield f"without {code(f'--{name}')}: {reason}"
+            yield f"{'without' if name in seed.command else 'with'} {code(f'--{name}')}: {reason}"
         if ours.refused:
             yield f"refused: {ours.refused}"
 

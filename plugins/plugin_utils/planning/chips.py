@@ -17,9 +17,6 @@ _PARAMETERS = re.compile(r"([0-9.]+) ?([MBT])")
 # Bytes of a parameter in the formats of recipes; formats of four bits with their scales.
 _BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "mxfp8": 1, "int4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5, "fp4": 0.5}
 
-# vLLM's own default in older releases. 0.25.1 (log of a run on an H200) and 0.33.0 use 0.92; the lower share is safe.
-MEMORY_UTILIZATION = 0.9
-
 
 @dataclass(frozen=True)
 class Demand:
@@ -228,37 +225,28 @@ def read_tokens(length: Any) -> int:
     return max(0, int(read_number(str(length)) or 0))
 
 
-def utilization(args: Mapping[str, Any]) -> float:
-    """Return the share of each chip's memory that an instance uses."""
-    try:
-        return float(args.get("gpu-memory-utilization", MEMORY_UTILIZATION))
-    except (TypeError, ValueError):
-        return MEMORY_UTILIZATION
-
-
 def check_fit(
     where: str,
     needs: float | None,
     words: str,
     chips: int,
-    args: Mapping[str, Any],
     accelerator: Accelerator,
-    by_manifest: bool,
+    share: float | None,
     ways: Sequence[str] = (),
 ) -> None:
     """Raise PlanError with the calculation when an instance does not fit into its chips.
 
-    ``ways`` are clauses on what would fit.
+    ``share`` is its gpu-memory-utilization, None for an estimate, which counts against the whole memory. ``ways`` are
+    clauses on what would fit.
     """
     if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
         return
     each = accelerator.memory_mib / 1024
-    share = utilization(args) if by_manifest else 1
-    has = each * chips * share
+    has = each * chips * (1 if share is None else share)
     if needs > has:
         mig = mig_instances(accelerator.partition) > 0
         more = "larger MIG instances (accelerator_partition)" if mig else "more chips (tensor-parallel-size)"
-        of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if by_manifest else ""
+        of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if share is not None else ""
         raise PlanError(
             f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
             f"{each * chips:.1f} GiB{of}; take {more}, a smaller max-model-len or variant, "

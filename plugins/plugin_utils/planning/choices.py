@@ -18,6 +18,7 @@ from .disaggregation import check_release as check_disaggregation
 from .disaggregation import check_software, inner_strategy, side_of
 from .disaggregation import port_of as connector_port
 from .divisions import Division
+from .engine_memory import Engine
 from .families import with_family_features, with_family_guards
 from .groups import Group, check_spanning, group_of, port_of
 from .hardware import Accelerator, exact_blocks
@@ -59,6 +60,11 @@ class Chosen:
         return f"vllm_instances.{self.name}"
 
     @property
+    def engine(self) -> Engine:
+        """What decides about the memory besides model, arguments and chips."""
+        return _engine(self.release, self.stack, self.runtime)
+
+    @property
     def model(self) -> str:
         """The repository of the weights, the variant's own where it has one."""
         return repository_of(self.recipe, self.variant)
@@ -67,6 +73,12 @@ class Chosen:
     def pinned(self) -> str:
         """The name of the manifest of the weights."""
         return pinned_name(self.recipe, self.variant, self.requested)
+
+
+def _engine(release: Mapping[str, Any], stack: Mapping[str, Any], runtime: str) -> Engine:
+    # Images have FlashInfer; an environment has what its lock names.
+    locked = "flashinfer-python" in str(stack.get("requirements_text") or "")
+    return Engine(str(release["vllm"]), runtime == "container" or locked)
 
 
 def repository_of(recipe: Mapping[str, Any], variant: Mapping[str, Any]) -> str:
@@ -110,7 +122,7 @@ def choose(
     side = side_of(host, requested)
     count = 1 if side else len(requested.get("nodes") or [host])
     wanted = inner_strategy(recipe, side, requested.get("strategy"), where) if side else requested.get("strategy")
-    strategy = choose_strategy(recipe, accelerator, wanted, count, where)
+    strategy = choose_strategy(recipe, accelerator, wanted, count, where, entry.get("tp"))
     if side:
         check_disaggregation(table, library.others(version), release_name, where)
         check_software(stack, runtime, release_name, where)
@@ -121,7 +133,8 @@ def choose(
         group = _with_sides(group, side, requested, accelerator)
     nodes = Nodes() if side else _nodes(requested, strategy, group)
     manifest = library.manifest(pinned_name(recipe, entry, requested))
-    found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, manifest, where)
+    engine = _engine(release, stack, runtime)
+    found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, manifest, where, engine)
     features = features_on(
         recipe,
         accelerator,
@@ -231,6 +244,7 @@ def _sizes(
     nodes: Nodes,
     manifest: Manifest | None,
     where: str,
+    engine: Engine,
 ) -> Sizes:
     """Return the parallelism; sizes among the instance's own arguments set its number of chips.
 
@@ -248,7 +262,7 @@ def _sizes(
     too_small = _too_small(recipe, variant, accelerator, manifest)
     tensor, because = 1, None
     if strategy == "single_node_tp":
-        holds = _holds(recipe, variant, accelerator, manifest)
+        holds = _holds(recipe, variant, accelerator, manifest, engine)
         # Parts of one chip exchange data, MIG instances do not; between parts of several, whole chips are faster.
         most = min(
             accelerator.most_together, accelerator.devices_per_card if accelerator.divided else accelerator.count
@@ -278,10 +292,15 @@ def _spread(named: int | None, candidates: list[int], chips: int, division: Divi
 
 
 def _holds(
-    recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator, manifest: Manifest | None
+    recipe: Mapping[str, Any],
+    variant: Mapping[str, Any],
+    accelerator: Accelerator,
+    manifest: Manifest | None,
+    engine: Engine,
 ) -> Callable[[int], bool | None]:
     """Return whether a number of chips holds the model, by its manifest and by the recipe; None where unknown."""
-    request = model_request(manifest, {}, accelerator, int(recipe["model"].get("context_length") or 0))
+    context = int(recipe["model"].get("context_length") or 0)
+    request = model_request(manifest, {}, accelerator, context, engine)
     needs = variant.get("vram_minimum_gb")
 
     def holds(size: int) -> bool | None:

@@ -33,7 +33,7 @@ def request_of(
     """Return what is to fit by the model's own configuration, None where no manifest has one that is understood."""
     drafted = sum(weights_size(library.manifest(draft)) or 0 for draft in drafts)
     context = int(entry.recipe["model"].get("context_length") or 0)
-    return model_request(library.manifest(entry.pinned), args, accelerator, context, drafted)
+    return model_request(library.manifest(entry.pinned), args, accelerator, context, entry.engine, drafted)
 
 
 def _loaded(composed: Composed) -> list[str]:
@@ -117,7 +117,8 @@ def required_memory(
             ways += ways_out(request, suited)
         if manifest is None and needs is not None:
             ways += estimated_ways(entry.recipe, needs, room, accelerator, library)
-        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, ways)
+        share = None if manifest is None else entry.engine.share(composed.args)
+        check_fit(entry.where, needs, words, room, accelerator, share, ways)
     return needs
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from .chips import GIB, read_tokens, utilization
+from .chips import GIB, read_tokens
+from .engine_memory import GRAPHS_SINCE, NEWEST, Engine
 from .hardware import Accelerator
 from .inputs import Manifest
 from .kv_cache import cache_element, longest, request_bytes
@@ -15,11 +16,11 @@ from .model_shape import ModelShape, shape_of
 # A shorter context than this is not chosen: the instance is refused instead.
 SHORTEST = 4096
 
-# What vLLM 0.25.1 reserved for gpt-oss-20b on one H200 (a start log): 3.1 GiB beside weights and cache, and 0.58 GiB
-# for graphs. The logits of 1024 requests, as vLLM's sampler holds them while it measures, are 2.7 GiB of them.
-LOGIT_BYTES = 14
-# Ten tensors of the hidden size for each token of a step, two bytes each.
-STEP_BYTES = 20
+# What vLLM 0.25.1 reserved for gpt-oss-20b on one H200 (a start log): 3.1 GiB beside weights and cache, 2.7 GiB of them
+# for logits, and 0.58 GiB for graphs.
+# Bytes for each token of a step and number of the hidden size: 2.07 and 2.99 GiB for 20,000 and 29,000 tokens of
+# Llama-3.1-8B (issue 10517 of vllm-project/vllm).
+STEP_BYTES = 27
 CONTEXT_GIB = 0.5
 GRAPHS_GIB = 0.6
 # Buffers of the collective operations between the chips of one model.
@@ -29,10 +30,6 @@ COLLECTIVES_GIB = 0.5
 # A model's experts have the first of them with which they are no larger than its files.
 _ELEMENTS = (2.0, 1.0, 0.53125)
 _FOUR_BITS = {"mxfp4": 0.53125, "nvfp4": 0.5625}
-# Kernels for experts in MXFP4 can pad them: gpt-oss-120b, 60.8 GiB of files, took 65.97 GiB with Marlin (issue 23278 of
-# vllm-project/vllm) and 64.38 GiB with Triton (issue 33155); but gpt-oss-20b, 12.8 GiB, took 13.02 GiB with 0.25.1 and
-# 0.33.0 on Hopper (tests/gpu/results). Padding does not count here: upstream's guide serves gpt-oss-120b in its full
-# length on one chip of 80 GB.
 
 # max-num-batched-tokens and max-num-seqs of a server where they are not set: vLLM's own, by the chip's memory in GiB.
 _BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
@@ -80,6 +77,7 @@ class Request:
     accelerator: Accelerator
     context: int
     precision: str = ""
+    engine: Engine = NEWEST
 
     def footprint(self, tokens: int | None = None) -> Footprint:
         """Return the memory of each chip for requests of a length in tokens, else of the length that is set."""
@@ -92,7 +90,12 @@ class Request:
         element = cache_element(self.args, self.shape)
         cache = request_bytes(self.shape, tokens, tensor, element, batched) / stages
         weights = (self.weights_bytes - self.expert_bytes) / (tensor * stages)
-        weights += self.expert_bytes / chips
+        experts = self.expert_bytes / chips
+        if self.precision == "mxfp4":
+            shared = 1 if self.args.get("enable-expert-parallel") else tensor
+            width = self.shape.expert_width
+            experts *= self.engine.padding(self.shape.hidden, width, shared, self.accelerator, self.args)
+        weights += experts
         return Footprint(weights, cache, self._overhead(seqs, batched, chips), chips, tokens)
 
     @property
@@ -111,7 +114,7 @@ class Request:
         """Return the bytes of each chip that vLLM may use, None where its memory is unknown."""
         if self.accelerator.memory_mib is None:
             return None
-        return self.accelerator.memory_mib * 1024**2 * utilization(self.args)
+        return self.accelerator.memory_mib * 1024**2 * self.engine.share(self.args)
 
     def fits(self, tokens: int | None = None) -> bool:
         """Return whether the instance fits, also where the memory of the chips is unknown."""
@@ -141,8 +144,9 @@ class Request:
         """Return the bytes of a chip that are neither weights nor cache. The two peaks are not at the same time."""
         if self.accelerator.stack == "cpu":
             return 0
-        peak = max(seqs * self.shape.vocabulary * LOGIT_BYTES, batched * self.shape.hidden * STEP_BYTES)
-        graphs = 0 if self.args.get("enforce-eager") else GRAPHS_GIB
+        logit = self.engine.logit_bytes(self.accelerator.stack)
+        peak = max(seqs * self.shape.vocabulary * logit, batched * self.shape.hidden * STEP_BYTES)
+        graphs = GRAPHS_GIB if self.engine.since(GRAPHS_SINCE) and not self.args.get("enforce-eager") else 0
         collectives = COLLECTIVES_GIB if chips > 1 else 0
         return peak + (CONTEXT_GIB + graphs + collectives) * GIB
 
@@ -170,7 +174,12 @@ def weights_size(manifest: Manifest | None, load_format: str = "auto") -> int | 
 
 
 def model_request(
-    manifest: Manifest | None, args: Mapping[str, Any], accelerator: Accelerator, context: int, beside: int = 0
+    manifest: Manifest | None,
+    args: Mapping[str, Any],
+    accelerator: Accelerator,
+    context: int,
+    engine: Engine,
+    beside: int = 0,
 ) -> Request | None:
     """Return what is to fit by the model's own configuration, None where the manifest has none that is understood.
 
@@ -180,4 +189,4 @@ def model_request(
     if size is None or shape is None:
         return None
     precision = str((manifest or {}).get("precision") or "")
-    return Request(shape, size + beside, args, accelerator, shape.context or context, precision)
+    return Request(shape, size + beside, args, accelerator, shape.context or context, precision, engine)

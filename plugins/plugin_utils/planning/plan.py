@@ -41,12 +41,13 @@ from .checks import (
     untried_hardware,
     variant_doubts,
 )
-from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips, utilization
+from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, Layer, compose, features_on, layers_of
 from .disaggregation import check_requested, router_of
 from .disaggregation import layers as disaggregated
 from .divisions import check_sizes, size_doubts, size_of
+from .engine_memory import Engine
 from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary
 from .explanation import explain
 from .fit import length_layer, length_problem, named_models, required_memory
@@ -183,8 +184,8 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     """Return the checked arguments and environment that all replicas of the instance share; each has so many chips."""
     facts = facts_of(entry, accelerator)
     layers = [
-        *_chip_layers(accelerator),
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
+        *_chip_layers(accelerator),
         *_release_layers(entry.release, site, library.foreign(accelerator.stack)),
         *_group_layers(entry, accelerator, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
@@ -237,11 +238,11 @@ def _removals(entry: Chosen, first: Composed) -> list[Layer]:
 
 
 def _chip_layers(accelerator: Accelerator) -> list[Layer]:
-    """Return what a chip needs, whatever is served on it; a recipe or the site may say otherwise."""
+    """Return what a chip needs, whatever a recipe says, which was written for others; the site may say otherwise."""
     if accelerator.generation != "ascend_310p":
         return []
-    because = "this chip computes no bfloat16 (vllm-ascend's guide for 310P)"
-    return [Layer("collection", {"dtype": "float16"}, {}, because)]
+    because = "this chip computes in float16 only (vllm-ascend's guides for the Atlas 300I Duo)"
+    return [Layer("collection", {"dtype": "float16", "mamba-ssm-cache-dtype": "float16"}, {}, because)]
 
 
 def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> list[Layer]:
@@ -510,7 +511,7 @@ def _check_together(plans: Sequence[ServePlan], chosen: Sequence[Chosen], accele
     groups = {plan.instance: plan.group for plan in plans if plan.group}
     check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
     check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
-    shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
+    shares = {plan.instance: (plan.chips, Engine(plan.vllm_version).share(plan.args)) for plan in plans if plan.chips}
     check_shares(shares_of(shares, chosen))
     check_offload(
         {plan.instance: plan.args for plan in plans}, {plan.instance: len(plan.chips) for plan in plans}, accelerator

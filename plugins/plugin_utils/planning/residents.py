@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils.common.kinds import show_value
 from ..common.versions import sort_key
 from ..options.table import OptionTable
-from .chips import GIB, Demand, utilization
+from .chips import GIB, Demand
 from .choices import Chosen
 from .compose import Composed, Layer
 from .fit import request_of
@@ -171,7 +171,7 @@ def _check_chips(entry: Chosen, kept: float, args: Mapping[str, Any], accelerato
     """Raise PlanError where the rest of a chip is too small for what the sleeping instances keep."""
     if accelerator.memory_mib is None:
         return
-    share, memory = utilization(args), accelerator.memory_mib / 1024
+    share, memory = entry.engine.share(args), accelerator.memory_mib / 1024
     rest = memory * (1 - share)
     if kept > rest:
         lower = int((1 - kept / memory) * 100) / 100

@@ -105,9 +105,13 @@ def test_a_longer_context_than_the_model_s_own_needs_a_word_of_the_site():
 
 def test_an_atlas_300i_computes_in_float16(tmp_path):
     (tmp_path / "org").mkdir()
-    (tmp_path / "org" / "m.yaml").write_text("model: {model_id: org/m, context_length: 4096}\n")
-    found = plans("ascend_310p", {"chat": {"recipe": "org/m"}}, "0.23.0", recipe_path=[str(tmp_path)])["chat"]
-    assert found["args"]["dtype"] == "float16"
+    recipe = "model: {model_id: org/m, context_length: 4096, base_args: [--dtype, bfloat16]}\n"
+    (tmp_path / "org" / "m.yaml").write_text(recipe)
+    chat = {"recipe": "org/m"}
+    found = plans("ascend_310p", {"chat": chat}, "0.23.0", recipe_path=[str(tmp_path)])["chat"]
+    assert (found["args"]["dtype"], found["args"]["mamba-ssm-cache-dtype"]) == ("float16", "float16")
+    with pytest.raises(PlanError, match="computes in float16 only"):
+        plans("ascend_310p", {"chat": {**chat, "args": {"dtype": "bfloat16"}}}, "0.23.0", recipe_path=[str(tmp_path)])
 
 
 @pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
@@ -204,9 +208,9 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"model": "rtx_5090", "count": 1},
-            "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.6 GiB of KV cache for one request of 131072 "
-            "tokens and 1.8 GiB for activations and graphs on each chip make 67.1 GiB, 1 x rtx_5090 have 32.0 GiB, of "
-            "which gpu-memory-utilization 0.9 allows 28.8 GiB; take more chips (tensor-parallel-size), a smaller "
+            "vllm_instances.chat: does not fit: 65.9 GiB of weights, 4.6 GiB of KV cache for one request of 131072 "
+            "tokens and 1.8 GiB for activations and graphs on each chip make 72.2 GiB, 1 x rtx_5090 have 32.0 GiB, of "
+            "which gpu-memory-utilization 0.92 allows 29.4 GiB; take more chips (tensor-parallel-size), a smaller "
             "max-model-len or variant, or another host; as many chips of a100, h100, h200, b200 would do",
         ),
         (

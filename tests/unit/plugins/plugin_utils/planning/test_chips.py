@@ -15,7 +15,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     estimated_weights_gib,
     required_gib,
     unused_chips,
-    utilization,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -211,41 +210,26 @@ def test_a_recipe_that_says_nothing_of_the_cache():
         assert required_gib({"model": model}, {}, 60 * GIB, {}) == (60, "60.0 GiB of weights")
 
 
-@pytest.mark.parametrize(
-    ("args", "share"),
-    [
-        ({}, 0.9),
-        ({"gpu-memory-utilization": 0.5}, 0.5),
-        ({"gpu-memory-utilization": "0.5"}, 0.5),
-        ({"gpu-memory-utilization": "half"}, 0.9),
-        ({"gpu-memory-utilization": [1]}, 0.9),
-    ],
-)
-def test_the_share_of_the_memory(args, share):
-    assert utilization(args) == share
-
-
-def fit(needs, chips, args=None, by_manifest=True, accelerator=H200):
-    check_fit("vllm_instances.chat", needs, "the sum", chips, args or {}, accelerator, by_manifest)
+def fit(needs, chips, share=0.9, accelerator=H200):
+    check_fit("vllm_instances.chat", needs, "the sum", chips, accelerator, share)
 
 
 def test_what_fits_to_the_last_gib():
     fit(126.9, 1)
-    fit(141, 1, by_manifest=False)
-    fit(280, 2, {"gpu-memory-utilization": 1})
+    fit(141, 1, None)
+    fit(280, 2, 1)
     fit(None, 1)
     fit(1000, 1, accelerator=CPU)
     fit(1000, 1, accelerator=Accelerator("strix", "rocm", "gfx1150", "amd", 1, None))
 
 
 @pytest.mark.parametrize(
-    ("needs", "chips", "args", "by_manifest", "message"),
+    ("needs", "chips", "share", "message"),
     [
         (
             127,
             1,
-            {},
-            True,
+            0.9,
             "vllm_instances.chat: does not fit: the sum make 127 GiB, 1 x h200 have 141.0 GiB, of which "
             "gpu-memory-utilization 0.9 allows 126.9 GiB; take more chips (tensor-parallel-size), a smaller "
             "max-model-len or variant, or another host",
@@ -253,8 +237,7 @@ def test_what_fits_to_the_last_gib():
         (
             200,
             2,
-            {"gpu-memory-utilization": "0.5"},
-            True,
+            0.5,
             "vllm_instances.chat: does not fit: the sum make 200 GiB, 2 x h200 have 282.0 GiB, of which "
             "gpu-memory-utilization 0.5 allows 141.0 GiB; take more chips (tensor-parallel-size), a smaller "
             "max-model-len or variant, or another host",
@@ -262,16 +245,15 @@ def test_what_fits_to_the_last_gib():
         (
             142,
             1,
-            {"gpu-memory-utilization": 0.1},
-            False,
+            None,
             "vllm_instances.chat: does not fit: the sum make 142 GiB, 1 x h200 have 141.0 GiB; take more chips "
             "(tensor-parallel-size), a smaller max-model-len or variant, or another host",
         ),
     ],
 )
-def test_what_does_not_fit_is_told_with_the_sum(needs, chips, args, by_manifest, message):
+def test_what_does_not_fit_is_told_with_the_sum(needs, chips, share, message):
     with pytest.raises(PlanError) as caught:
-        fit(needs, chips, args, by_manifest)
+        fit(needs, chips, share)
     assert str(caught.value) == message
 
 

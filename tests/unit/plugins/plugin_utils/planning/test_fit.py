@@ -38,7 +38,7 @@ def origin(plan, key):
 def test_a_context_that_fits_is_left_to_the_model():
     plan = planned("l40s")
     assert "max-model-len" not in plan.args
-    assert plan.memory_required_gib == 17.6
+    assert plan.memory_required_gib == 18.5
 
 
 def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.engine_memory import Engine
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
 
 GIB = 1024**3
+CHIPS = yaml.safe_load((Path(__file__).parents[5] / "catalog/accelerators/nvidia.yml").read_text(encoding="utf-8"))[
+    "models"
+]
 PUBLISHED = yaml.safe_load((Path(__file__).parents[4] / "fixtures/published_starts.yml").read_text(encoding="utf-8"))
 STARTS = [pytest.param(start, id=f"{start['model']}-{number}") for number, start in enumerate(PUBLISHED["starts"])]
 
@@ -22,8 +26,11 @@ def request_of(start):
     if "alternating" in config:
         config["layer_types"] = config.pop("alternating") * (config["num_hidden_layers"] // 2)
     shape = shape_of(config)
-    accelerator = Accelerator(chip["name"], chip["stack"], "", "", 8, chip["mib"])
-    return Request(shape, model.get("bytes", 0), start["args"], accelerator, shape.context, model.get("precision", ""))
+    capability = CHIPS.get(chip["name"], {}).get("compute_capability")
+    accelerator = Accelerator(chip["name"], chip["stack"], "", "", 8, chip["mib"], compute_capability=capability)
+    engine = Engine(chip["release"], chip.get("flashinfer", True))
+    precision = model.get("precision", "")
+    return Request(shape, model.get("bytes", 0), start["args"], accelerator, shape.context, precision, engine)
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -31,21 +38,19 @@ def test_what_the_log_says(start):
     request, log = request_of(start), start["log"]
     footprint = request.footprint()
     if "weights_gib" in log:
-        assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.09 if start.get("padded") else 0.05)
+        assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.05)
     if "requests" in log:
         length, number = log["requests"]
         assert log["cache_gib"] * GIB / request.footprint(length).cache == pytest.approx(number, rel=0.02)
-    if "weights_gib" in log and "cache_gib" in log:
-        room = request.room() - footprint.weights - footprint.overhead
-        assert room / GIB == pytest.approx(log["cache_gib"], rel=0.1)
+    if footprint.weights and "cache_gib" in log:
+        room = (request.room() - footprint.weights - footprint.overhead) / GIB
+        # CUDA has 0.5 GiB less of a chip than nvidia-smi, which counts where little is left.
+        assert room == pytest.approx(log["cache_gib"], rel=0.1, abs=0.5)
     if "fits" in start:
-        assert request.fits() == (start["fits"] != start.get("differs", False))
+        assert request.fits() == start["fits"]
 
 
-def test_the_table_has_each_stack_and_its_known_differences():
-    assert len(STARTS) == 15
+def test_the_table_has_each_stack_and_starts_that_failed():
+    assert len(STARTS) == 34
     assert {start["chip"]["stack"] for start in PUBLISHED["starts"]} == {"cuda", "rocm", "cann"}
-    assert [start["source"].rsplit("/", 1)[1] for start in PUBLISHED["starts"] if start.get("differs")] == [
-        "23278",
-        "27508",
-    ]
+    assert sum(start.get("fits") is False for start in PUBLISHED["starts"]) == 7

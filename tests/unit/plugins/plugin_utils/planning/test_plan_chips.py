@@ -144,7 +144,7 @@ def test_shared_chips_need_shares_that_fit():
     with pytest.raises(PlanError) as caught:
         plans({**good, "b": {**shared, "port": 8001}})
     assert str(caught.value) == (
-        "vllm_instances: chip 0 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.45, b 0.9; "
+        "vllm_instances: chip 0 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.45, b 0.92; "
         "lower the shares, or give each instance its own chips"
     )
 
@@ -211,7 +211,7 @@ def test_the_sum_of_weights_and_cache_by_chips():
     assert refusal({"args": {"tensor-parallel-size": 1}}, a_recipe=big) == (
         "vllm_instances.chat: does not fit: 64.0 GiB of weights and 128.0 GiB of KV cache for one request of 131072 "
         "tokens "
-        "make 192 GiB, 1 x h200 have 141.0 GiB, of which gpu-memory-utilization 0.9 allows 126.9 GiB; take more chips "
+        "make 192 GiB, 1 x h200 have 141.0 GiB, of which gpu-memory-utilization 0.92 allows 129.7 GiB; take more chips "
         "(tensor-parallel-size), a smaller max-model-len or variant, or another host"
     )
     assert plan({"args": {"tensor-parallel-size": 1, "max-model-len": 4096}}, a_recipe=big).memory_required_gib == 68.0
