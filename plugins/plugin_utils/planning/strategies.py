@@ -57,8 +57,11 @@ class Sizes:
     env: dict[str, str] = field(default_factory=dict)
 
 
-def compatible(recipe: Mapping[str, Any], accelerator: Accelerator) -> list[str]:
-    """Return the strategies that the recipe offers on this hardware."""
+def compatible(recipe: Mapping[str, Any], accelerator: Accelerator, tp: Any = None) -> list[str]:
+    """Return the strategies that the recipe offers on this hardware.
+
+    A size (``tp``) that a variant names for this very chip offers single_node_tp, also where its generation has none.
+    """
     listed = list(recipe.get("compatible_strategies") or ["single_node_tp"])
     gates = recipe.get("strategy_hardware") or {}
     granted = [name for name, gate in gates.items() if name not in listed and "supported" in (gate or {}).values()]
@@ -67,17 +70,19 @@ def compatible(recipe: Mapping[str, Any], accelerator: Accelerator) -> list[str]
         gate = accelerator.pick(gates.get(name) or {})
         if gate != "unsupported" and (gate is not None or name in listed):
             offered.append(name)
+    if isinstance(tp, Mapping) and {*accelerator.ids} & {*tp} and "single_node_tp" not in offered:
+        offered.append("single_node_tp")
     return offered
 
 
 def choose_strategy(
-    recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, nodes: int, where: str
+    recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, nodes: int, where: str, tp: Any = None
 ) -> str:
-    """Return the requested strategy, else the recipe's preferred one.
+    """Return the requested strategy, else the recipe's preferred one; ``tp`` is the size that the variant names.
 
     Raises PlanError for a strategy that the recipe does not list or that does not fit the number of hosts.
     """
-    offered = compatible(recipe, accelerator)
+    offered = compatible(recipe, accelerator, tp)
     model = recipe["model"]["model_id"]
     if requested is not None:
         if requested not in (*offered, DISAGGREGATED):

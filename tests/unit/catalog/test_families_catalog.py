@@ -57,6 +57,7 @@ SAID = [
     ("MiMo-V2.5", "h200", EXPERTS, {}, "also with expert parallelism"),
     ("Qwen3-Next-80B-A3B", "h200", {"no-enable-chunked-prefill": True}, {}, "only with chunked prefill"),
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
+    ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
     ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
     ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),
     ("GLM-5.1-MXFP4", "mi355x", MTP, {}, "spec_decoding"),

@@ -126,6 +126,15 @@ def test_a_strategy_that_cannot_be(listed, requested, nodes, message):
     assert str(caught.value) == f"vllm_instances.chat.{message}"
 
 
+def test_a_size_for_this_very_chip_offers_tensor_parallelism():
+    # DeepSeek-V4-Flash in W8A8: nothing but DEP for Ascend, and TP 8 for Atlas A3 (upstream's recipe of 2026-09-29).
+    gates = {"single_node_tp": {"hopper": "unsupported"}}
+    listed = recipe("single_node_tp", "single_node_dep", strategy_hardware=gates)
+    assert compatible(listed, H200, {"h200": 8}) == ["single_node_dep", "single_node_tp"]
+    assert compatible(listed, H200, {"hopper": 8}) == compatible(listed, H200, 8) == ["single_node_dep"]
+    assert choose_strategy(listed, H200, None, 1, "chat", {"h200": 8}) == "single_node_tp"
+
+
 def test_a_recipe_that_lists_no_strategy_for_this_hardware():
     gates = {"single_node_tp": {"hopper": "unsupported"}}
     with pytest.raises(PlanError) as caught:
