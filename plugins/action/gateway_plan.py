@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         gateway, groups, hostvars = variables["inventory_hostname"], variables["groups"], variables["hostvars"]
-        clients, problems = read_clients(options["clients"])
+        clients, problems = read_clients(options["clients"], options["read_keys"])
         found: dict[str, Any] = {}
         try:
             inventory = InventoryVariables(hostvars, self._loader)

@@ -36,7 +36,7 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool = False) -> None:
         del is_conditional
-        show_progress(task.get_name(include_role_fqcn=False))
+        show_progress(_name(task))
 
     v2_playbook_on_handler_task_start = v2_playbook_on_cleanup_task_start = v2_playbook_on_task_start
 
@@ -75,7 +75,7 @@ class CallbackModule(CallbackBase):
     @staticmethod
     def _say(result: Any, text: str, with_task: bool = True) -> None:
         host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        place = f"{host.get_name()}: {task.get_name(include_role_fqcn=False)}" if with_task else host.get_name()
+        place = f"{host.get_name()}: {_name(task)}" if with_task else host.get_name()
         # A table keeps its columns.
         show(text if "\n" in text else f"{place}: {text}")
 
@@ -90,3 +90,8 @@ def _values(result: Any) -> Mapping[str, Any]:
     for text in values.get("warnings") or ():
         warn(str(text))
     return values
+
+
+def _name(task: Any) -> str:
+    """Return the name of a task, and that of its role without the collection; include_role takes no argument for it."""
+    return str(task.get_name()).removeprefix("baremetal.inference.")

@@ -46,8 +46,9 @@ from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.common.output import warn
 from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_former_names
-from ..plugin_utils.common.selection import Selection, SelectionError
+from ..plugin_utils.common.selection import Selection, SelectionError, check_inventory
 
 
 class LookupModule(LookupBase):
@@ -66,9 +67,12 @@ class LookupModule(LookupBase):
             try:
                 # A task sees the inventory's variables, too, which may have any name.
                 refuse_former_names(known if is_limited else ())
+                groups, sources = known.get("groups") or {}, known.get("ansible_inventory_sources") or ()
+                for text in check_inventory(groups, tuple(map(str, sources))):
+                    warn(text)
                 limit = str(known.get("ansible_limit") or "") if is_limited else ""
                 selection = Selection(pattern, option, option not in known, limit, options.get("also", ""))
-                selection.check(known.get("groups") or {}, self._loader)
+                selection.check(groups, self._loader)
             except (PlaybookOptionError, SelectionError) as exc:
                 raise AnsibleLookupError(str(exc)) from None
         return [pattern]

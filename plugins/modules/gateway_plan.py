@@ -47,6 +47,10 @@ options:
     description: A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
     type: raw
     default: {}
+  read_keys:
+    description: Whether the key files of clients are read; without them only everything else is checked.
+    type: bool
+    default: true
   teams:
     description: A mapping of teams to C(class), C(tokens_per_minute), C(tokens_per_day) and C(tokens_per_month).
     type: raw
@@ -128,7 +132,7 @@ options:
     default: gateways
 """
 
-EXAMPLES = "\n# roles/gateway/tasks/preflight.yml\n"
+EXAMPLES = "\n# roles/gateway/tasks/plan.yml\n"
 
 RETURN = r"""
 budgets:

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Iterable, Mapping
+from typing import Iterable, Mapping, Sequence
 
 from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Model
+from ...module_utils.common.spelling import misspelt
 
+# Groups for the purpose of a host.
+PURPOSES = ("inference", "mirrors", "gateways")
 MODEL_PREFIX, CLUSTER_PREFIX, SITE_PREFIX = "accel_", "cluster_", "site_"
+KINDS = ("accel", "cluster")
 # The group of hosts whose sources disagree, and the variable with the reason.
 CONFLICT_GROUP = "accelerator_conflict"
 
@@ -24,6 +29,32 @@ def unknown_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[s
     """Return the groups such as accel_b20 that name neither a model, generation nor stack of the catalogue, by name."""
     known = known_groups(models)
     return sorted(name for name in groups if name.startswith(MODEL_PREFIX) and name not in known)
+
+
+@functools.lru_cache(maxsize=None)
+def meant_group(name: str) -> str | None:
+    """Return the group of the collection that ``name`` misspells; None for one of its groups and one of the site's."""
+    lower = name.lower()
+    begin, _underscore, rest = lower.partition("_")
+    kind = misspelt(begin, KINDS) if rest and begin.rstrip("s") not in KINDS else None
+    near = f"{kind}_{rest}" if kind else lower if begin in KINDS else misspelt(lower, PURPOSES)
+    # Such as gateways_2, a part of a group.
+    return None if not near or re.fullmatch(rf"{re.escape(near)}([-_].*|\d+)?", name) else near
+
+
+def misspelt_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the misspelt groups of an inventory, each with the group that it was meant to be.
+
+    A group with hosts that are all in the right group is another name of the site's own, and so is `gateway` beside
+    `gateways`.
+    """
+    found = {}
+    for name in sorted(groups):
+        near = meant_group(name)
+        right = groups.get(near, ()) if near else ()
+        if near and {*groups[name]} - {*right} and not (right and f"{name}s" == near):
+            found[name] = near
+    return found
 
 
 def known_groups(models: Mapping[str, Model]) -> set[str]:

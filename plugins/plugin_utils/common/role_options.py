@@ -109,13 +109,14 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
     """Return warnings about the names of a host's variables. Raises RoleOptionError for a misspelt option."""
     warnings: list[str] = []
     for name in sorted(names - {*SWITCHES}):
-        if name.startswith("site_") and (near := misspelt(name, SWITCHES)):
+        near = misspelt(name, SWITCHES) if name.startswith("site_") else _meant(name, "site", SWITCHES)
+        if near:
             raise RoleOptionError(f"{name} is not a switch of site.yml; nearest: {near!r}")
     for role in roles:
-        options = options_of(role)
+        options = options_of(role) | {name for name in FACTS if name.startswith(f"{role}_")}
         unknown = []
         for name in sorted(names):
-            if not name.startswith(f"{role}_") or name in options or name in FACTS:
+            if not name.startswith(f"{role}_") or name in options:
                 continue
             near = misspelt(name, options)
             if near:
@@ -123,18 +124,20 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
             unknown.append(name)
         if unknown:
             warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")
-    for name in sorted(names):
-        # Another name is the site's own, so this is no error.
-        if near := next((option for role in roles for option in options_of(role) if _is_meant(name, role, option)), ""):
-            warnings.append(f"{name}: no role reads it; nearest: {near!r}")
+        for name in sorted(name for name in names if name[0] != "_"):
+            if near := _meant(name, role, options):
+                raise RoleOptionError(f"no role has an option {name}; nearest: {near!r}")
     return warnings
 
 
-def _is_meant(name: str, role: str, option: str) -> bool:
-    """Return whether a name is an option whose beginning, the name of its role, is misspelt, such as vlm_runtime."""
-    rest = option.removeprefix(role)
-    begin = name.removesuffix(rest)
-    return (begin != name or not rest) and begin not in (role, *OTHERS) and bool(misspelt(begin, [role]))
+def _meant(name: str, role: str, options: Iterable[str]) -> str | None:
+    """Return the option that a name is but for its beginning, the misspelt name of the role: vlm_runtime; else None."""
+    for option in options:
+        rest = option.removeprefix(role)
+        begin = name.removesuffix(rest)
+        if (begin != name or not rest) and begin not in (role, *OTHERS) and misspelt(begin, [role]):
+            return option
+    return None
 
 
 def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:

@@ -6,15 +6,21 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible import constants
 from ansible.inventory.manager import InventoryManager, split_host_pattern
 
+from ...module_utils.common.spelling import misspelt
+from .group_names import KINDS, PURPOSES, meant_group, misspelt_groups
+from .tables import by_name, hosts_in_words
+
 Groups = Mapping[str, Sequence[str]]
 
 # Groups that an error lists where no name is near.
 SHOWN = 12
+FOLDERS = ("group_vars", "host_vars")
 _GLOB = re.compile(r"[*?\[~]")
 
 
@@ -23,7 +29,7 @@ _CHECKED: set[tuple[Selection, int]] = set()
 
 
 class SelectionError(ValueError):
-    """No host is selected; the message is the whole sentence for the user."""
+    """No host is selected, or a name in the inventory is misspelt; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,34 @@ class Selection:
             f"-l {self.limit}: none of these hosts is in {self.pattern!r}, where this playbook runs; name others with "
             f"{other}"
         )
+
+
+def check_inventory(groups: Groups, sources: Sequence[str]) -> list[str]:
+    """Return warnings of files in group_vars and host_vars, beside the inventory's ``sources``, that nothing reads.
+
+    Raises SelectionError for a group, or a file of one, whose name misspells a group of the collection.
+    """
+    for group, meant in misspelt_groups(groups).items():
+        hosts = hosts_in_words(by_name(groups[group]), 3)
+        raise SelectionError(
+            f"no playbook reads the group {group!r} of the inventory, with {hosts}; nearest: {meant!r}"
+        )
+    warnings = []
+    places = {Path(source) if Path(source).is_dir() else Path(source).parent for source in sources if "," not in source}
+    for path in sorted(path for place in places for folder in FOLDERS for path in place.glob(f"{folder}/[!.]*")):
+        name, is_group = path.stem if path.is_file() else path.name, path.parent.name == FOLDERS[0]
+        known = {*groups} if is_group else {*groups.get("all", ()), *constants.LOCALHOST}
+        if name in known or path.name.endswith("~"):
+            continue
+        kind = "group" if is_group else "host"
+        near = (meant_group(name) if is_group else None) or misspelt(name, known)
+        text = f"{path}: the inventory has no {kind} {name!r}; nearest: {near!r}"
+        if near in PURPOSES:
+            raise SelectionError(text)
+        # gpu-12 may be a host that has left, and accel_h200 one that comes.
+        if near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
+            warnings.append(f"{text}; nothing reads the file")
+    return warnings
 
 
 def _near(name: str, groups: Groups) -> str:

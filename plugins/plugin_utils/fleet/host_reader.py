@@ -17,6 +17,7 @@ from ansible.template import Templar
 
 from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
+from ..common.group_names import PURPOSES
 from ..common.places import ROLES
 from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options
 from ..common.templates import as_template, as_text, is_template
@@ -29,8 +30,9 @@ from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, memb
 
 TEMPLATES = ROLES / "vllm" / "templates"
 
-# Roles that run for a host elsewhere: only the names of their options are checked.
-ELSEWHERE = ("gateway", "rollout")
+# Roles that run for a host elsewhere: the names of their options are checked, in their own group the values, too.
+ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "", "provisioner": "provisioner"}
+NAMED = tuple(ELSEWHERE)
 SECRETS = "vllm_secrets"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
@@ -48,9 +50,6 @@ HARDWARE = (
     "accelerator_driver_version", "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path",
     "accelerator_detected",
 )  # fmt: skip
-
-# Groups for the purpose of a host.
-PURPOSES = ("inference", "mirrors", "gateways")
 
 Variables = Mapping[str, Any]
 
@@ -86,7 +85,8 @@ class HostReader:
         """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
         try:
-            warnings = [*check_names_and_values(own, SERVING), *misspelt_options(frozenset(own), ELSEWHERE)]
+            here = tuple(role for role, group in ELSEWHERE.items() if group in (own.get("group_names") or ()))
+            warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in warnings:
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:

@@ -137,15 +137,16 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
     return {"own": addresses[gateway], "others": others}
 
 
-def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
-    """Return the clients with the sha256 of their keys, and a problem for each invalid entry."""
+def read_clients(entries: Any, with_keys: bool = True) -> tuple[list[Client], list[str]]:
+    """Return the clients with the sha256 of their keys, if these are wanted, and a problem for each invalid entry."""
     problems = check_clients(entries)
     if problems:
         return [], problems
     clients = []
     for name, entry in entries.items():
         try:
-            hashes = tuple(entry["sha256"]) if "sha256" in entry else hashes_of(_read(entry["key_file"]))
+            read = "sha256" not in entry and with_keys
+            hashes = hashes_of(_read(entry["key_file"])) if read else tuple(entry.get("sha256", ()))
         except KeyFileError as exc:
             problems.append(f"gateway_clients.{name}.key_file: {entry['key_file']} {exc}")
             continue

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,34 @@ def test_an_error_of_a_site_is_one_sentence_with_its_file(tmp_path, file, text, 
     told = done.stdout + done.stderr
     assert done.returncode and re.search(message, told), told
     assert len(told.strip().splitlines()) == 1, told
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "hosts.yml",
+            "inference:",
+            "inferrence:",
+            r"group 'inferrence' .*gpu-a-01, gpu-a-02; nearest: 'inference'$",
+        ),
+        ("group_vars/gateways.yml", "team: product", "tema: x", r"gateway_clients.product: .*'tema'; nearest: 'team'$"),
+        (
+            "group_vars/gateways.yml",
+            "gateway_tokens: true",
+            "gateway_tokens: 7",
+            "gw1: gateway_tokens: found 7, expected",
+        ),
+    ],
+)
+def test_a_plan_refuses_a_misspelt_group_and_what_a_gateway_could_not_take(site, tmp_path, file, old, new, message):
+    shutil.copytree(site, tmp_path / "s")
+    shutil.rmtree(tmp_path / "s/.keys")  # a plan needs no secret
+    text = (tmp_path / "s" / file).read_text()
+    (tmp_path / "s" / file).write_text(text.replace(old, new, 1))
+    assert old in text
+    done = run("plan", cwd=tmp_path / "s")
+    assert done.returncode and re.search(message, done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
 
 
 def test_a_plan_is_short_and_all_has_the_rest(site):
@@ -321,7 +350,7 @@ def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count
 
 
 def test_warnings_are_in_the_document(site):
-    (site / "other.yml").write_text("inferense: {hosts: {gpu-z: {accelerator: h200}}}\n", encoding="utf-8")
+    (site / "other.yml").write_text("spare: {hosts: {gpu-z: {accelerator: h200}}}\n", encoding="utf-8")
     document = json.loads(run("plan", "gpu-z", "--json", "-i", str(site / "other.yml")).stdout)
     (site / "other.yml").unlink()
     assert any("gpu-z" in text for text in document["warnings"])

@@ -41,15 +41,24 @@ def test_a_variable_that_nothing_reads_is_a_warning():
         ("wieghts_sources", "weights_sources"),
         ("acelerator", "accelerator"),
         ("acelerator_count", "accelerator_count"),
-        ("accelerators", None),
-        ("provision_bmc_ca_file", None),
-        ("sources", None),
-        ("my_vllm_runtime", None),
     ],
 )
-def test_an_option_whose_role_is_misspelt_is_a_warning(name, near):
-    text = f"gpu-1: {name}: no role reads it; nearest: {near!r}"
-    assert check("accelerator", "weights", "vllm", "provisioner", **{name: "x"}) == ([text] if near else [])
+def test_an_option_whose_role_is_misspelt_is_an_error(name, near):
+    with pytest.raises(RoleOptionError, match=f"^gpu-1: no role has an option {name}; nearest: {near!r}$"):
+        check("accelerator", "weights", "vllm", "provisioner", **{name: "x"})
+
+
+@pytest.mark.parametrize("name", ["accelerators", "provision_bmc_ca_file", "sources", "my_vllm_runtime", "__vllm_port"])
+def test_another_variable_is_the_sites_own(name):
+    assert check("accelerator", "weights", "vllm", "provisioner", **{name: "x"}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("accelerator_partion", "accelerator_partition"), ("sit_health", "site_health")]
+)
+def test_misspelt_facts_and_switches_are_errors(name, near):
+    with pytest.raises(RoleOptionError, match=f"{name} is not .*; nearest: {near!r}$"):
+        check("accelerator", **{name: "x"})
 
 
 def test_options_facts_and_the_variables_of_other_roles_are_accepted():

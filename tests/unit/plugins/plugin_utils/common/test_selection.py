@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common import selection
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.selection import Selection, SelectionError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.selection import (
+    Selection,
+    SelectionError,
+    check_inventory,
+)
 
 GROUPS = {
     "all": ["gpu-1", "gpu-2", "gw-1", "nas-1"],
@@ -91,3 +95,27 @@ def test_a_large_inventory_is_not_listed():
     }
     told = problem("zzz", groups, option="o_hosts", is_default=False)
     assert "and 489 more" in told and len(told) < 400
+
+
+def site(tmp_path, *files):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return [str(tmp_path / "hosts.yml")]
+
+
+def test_a_file_of_variables_whose_group_is_misspelt_is_refused(tmp_path):
+    sources = site(tmp_path, "hosts.yml", "group_vars/infrence.yml")
+    with pytest.raises(SelectionError, match=r"/infrence\.yml: .* no group 'infrence'; nearest: 'inference'$"):
+        check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"]}, sources)
+
+
+def test_a_file_of_variables_that_misspells_a_name_of_the_site_is_a_warning(tmp_path):
+    files = ("group_vars/acount.yml", "group_vars/accel_b300.yml", "group_vars/other", "host_vars/gpua-1.yml")
+    sources = site(tmp_path, "hosts.yml", *files, "host_vars/gpu-a-2.yml", "host_vars/localhost.yml")
+    groups = {"all": ["gpu-a-1"], "account": ["gpu-a-1"], "accel_b200": []}
+    told = [text.removeprefix(f"{tmp_path}/") for text in check_inventory(groups, [*sources, "gpu-a-1,"])]
+    assert told == [
+        "group_vars/acount.yml: the inventory has no group 'acount'; nearest: 'account'; nothing reads the file",
+        "host_vars/gpua-1.yml: the inventory has no host 'gpua-1'; nearest: 'gpu-a-1'; nothing reads the file",
+    ]
