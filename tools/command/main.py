@@ -15,7 +15,7 @@ import sys
 from typing import Any, ClassVar, NoReturn, Sequence
 
 from . import hosts, playbooks, site
-from .verbs import VERBS, Verb
+from .verbs import VERBS, Verb, value_of
 
 # EX_USAGE of sysexits.h: no status of ansible-playbook.
 USAGE = 64
@@ -56,13 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if own and own[0].startswith("-") and own[0] not in ("-h", "--help"):
         parser.error(f"{own[0]} stands before the verb; options follow it, as in `inference plan {own[0]}`")
     given = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
-    if passed_on and "extra_vars" not in given:
-        parser.error(f"{given.verb} runs nothing of Ansible that could take {passed_on[0]}")
     try:
-        if given.verb in VERBS:
-            return _run_playbooks(parser, VERBS[given.verb], given)
-        status: int = given.run(given)
-        return status
+        return _run(parser, VERBS[given.verb], given)
     except playbooks.CommandError as exc:
         print(f"inference: {hosts.printable(exc)}", file=sys.stderr)
         return USAGE
@@ -76,19 +71,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
 
 
-def _run_playbooks(parser: Parser, verb: Verb, given: argparse.Namespace) -> int:
+def _run(parser: Parser, verb: Verb, given: argparse.Namespace) -> int:
     """Run a verb. Ends with a usage error where hosts are missing, or not exactly one of its alternatives is given."""
+    if given.passed_on and "extra_vars" not in given:
+        parser.error(f"{given.verb} runs nothing of Ansible that could take {given.passed_on[0]}")
+    if verb.run:
+        return RUNS[verb.run](given)
     given.hosts = [*getattr(given, "hosts", ()), *getattr(given, "more_hosts", ())]
     if verb.needs_hosts and not given.hosts:
         parser.error(f"{given.verb} would concern every host: name HOST, a group or a pattern")
-    if verb.exclusive:
-        words = {name: "HOST" if name == "hosts" else f"--{name}" for name in verb.exclusive}
-        chosen = [word for name, word in words.items() if getattr(given, name, None)]
-        if len(chosen) != 1 and len(words) == 1:
-            parser.error(f"{given.verb} needs {words.popitem()[1]}")
-        if len(chosen) != 1:
-            found = " and ".join(chosen) or "none"
-            parser.error(f"{given.verb} takes exactly one of {', '.join(words.values())}; found {found}")
+    words = {name: "HOST" if name == "hosts" else f"--{name}" for name in verb.exclusive}
+    chosen = [word for name, word in words.items() if getattr(given, name, None)]
+    if len(words) == 1 and not chosen:
+        parser.error(f"{given.verb} needs {words.popitem()[1]}")
+    if words and len(chosen) != 1:
+        found = " and ".join(chosen) or "none"
+        parser.error(f"{given.verb} takes exactly one of {', '.join(words.values())}; found {found}")
     variables = {
         option.variable: value if option.value else (*option.choices, "true")[0]
         for option in verb.options
@@ -108,85 +106,56 @@ def make_parser() -> Parser:
     groups = {"": verbs, "key": keys.add_subparsers(metavar="VERB", required=True, parser_class=Parser)}
     for name, verb in VERBS.items():
         first, _space, last = name.rpartition(" ")
-        _add_verb(groups[first].add_parser(last, help=verb.help), name, verb)
-    for name, run, text, words in (
-        ("init", site.init, "write a new site: six questions, or flags", ("directory",)),
-        ("logs", hosts.show_logs, "show the journal of an instance", ("host", "instance")),
-        ("chat", hosts.ask, "ask an instance one question, on its host", ("host", "instance", "question")),
-        ("lab", site.run_lab, "a mirror and a server on this machine, with a real vLLM: up, down (checkout only)", ()),
-        ("completion", _complete, "print a script that completes verbs and options: bash or zsh", ()),
-    ):
-        one = verbs.add_parser(name, help=text)
-        one.set_defaults(verb=name, run=run, parser=parser)
-        for word in words:
-            one.add_argument(word, metavar="DIR" if word == "directory" else word.upper(), type=_text)
-        if "host" in words:
-            _add_options(one)
-    choices = verbs.choices
-    choices["logs"].add_argument("-n", "--lines", default="100", metavar="NUMBER", help="the last lines (100)")
-    choices["logs"].add_argument("--since", metavar="TIME", help="as journalctl takes it, such as --since=-1h")
-    choices["lab"].add_argument("direction", choices=("up", "down"))
-    choices["completion"].add_argument("shell", choices=("bash", "zsh"))
+        one = groups[first].add_parser(last, help=verb.help, description=f"{verb.help[0].upper()}{verb.help[1:]}.")
+        one.set_defaults(verb=name)
+        _add_words(one, verb)
+        if verb.playbooks or "HOST" in verb.words or name == "init":
+            one.epilog = "What follows `--` is passed on to Ansible."
+            _add_common(one, verb)
     for question in site.QUESTIONS:
-        choices["init"].add_argument(f"--{question.flag}", metavar="ANSWER", help=question.text)
-    asks = "do not ask the servers for their accelerators over SSH"
-    choices["init"].add_argument("--no-detect", action="store_true", help=asks)
-    Parser.known = [*choices, *(word for one in choices.values() for word in _words_of(one) if len(word) > 2)]
+        verbs.choices["init"].add_argument(f"--{question.flag}", metavar="ANSWER", help=question.text)
+    every = verbs.choices
+    Parser.known = [*every, *(word for one in every.values() for word in _words_of(one) if len(word) > 2)]
     return parser
 
 
-def _add_verb(parser: argparse.ArgumentParser, name: str, verb: Verb) -> None:
-    parser.description = f"{verb.help[0].upper()}{verb.help[1:]}."
-    parser.epilog = "What follows `--` is passed on to ansible-playbook."
-    parser.set_defaults(verb=name)
+def _add_words(parser: argparse.ArgumentParser, verb: Verb) -> None:
+    """Add what is a verb's own: its words, its hosts and its options."""
     add = parser.add_argument
-    if verb.client:
-        add("name", metavar="NAME", type=_text, help="the client")
-    if verb.hosts:
+    for word, _colon, choices in (word.partition(":") for word in verb.words):
+        add(word.lower(), metavar=word, choices=choices.split("|") if choices else None, type=value_of(word))
+    if verb.hosts and not verb.run:
         chosen = "; required" if verb.needs_hosts else "" if "hosts" in verb.exclusive else "; default: all"
         which = f"hosts, groups or patterns of the site{chosen}"
-        add("hosts", nargs="*", default=[], metavar="HOST", type=_text, help=which)
-        add("-l", dest="more_hosts", action="append", default=[], metavar="HOST", type=_text, help="as HOST")
+        add("hosts", nargs="*", default=[], metavar="HOST", type=value_of("HOST"), help=which)
+        add("-l", dest="more_hosts", action="append", default=[], metavar="HOST", type=value_of("HOST"), help="as HOST")
+    how: dict[str, Any]
     for option in verb.options:
-        one = f"--{option.name}"
+        names = [*([f"-{option.letter}"] if option.letter else []), f"--{option.name}"]
         if option.value:
-            add(one, help=option.help, metavar=option.value, choices=option.choices or None, type=_text)
+            how = {"metavar": option.value, "choices": option.choices or None, "type": value_of(option.value)}
         else:
-            add(one, help=option.help, action="store_true")
-    _add_options(parser, bool(verb.hosts), verb.changes)
+            how = {"action": "store_true"}
+        add(*names, help=option.help, **how)
 
 
-def _add_options(parser: argparse.ArgumentParser, has_site: bool = True, changes: bool = False) -> None:
-    """Add the options that verbs have in common: those of a site, and those that try a change."""
-    add = parser.add_argument
-    if has_site:
+def _add_common(parser: argparse.ArgumentParser, verb: Verb) -> None:
+    """Add the options that verbs have in common: those of a site, those of a run, and those that try a change."""
+    add, text = parser.add_argument, value_of("TEXT")
+    if verb.hosts:
         where = "the directory of the site; default: ANSIBLE_INVENTORY, or this directory"
-        add("-i", "--inventory", action="append", metavar="SITE", type=_text, help=where)
-        add("-u", "--user", metavar="USER", type=_text, help="log in as USER")
+        add("-i", "--inventory", action="append", metavar="SITE", type=text, help=where)
+        add("-u", "--user", metavar="USER", type=text, help="log in as USER")
         add("-K", "--ask-become-pass", action="store_true", help="ask for the password of sudo")
         add("-J", "--ask-vault-pass", action="store_true", help="ask for the password of the vault")
-    more = "another variable of the playbook"
-    add(
-        "-e",
-        "--extra-vars",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        type=playbooks.extra_variable,
-        help=more,
-    )
+    more, form = "another variable of the playbook", playbooks.extra_variable
+    add("-e", "--extra-vars", action="append", default=[], metavar="NAME=VALUE", type=form, help=more)
     add("-v", "--verbose", action="count", default=0, help="print the line of Ansible; -vv has it print more itself")
-    add("--json", action="store_true", help="print one JSON document")
-    if changes:
+    if not verb.run or verb.hosts:
+        add("--json", action="store_true", help="print one JSON document")
+    if verb.changes:
         add("-C", "--check", action="store_true", help="show what would change, and change nothing")
         add("-D", "--diff", action="store_true", help="show the lines that change")
-
-
-def _text(text: str) -> str:
-    """Return a value that is not empty: for Ansible an empty one would often mean all."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("found nothing, expected a value")
-    return text
 
 
 def _words_of(parser: Any) -> list[str]:
@@ -197,8 +166,9 @@ def _words_of(parser: Any) -> list[str]:
 
 def _complete(given: argparse.Namespace) -> int:
     """Print the script for the shell, from the parser itself."""
-    words = {"": _words_of(given.parser)}
-    words |= {name: _words_of(verb) for name, verb in given.parser._subparsers._group_actions[0].choices.items()}
+    parser: Any = make_parser()
+    words = {"": _words_of(parser)}
+    words |= {name: _words_of(verb) for name, verb in parser._subparsers._group_actions[0].choices.items()}
     words["key"] += [f"--{option.name}" for option in VERBS["key add"].options]
     case = "    '{}') COMPREPLY=($(compgen -W '{}' -- \"$word\")) ;;"
     if given.shell == "zsh":
@@ -206,6 +176,9 @@ def _complete(given: argparse.Namespace) -> int:
     print(BASH % "\n".join(case.format(name, " ".join(listed)) for name, listed in words.items()), end="")
     return 0
 
+
+# The verbs that run no playbook.
+RUNS = {"init": site.init, "lab": site.run_lab, "logs": hosts.show_logs, "chat": hosts.ask, "completion": _complete}
 
 if __name__ == "__main__":
     sys.exit(main())

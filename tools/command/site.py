@@ -17,15 +17,15 @@ from . import playbooks
 from .hosts import printable
 from .playbooks import TOP, CommandError
 
-NAME = r"[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
-# Words that YAML does not read as text, and groups of a site.
-YAML_WORDS = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
-RESERVED = (*YAML_WORDS, "all", "gateways", "inference", "localhost", "mirrors", "none", "ungrouped")
+# Words that YAML does not read as text.
+YAML_WORDS = "false|n|no|null|off|on|true|y|yes"
+RESERVED = f"{YAML_WORDS}|all|gateways|inference|localhost|mirrors|none|ungrouped"
+NAME = rf"(?!(?i:{RESERVED})(?![a-zA-Z0-9-]))[a-zA-Z]([a-zA-Z0-9-]{{0,61}}[a-zA-Z0-9])?"
 HOST = re.compile(rf"(?P<name>{NAME})(=(?P<address>[0-9a-zA-Z.:-]{{1,253}}))?", re.ASCII)
-USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
+GATE = re.compile(f"none|{HOST.pattern}", re.ASCII)
+USER = re.compile(rf"(?!({YAML_WORDS})$)[a-z_][a-z0-9_-]{{0,31}}", re.ASCII)
 MODEL = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-TEAM = re.compile(r"[a-z][a-z0-9-]{0,30}", re.ASCII)
-
+TEAM = re.compile(rf"(?!({YAML_WORDS})$)[a-z][a-z0-9-]{{0,30}}", re.ASCII)
 
 # The collection's release for each stack, which a new site pins.
 RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
@@ -62,7 +62,7 @@ QUESTIONS = (
     Question("model", "The recipe of the model", "openai/gpt-oss-20b", MODEL, "ORGANISATION/NAME"),
     Question("runtime", "vLLM in a container, or in a virtual environment (container or venv)", "container",
              re.compile("container|venv"), "container or venv"),
-    Question("gateway", "The gateway for clients, as NAME=ADDRESS, or none", "none", HOST, "none or NAME=ADDRESS"),
+    Question("gateway", "The gateway for clients, as NAME=ADDRESS, or none", "none", GATE, "none or NAME=ADDRESS"),
     Question("teams", "The teams; each gets its key", "product,research", TEAM, "names such as product", True),
 )  # fmt: skip
 
@@ -78,7 +78,7 @@ def run_lab(given: argparse.Namespace) -> int:
 
 def init(given: argparse.Namespace) -> int:
     """Write a site, and say what comes next."""
-    directory = Path(given.directory)
+    directory = Path(given.dir)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandError(f"{directory} exists and is not empty; name a new directory")
     answers = {question.flag: _answer(question, getattr(given, question.flag)) for question in QUESTIONS}
@@ -99,23 +99,15 @@ def init(given: argparse.Namespace) -> int:
 
 def _check(given: argparse.Namespace, answers: dict[str, list[str]], servers: list[tuple[str, str]]) -> None:
     """Raise CommandError for answers that do not go together."""
-    gateway = [] if answers["gateway"] == ["none"] else [_host(answers["gateway"][0])[0]]
-    names = [name for name, _address in servers]
-    for flag, listed in (("hosts", names), ("teams", answers["teams"])):
+    gateway = [] if answers["gateway"] == ["none"] else [_host(answers["gateway"][0])]
+    for flag, listed in (("hosts", [name for name, _address in servers]), ("teams", answers["teams"])):
         if len(set(listed)) != len(listed):
             raise CommandError(f"--{flag}: a name stands there twice")
-    for name, address in (*servers, *map(_host, answers["gateway"] if gateway else ())):
+    for name, address in (*servers, *gateway):
         # A gateway may be one of the servers, under the server's own name.
         other = next((one for one in servers if (one[0] == name) != (one[1] == address)), None)
         if other:
             raise CommandError(f"{name}={address} and {'='.join(other)}: one host has one name and one address")
-    taken = next((name for name in (*names, *gateway) if name.lower() in RESERVED), None)
-    if taken:
-        raise CommandError(f"{taken!r} cannot be the name of a host: Ansible or YAML reads it as something else")
-    for flag in ("teams", "login"):
-        word = next((word for word in answers[flag] if word in YAML_WORDS), None)
-        if word:
-            raise CommandError(f"--{flag}: {word!r} cannot be a name: YAML reads it as something else")
     if given.teams and not gateway:
         raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
 
@@ -130,7 +122,9 @@ def _answer(question: Question, flag: str | None) -> list[str]:
         wrong = next((part for part in parts if not question.pattern.fullmatch(part)), None)
         if wrong is None:
             return parts
-        message = f"--{question.flag}: expected {question.expected}, found {wrong!r}"
+        is_word = re.fullmatch(RESERVED, wrong.partition("=")[0], re.IGNORECASE)
+        what = ", a word that YAML or Ansible reads as something else" if is_word else ""
+        message = f"--{question.flag}: expected {question.expected}, found {wrong!r}{what}"
         if not asks:
             raise CommandError(message)
         print(message)

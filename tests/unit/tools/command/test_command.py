@@ -49,7 +49,7 @@ def site(tmp_path_factory):
 
 def test_every_variable_is_one_of_its_playbooks():
     """A variable that a playbook does not read would be an option that does nothing."""
-    for name, verb in VERBS.items():
+    for name, verb in ((name, verb) for name, verb in VERBS.items() if not verb.run):
         text = "".join((TOP / f"playbooks/{book}.yml").read_text(encoding="utf-8") for book in verb.playbooks)
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "playbooks/vars").glob("*.yml"))
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "plugins/plugin_utils").rglob("*.py"))
@@ -60,7 +60,8 @@ def test_every_variable_is_one_of_its_playbooks():
 
 def test_every_verb_is_on_its_page():
     page = (TOP / "docs/operate/command.md").read_text(encoding="utf-8")
-    verbs = [*VERBS, "chat", "logs", "lab up", "lab down", "completion bash", "init"]
+    verbs = [*VERBS, "lab up", "lab down", "completion bash", "completion zsh"]
+    verbs = [name for name in verbs if name not in ("lab", "completion")]
     assert [name for name in verbs if f"`{name}" not in page and f"inference {name}" not in page] == []
 
 
@@ -97,6 +98,18 @@ def test_detected_accelerators_are_written(tmp_path, monkeypatch):
     assert "accelerator: h200, accelerator_count: 8" in text
     assert "# What gpu-a-02 has is not known" in text
     assert not (tmp_path / "s/group_vars/gateways.yml").exists()
+
+
+def test_the_servers_are_asked_for_their_accelerators(tmp_path):
+    """As a user runs it; one server is this machine, the other one cannot be reached."""
+    hosts = ("--hosts", "here=127.0.0.1,gone=127.0.0.2", "--gateway", "none")
+    connection = "{{ 'local' if inventory_hostname == 'here' else 'ssh' }}"
+    variables = json.dumps({"ansible_connection": connection, "ansible_port": 9})
+    done = run("init", str(tmp_path / "s"), *hosts, "-e", variables)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^gone: .*127\.0\.0\.2", done.stdout, re.MULTILINE)
+    written = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
+    assert (set(written["here"]) > {"accelerator"}, "accelerator" in written["gone"]) == (True, False)
 
 
 def test_a_new_site_pins_the_release_of_its_chips(tmp_path, monkeypatch):
@@ -221,6 +234,7 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
     [
         (["stauts"], "nearest: status"),
         (["fit", "--modles", "a/b"], "nearest: --models"),
+        (["drain", "a", "--timeout", "5m"], "--timeout: found '5m', expected seconds"),
         (["drain"], "drain takes exactly one of HOST, --instance; found none"),
         (["undrain", "a", "--instance", "b"], "found HOST and --instance"),
         (["bench"], "bench would concern every host: name HOST"),
@@ -235,7 +249,7 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
         (["plan", "-e", "@nope.yml"], "'nope.yml' is no file"),
         (["plan", ""], "found nothing, expected a value"),
         (["fit", "--chips", ""], "found nothing, expected a value"),
-        (["logs", "a", "b", "-n", "-5"], "-n: '-5' is no number of lines"),
+        (["logs", "a", "b", "-n", "-5"], "-n/--lines: found '-5', expected a number"),
         (["logs", "a", "b", "-l", "c"], "unrecognized arguments: -l c"),
         (
             ["chat", "-i", "{full}/../hosts.yml", "gpu-9", "chat", "hello"],
@@ -246,19 +260,27 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
             ["apply", "-i", "{full}/../hosts.yml", "gpu-1"],
             "none of these is in the group inference, mirrors or gateways",
         ),
-        (["init", "{empty}", "--hosts", "true=192.0.2.1"], "'true' cannot be the name of a host"),
+        (
+            ["init", "{empty}", "--hosts", "True=192.0.2.1"],
+            "found 'True=192.0.2.1', a word that YAML or Ansible reads as",
+        ),
+        (["init", "{empty}", "--hosts", "a,None"], "found 'None'"),
+        (["init", "{empty}", "--hosts", "a", "--gateway", "all"], "--gateway: expected none or NAME=ADDRESS"),
         (["init", "{empty}", "--hosts", "a", "--gateway", "none", "--teams", "x"], "only a gateway has teams"),
         (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,x"], "--teams: a name stands there twice"),
-        (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,no"], "--teams: 'no' cannot be a name"),
+        (
+            ["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,no"],
+            "such as product, found 'no', a word",
+        ),
         (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "2026-11-29"], "--teams: expected names"),
         (["init", "{empty}", "--hosts", "a=1.2.3.4,b=1.2.3.4"], "a=1.2.3.4 and b=1.2.3.4: one host has one name"),
         (["init", "{empty}", "--hosts", "a=1.2.3.4", "--gateway", "a=1.2.3.5"], "a=1.2.3.5 and a=1.2.3.4: one host"),
-        (["init", "{empty}", "--hosts", "a", "--login", "on"], "--login: 'on' cannot be a name: YAML"),
+        (["init", "{empty}", "--hosts", "a", "--login", "on"], "such as root, found 'on', a word"),
         (["init", "{full}/file/x", "--hosts", "a", "--no-detect"], "Not a directory"),
         (["init", " ", "--hosts", "a"], "found nothing, expected a value"),
         (["key", "add"], "NAME"),
-        (["logs", "a", "../b"], "'../b' is no name of an instance"),
-        (["logs", "a", "b", "--since", "now; reboot"], "is no time"),
+        (["logs", "a", "../b"], "INSTANCE: found '../b', expected the name of an instance"),
+        (["logs", "a", "b", "--since", "now; reboot"], "expected a time such as"),
         (["lab", "up", "--", "-f", "1"], "lab runs nothing of Ansible that could take -f"),
         (["init", "{empty}", "--hosts", "a b"], "--hosts: expected names such as gpu-a-01=192.0.2.10, found 'a b'"),
         (["init", "{empty}", "--hosts", "a,a", "--no-detect"], "--hosts: a name stands there twice"),
