@@ -12,9 +12,9 @@ from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
 from ..plugin_utils.fleet_page.page import page
 from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
-from ..plugin_utils.fleet_page.service import describe_services, with_service
+from ..plugin_utils.fleet_page.service import describe_services, services_table, with_service
 from ..plugin_utils.fleet_page.starts import describe_starts
-from ..plugin_utils.fleet_page.table import fleet_table
+from ..plugin_utils.fleet_page.table import WIDTH, fleet_table
 from ..plugin_utils.fleet_page.versions import describe_silent, with_versions
 from ..plugin_utils.pages.file import PageError, PageFile
 
@@ -31,9 +31,12 @@ class ActionModule(ControllerAction):
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
         lines = with_service(with_versions(fleet_lines(hosts, models), options["installed"]), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
-        services = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
-        services += describe_starts(options["starts"])
-        table = [*fleet_table(lines, time.time()), *([""] if services else []), *services]
+        addresses = {name: reader.gateway_address(name) for name in options["gateways"]}
+        services = services_table(options["gateways"], lines, addresses, WIDTH)
+        more = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
+        more += describe_starts(options["starts"])
+        blocks = [fleet_table(lines, time.time()), services, more]
+        table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
         return {**written, "table": table, "totals": totals(lines)}

@@ -99,6 +99,11 @@ options:
     description: The gateway's tool that saves the state of the servers.
     type: path
     default: /usr/local/lib/gateway-tool.py
+  usage_file:
+    description: The database of the gateway's tokens.
+    type: path
+    default: /var/lib/gateway-usage/usage.sqlite
+    version_added: 0.12.0
 notes:
   - Needs root (C(become)).
 """
@@ -128,12 +133,14 @@ servers:
     - The selected servers. C(state) is V(ready), V(drain) or V(maint), C(up) the result of the checks, C(why) the check
       that failed. C(owner), C(reason) and C(since) describe a drained server, and are empty for one that was drained
       by hand.
+    - C(changed_s) is how long the server has been up or down, C(downs) how often it went down since RV(started).
     - C(requests), C(errors) (answers with 5xx, refused or broken connections, cut answers), C(retries) and
       C(redispatches) count since RV(started).
   type: dict
   returned: success
   sample:
     gpu-a-01--chat: {backend: chat, address: "10.0.0.5:8000", state: drain, up: true, why: "", sessions: 0, queued: 0,
+                     changed_s: 86400, downs: 0,
                      owner: "admin:alice", reason: new power supply, since: "2026-11-22T03:01:00Z", requests: 812,
                      errors: 0, retries: 0, redispatches: 0}
 held:
@@ -154,10 +161,11 @@ waited_s:
   type: float
   returned: success
 backends:
-  description: How many servers each service has, and how many of them are ready and up.
+  description: How many servers each service has, how many of them are ready and up, and how many requests wait for any
+    of them.
   type: dict
   returned: success
-  sample: {chat: {ready: 2, servers: 3}}
+  sample: {chat: {ready: 2, servers: 3, queued: 0}}
 frontends:
   description: Requests of each service since RV(started), with C(ok), C(client_errors), C(server_errors) and C(denied).
   type: dict
@@ -167,6 +175,12 @@ address_arrivals:
   type: int
   returned: success
   version_added: 0.7.0
+tokens_per_s:
+  description: With C(gateway_tokens), the generated tokens of each model per second since the hour began.
+  type: dict
+  returned: O(state=status)
+  version_added: 0.12.0
+  sample: {openai/gpt-oss-120b: 1834.2}
 admission:
   description: With C(gateway_admission), by service, class and team since the last reload of HAProxy, how many requests
     run or wait (C(now)), came, waited and were refused, and the mean seconds until an answer of the class begins.
@@ -202,6 +216,7 @@ from ..module_utils.gateway.haproxy_host import GatewayPaths
 from ..module_utils.gateway.scale_report_host import read_report
 from ..module_utils.gateway.server_report import diff_of, result_of
 from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersError, ServersRequest, check_request
+from ..module_utils.gateway.usage_host import tokens_per_second
 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},
@@ -220,6 +235,7 @@ ARGUMENTS = {
     "owners_file": {"type": "path", "default": GatewayPaths.owners_file},
     "arrivals_file": {"type": "path", "default": GatewayPaths.arrivals_file},
     "tool": {"type": "path", "default": GatewayPaths.tool},
+    "usage_file": {"type": "path", "default": GatewayPaths.usage_file},
 }
 
 
@@ -255,6 +271,7 @@ def main() -> None:
     more = {}
     if request.state == STATUS:
         more = {"scale": read_report(), "admission": read_admission(options["config"])}
+        more["tokens_per_s"] = tokens_per_second(paths.usage_file, time.time())
     module.exit_json(**result_of(outcome), **diff, **more)
 
 

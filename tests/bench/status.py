@@ -38,6 +38,7 @@ def inventory(top: Path, number_of_hosts: int) -> str:
 def server(number: int) -> dict[str, Any]:
     """Return what a gateway reports of a server."""
     found = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
+    found |= {"sessions": 3, "queued": 0, "changed_s": 60 * number, "downs": 0}
     if number % 100 == 7:
         return {**found, "up": False, "why": "sick: isolate_host xid 79 of 0000:5d:00.0"}
     if number % 100 == 8:
@@ -48,11 +49,12 @@ def server(number: int) -> dict[str, Any]:
 def fleet_page(top: Path, number_of_hosts: int) -> str:
     """Write the play that shows the fleet with what the gateways report, and return its path."""
     servers = {
-        f"gpu-{number:04}--{name}": server(number)
+        f"gpu-{number:04}--{name}": {**server(number), "backend": name}
         for number in range(number_of_hosts)
         for name in SHARED["vllm_instances"]
     }
-    gateways = {name: {"servers": servers} for name in GATEWAYS}
+    backends = {name: {"ready": 0, "servers": number_of_hosts, "queued": 0} for name in SHARED["vllm_instances"]}
+    gateways = {name: {"servers": servers, "backends": backends, "tokens_per_s": {}} for name in GATEWAYS}
     task = {"baremetal.inference.fleet_page": {"page": str(top / "fleet.html"), "gateways": gateways},
             "run_once": True}  # fmt: skip
     (top / "play.json").write_text(json.dumps([{"hosts": "inference", "gather_facts": False, "tasks": [task]}]))

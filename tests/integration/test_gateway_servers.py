@@ -6,11 +6,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import services_table
 
 from tests.fakes.gateways import KEY, until
 from tests.integration.gateway_turns import (
@@ -41,7 +43,7 @@ def test_a_server_goes_out_and_comes_back_and_the_second_time_changes_nothing(tm
             "a new flag",
         )
         assert entry["since"].endswith("Z") and entry["address"] == f"127.0.0.1:{found.first.server_port}"
-        assert result["backends"] == {"chat": {"ready": 1, "servers": 2}}
+        assert result["backends"] == {"chat": {"ready": 1, "servers": 2, "queued": 0}}
         assert stat.S_IMODE((tmp_path / "drained.json").stat().st_mode) == 0o600
         assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
         assert found.first.asked == [] and len(found.second.asked) == 4
@@ -52,6 +54,17 @@ def test_a_server_goes_out_and_comes_back_and_the_second_time_changes_nothing(tm
         assert back["diff"] == {"before": f"{ONE}: drained by rollout:1 (a new flag)\n", "after": f"{ONE}: ready\n"}
         assert back["servers"][ONE]["owner"] == "" and owners(found) == {}
         assert not ready(found, ONE)["changed"]
+
+
+def test_the_table_of_services_has_what_haproxy_reports(tmp_path):
+    with pair(tmp_path) as found:
+        until(lambda: run(found)["backends"]["chat"]["ready"] == 2)
+        found.first.healthy = False
+        until(lambda: run(found)["backends"]["chat"]["ready"] == 1)
+        head, _rule, row = services_table({"gw": run(found)}, [], {"gw": "https://192.0.2.10"}, 200)
+    assert head.split("  ")[0] == "service" and head.endswith("last change")
+    told = r"gw down \(L7STS.*\) for less than a minute; failures: 1$"
+    assert re.search(rf"^chat +https://192.0.2.10 +1 of 2 +0 +0 +{told}", row), row
 
 
 def test_every_server_of_a_host_and_no_other(tmp_path):

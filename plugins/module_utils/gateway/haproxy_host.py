@@ -33,6 +33,7 @@ class GatewayPaths:
     owners_file: str = "/var/lib/haproxy/drained.json"
     arrivals_file: str = "/var/lib/haproxy/address-arrivals"
     tool: str = "/usr/local/lib/gateway-tool.py"
+    usage_file: str = "/var/lib/gateway-usage/usage.sqlite"
 
 
 class NoAnswerError(ServersError):

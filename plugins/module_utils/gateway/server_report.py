@@ -9,7 +9,7 @@ from .drain_host import ServersOutcome
 from .servers import DRAINED, ServersRequest, describe_server, valid_record
 from .state import HaproxyServer
 
-FIGURES = ("backend", "address", "state", "up", "why", "sessions", "queued")
+FIGURES = ("backend", "address", "state", "up", "why", "sessions", "queued", "changed_s", "downs")
 COUNTERS = ("requests", "errors", "retries", "redispatches")
 
 

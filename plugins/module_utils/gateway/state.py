@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ..common.foreign_numbers import read_count
@@ -39,7 +39,8 @@ class StateError(ValueError):
 class HaproxyServer:
     """A server: ``state`` was requested, ``up`` is the result of its checks, ``why`` names the check that failed.
 
-    A server that is sick and in service is up, and has a ``why`` too.
+    A server that is sick and in service is up, and has a ``why`` too. ``changed_s`` is how long it has been up or down,
+    and ``downs`` how often it went down.
     """
 
     name: str
@@ -56,6 +57,8 @@ class HaproxyServer:
     retries: int = 0
     redispatches: int = 0
     weightless: bool = False
+    changed_s: int = 0
+    downs: int = 0
 
     @property
     def address(self) -> str:
@@ -76,12 +79,14 @@ class HaproxyView:
     started: str
     servers: Mapping[str, HaproxyServer]
     frontends: Mapping[str, Mapping[str, int]]
+    queues: Mapping[str, int] = field(default_factory=dict)
 
     def backends(self) -> dict[str, dict[str, int]]:
-        """Return how many servers each service has, and how many of them are in service."""
+        """Return how many servers each service has, how many of them are in service, and the requests without one."""
         found: dict[str, dict[str, int]] = {}
         for server in self.servers.values():
-            entry = found.setdefault(server.backend, {"ready": 0, "servers": 0})
+            queued = self.queues.get(server.backend, 0)
+            entry = found.setdefault(server.backend, {"ready": 0, "servers": 0, "queued": queued})
             entry["servers"] += 1
             entry["ready"] += server.serves
         return found
@@ -108,6 +113,7 @@ def read_view(text: str) -> HaproxyView:
                 for row in rows
                 if row["svname"] == "FRONTEND" and not row["pxname"].startswith(OWN)
             },
+            queues={row["pxname"]: _count(row, "qcur") for row in rows if row["svname"] == "BACKEND"},
         )
     except KeyError as exc:
         raise StateError(f"its answer lacks {quote_foreign(exc.args[0])}") from exc
@@ -194,6 +200,8 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str], router: Mapping[str
         retries=_count(stat, "wretr"),
         redispatches=_count(stat, "wredis"),
         weightless=_count(row, "srv_uweight") == 0,
+        changed_s=_count(stat, "lastchg"),
+        downs=_count(stat, "chkdown"),
     )
 
 

@@ -15,6 +15,18 @@ class UsageError(Exception):
     """The database cannot be read; the message names it and the reason."""
 
 
+def tokens_per_second(path: str, now: float) -> dict[str, float]:
+    """Return the mean rate of each model's answers since this hour began, the first minute aside; none uncounted."""
+    try:
+        rows = read_usage(path, int(now), int(now) + 1)["rows"]
+    except UsageError:
+        return {}
+    models = {str(row["model"]): 0.0 for row in rows}
+    for row in rows:
+        models[str(row["model"])] += row["completion"] / max(now % 3600, 60)
+    return {model: round(rate, 1) for model, rate in models.items()}
+
+
 def read_usage(path: str, since: int, until: int) -> dict[str, Any]:
     """Return ``rows`` and ``gaps`` of the hours from ``since`` to ``until`` (seconds since 1970). Raises UsageError."""
     if not os.path.exists(path):

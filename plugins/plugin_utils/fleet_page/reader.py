@@ -14,9 +14,11 @@ from ..catalog.accelerators import load_catalogue
 from ..fleet.host_reader import FleetError, HostReader, constants, defaults
 from ..fleet.members import HOST_KEYS
 from ..pages.file import PageFile, read_parts
+from ..planning.groups import bracketed
 from .lines import VARIABLES, Host
 
 PARTS = Path(__file__).resolve().parent / "parts"
+GATEWAY = ("gateway_address", "ansible_host", "gateway_port", "gateway_tls")
 CATALOG_PATH = "accelerator_catalog_path"
 # The page holds no secrets (names, hardware, recipes) and is for everybody; a web server may serve it.
 MODE = 0o644
@@ -38,6 +40,15 @@ class FleetReader(HostReader):
         listed = [directories] if isinstance(directories, str) else directories
         groups = [str(group) for group in own.get("group_names") or []]
         return Host(name, groups, found, "; ".join(problems)), tuple(str(directory) for directory in listed)
+
+    def gateway_address(self, name: str) -> str:
+        """Return where a gateway serves without gateway_services, which name other ports; its name where unreadable."""
+        own = self._hostvars.raw_get(name)
+        found = {key: self._value(key, own, []) for key in GATEWAY}
+        address = str(found["gateway_address"] or found["ansible_host"] or name).partition("/")[0]
+        scheme = "http" if found["gateway_tls"] == "off" else "https"
+        port = found["gateway_port"] or 443
+        return f"{scheme}://{bracketed(address)}{'' if port == 443 else f':{port}'}"
 
     def _value(self, name: str, own: Mapping[str, Any], problems: list[str]) -> Any:
         """Return a variable as plain data, or None and add a problem."""

@@ -9,10 +9,13 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
+from ..common.tables import table
 from .lines import DRAINED, SICK, STATES, Line
+from .table import age
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]
+SERVICES = ("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s", "last change")
 # Lines of teams for each gateway.
 MOST_TEAMS = 20
 TODO = {
@@ -38,13 +41,46 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
     return [_with_problems(line, problems.get(line.host, [])) for line in lines]
 
 
-def describe_services(results: Results) -> list[str]:
-    """Return a line for each service of each gateway, its replicas and its busiest teams, and for each not read."""
-    services = [
-        f"{service} has {found['ready']:,} of {found['servers']:,} servers in service at {gateway}"
-        for gateway, result in results.items()
-        for service, found in result.get("backends", {}).items()
+def services_table(results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int) -> list[str]:
+    """Return the table of what is served: where, by how many servers, since when, how fast; empty without services.
+
+    ``addresses`` has the address of each gateway. Requests of a service at several gateways are added up.
+    """
+    names = sorted({service for result in results.values() for service in result.get("backends", {})})
+    return table(SERVICES, [_service_row(name, results, lines, addresses) for name in names], width).splitlines()
+
+
+def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str]) -> list[str]:
+    found = {gateway: result for gateway, result in results.items() if name in result.get("backends", {})}
+    backends = [result["backends"][name] for result in found.values()]
+    servers = [
+        (entry["changed_s"], key.partition("--")[0], entry)
+        for result in found.values()
+        for key, entry in result["servers"].items()
+        if entry["backend"] == name
     ]
+    models = sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})
+    releases = sorted({release for line in lines for instance, release in line.planned if instance == name and release})
+    rates = [result["tokens_per_s"].get(model, 0) for result in found.values() for model in models]
+    since, host, newest = min(servers, key=lambda each: each[0])
+    state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
+    # Each gateway has its own checks of the same servers.
+    downs = sum(entry["downs"] for _since, _host, entry in servers) // len(found)
+    return [
+        name,
+        ", ".join(models),
+        ", ".join(releases),
+        ", ".join(addresses.get(gateway, gateway) for gateway in found),
+        ", ".join(dict.fromkeys(f"{each['ready']:,} of {each['servers']:,}" for each in backends)),
+        f"{sum(entry['sessions'] for _since, _host, entry in servers):,}",
+        f"{sum(each['queued'] for each in backends) + sum(entry['queued'] for _since, _host, entry in servers):,}",
+        f"{sum(rates):,.1f}" if any(rates) else "",
+        f"{host} {state} for {age(since)}{f'; failures: {downs:,}' if downs else ''}",
+    ]
+
+
+def describe_services(results: Results) -> list[str]:
+    """Return a line for each service's replicas and busiest teams, and for each gateway that was not read."""
     scaled = [
         f"{service} has {_counted(found['replicas'])} replicas, {found['waiting']:,} requests wait; {found['mode']}, "
         f"{found['min']} to {found['max']}; last: {found['last'] or 'no change'} ({gateway} decides)"
@@ -63,7 +99,7 @@ def describe_services(results: Results) -> list[str]:
         for gateway, result in results.items()
         if "servers" not in result
     ]
-    return [*sorted(services), *sorted(scaled), *sorted(admitted), *sorted(silent)]
+    return [*sorted(scaled), *sorted(admitted), *sorted(silent)]
 
 
 def _busiest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

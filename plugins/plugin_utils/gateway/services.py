@@ -13,6 +13,7 @@ from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.gateway.servers import server_name
 from ...module_utils.vllm.plan_document import INNER, PlanDocument
 from ..common.tables import hosts_in_words
+from ..planning.groups import bracketed
 from ..planning.side_models import adapter_names
 from .admission import AUTO, OFF, assign_places, is_ordered, teams_by_class
 from .budgets import budgets_of
@@ -150,11 +151,6 @@ def _unproven(options: Mapping[str, Any]) -> list[str]:
         "gateway_tokens: a user who reaches an instance can have tokens counted for any client, because gateway_secret "
         "is empty; set it for all hosts of the site, or BAREMETAL_STATE_DIR for the run"
     ]
-
-
-def bracketed(address: str) -> str:
-    """Return an address in the form in front of a port."""
-    return f"[{address}]" if ":" in address else address
 
 
 def is_loopback(address: str) -> bool:

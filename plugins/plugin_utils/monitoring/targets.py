@@ -10,7 +10,8 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ...module_utils.vllm.plan_document import INNER
 from ..common.tables import by_name, hosts_in_words
-from ..gateway.services import EVERYWHERE, Backend, bracketed, is_loopback
+from ..gateway.services import EVERYWHERE, Backend, is_loopback
+from ..planning.groups import bracketed
 
 NODE_PORT = 9100
 JOBS = ("vllm", "node", "haproxy", "usage", "admission", "scale")

@@ -34,7 +34,7 @@ def test_states_checks_and_figures_of_servers():
 
 def test_services_without_the_gateways_own_proxies():
     view = read_view(ANSWER)
-    assert view.backends() == {"chat": {"ready": 0, "servers": 3}}
+    assert view.backends() == {"chat": {"ready": 0, "servers": 3, "queued": 0}}
     assert view.frontends == {
         "chat": {"requests": 5, "ok": 3, "client_errors": 2, "server_errors": 0, "denied": 0},
     }

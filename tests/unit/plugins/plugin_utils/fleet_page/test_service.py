@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import (
     describe_services,
+    services_table,
     with_service,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.table import fleet_table
@@ -18,8 +21,8 @@ DRAINED = {**WELL, "state": "drain", "owner": "admin:alice", "reason": "new fans
 BY_HAND = {**WELL, "state": "maint"}
 
 
-def line(host="gpu-1", state="seen", why="", todo=""):
-    return Line(host, "", "a", (("h200", 8),), state, why, todo)
+def line(host="gpu-1", state="seen", why="", todo="", **more):
+    return Line(host, "", "a", (("h200", 8),), state, why, todo, **more)
 
 
 def shown(*gateways, lines=None):
@@ -81,6 +84,30 @@ def test_hosts_whose_names_begin_alike_are_told_apart():
     ]  # fmt: skip
 
 
+def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
+    entry = {**WELL, "backend": "chat", "sessions": 3, "queued": 1, "changed_s": 7200, "downs": 0}
+    down = {**entry, "up": False, "why": "L7STS: 503", "sessions": 0, "changed_s": 180, "downs": 2}
+    results = {
+        gateway: {
+            "servers": {"gpu-1--chat": entry, "gpu-2--chat": down, "gpu-1--code": {**entry, "backend": "code"}},
+            "backends": {
+                "chat": {"ready": 1, "servers": 2, "queued": 4},
+                "code": {"ready": 1, "servers": 1, "queued": 0},
+            },
+            "tokens_per_s": {"openai/gpt-oss-20b": 1000.5},
+        }
+        for gateway in ("gw1", "gw2")
+    }
+    lines = [line("gpu-1", serves=(("chat", "openai/gpt-oss-20b"),), planned=(("chat", "0.33.0"),))]
+    _head, _rule, chat, code = services_table(results, lines, {"gw1": "https://192.0.2.10"}, 200)
+    assert re.split(r"  +", chat) == [
+        "chat", "openai/gpt-oss-20b", "0.33.0", "https://192.0.2.10, gw2", "1 of 2", "6", "12", "2,001.0",
+        "gpu-2 down (L7STS: 503) for 3 min; failures: 2",
+    ]  # fmt: skip
+    assert code.startswith("code ") and code.endswith("gpu-1 up for 2 h")
+    assert services_table({"gw1": {"msg": "no socket"}}, lines, {}, 200) == []
+
+
 def test_services_and_silent_gateways_are_listed():
     results = {
         "gw2": {"backends": {"chat": {"ready": 1999, "servers": 2000}}, "servers": {}},
@@ -88,7 +115,6 @@ def test_services_and_silent_gateways_are_listed():
         "gw3": {},
     }
     assert describe_services(results) == [
-        "chat has 1,999 of 2,000 servers in service at gw2",
         "gw1 was not read: gw1: no socket",
         "gw3 was not read: no answer",
     ]
