@@ -25,6 +25,7 @@ UNCHECKED = {
     ("rollback.yml", "Plan the waves"): "the controller, after the check of the hosts",
     ("rollout.yml", "Download everything to every host, while it serves"): "the result of the plan; often nothing",
     ("site.yml", "Set up the mirrors"): "a site may have no mirror",
+    ("explain.yml", "Check what the gateways would serve"): "a site may have no gateway",
     ("status.yml", "Read what the hosts have installed"): "only for versions or starts; the next play checks it",
 }
 # What a run needs before it selects hosts.
