@@ -23,6 +23,7 @@ FORBIDDEN = [
     "X-Forwarded-For", "X-Forwarded-Proto", "X-Gateway-Client", "X-Gateway-Models", "X-Gateway-Usage",
     "X-HTTP-Method-Override", "X-Model",
     "X-Original-URL", "X-Real-IP", "X-Some-Day", "X-Vllm-", "X-Vllm-Some-Day",
+    "Operator_Token", "X_Gateway_Usage", "X-Vllm_Priority", "Content_Length", "Transfer_Encoding",
 ]  # fmt: skip
 KEPT = {"traceparent": "00-1", "user-agent": "test", "x-session-id": "s1", "x-claude-code-session-id": "s2"}
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from ...module_utils.common.credentials import MASK, redact_credentials
-from .variables import is_secret
+from ..options.secret_names import is_secret
 
 # A variable with its value behind it, in a shell, a unit or YAML; a flag with its value; what tokens of hubs look like.
 _VARIABLE = re.compile(

@@ -6,20 +6,11 @@ from __future__ import annotations
 import re
 from typing import Mapping, NamedTuple, Sequence
 
+from ..options.secret_names import is_secret
 from ..options.table import Foreign, OptionTable, Unknown
-from ..planning.instances import SECRET_ENV
 from ..planning.own_place import ADDRESSES, VISIBLE
 from .shell import unreadable
 
-# A word anywhere in the name (SSH_KEY_B64), unless the name ends as that of a place or a number does.
-_SECRET = re.compile(
-    r"(?:\A|_)(?:(?:API|ACCESS)?(?:TOKEN|KEY)|KEYS|APIKEYS|SECRETS?|PASSWORDS?|PASSWD|PASS(?:PHRASE)?|CREDENTIALS?|CREDS|AUTH"
-    r"|AUTHORIZATION|BEARER|HEADERS?|COOKIES?|JWT|KEYTAB|PRIVATE|SIGNATURE|WEBHOOK|DSN)[0-9]*(?:_|\Z)"
-    r"|_(?:PWD|PAT)[0-9]*(?:_|\Z)|PGPASS\Z|CONNECTION_STRING",
-    re.I,
-)
-_NO_SECRET = re.compile(r"_(?:DIR|FILE|LENGTH|NAME|PATH|SIZE|THRESHOLD|TIMEOUT|TTL|TYPE)\Z", re.I)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
 _CHIPS = {name for names in VISIBLE.values() for name in names}
 _PLACES = (
@@ -49,12 +40,6 @@ class Sorted(NamedTuple):
     secrets: list[str]
     left_out: list[tuple[str, str]]
     notes: list[tuple[str, str]]
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a variable, key or flag of this name holds a secret."""
-    name = _HUMP.sub("_", name)
-    return name in SECRET_ENV or bool(_SECRET.search(name) and not _NO_SECRET.search(name))
 
 
 def sort_variables(

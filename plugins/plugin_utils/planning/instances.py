@@ -11,6 +11,8 @@ from typing import Any, Mapping, Sequence
 from ...module_utils.common.kinds import name_kind, show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.endpoint.questions import CHECKS
+from ...module_utils.usage.record import PROOF_VARIABLE
+from ..options.secret_names import is_secret
 from .inputs import PlanError
 from .scale import check_scale
 
@@ -47,6 +49,7 @@ OWNED_ARGS = {
     "served-model-name": "served_model_names",
     "shutdown-timeout": "the role variable vllm_drain_timeout",
     "api-key": "the role variable vllm_secrets",
+    "hf-token": "the role variable vllm_secrets, as HF_TOKEN",
     "config": "args",
 }
 API_KEY = "VLLM_API_KEY"
@@ -262,7 +265,7 @@ def _no_word(value: Any) -> str | None:
 
 def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
     for key, value in env.items():
-        if key in SECRET_ENV:
+        if is_secret(str(key)) and key != PROOF_VARIABLE and value is not None:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
             raise PlanError(

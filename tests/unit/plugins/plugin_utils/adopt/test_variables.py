@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import interpolated
-from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.variables import is_secret, sort_variables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.variables import sort_variables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
     load_foreign,
     load_replaced,
@@ -67,39 +67,3 @@ def test_values_that_only_that_machine_has_are_left_out():
     found = sort(NCCL_DEBUG=None, NCCL_IB_HCA=interpolated("$X"), OTEL_EXPORTER_OTLP_ENDPOINT="http://me:pass@host/")
     assert [name for name, _reason in found.left_out] == ["NCCL_DEBUG", "NCCL_IB_HCA", "OTEL_EXPORTER_OTLP_ENDPOINT"]
     assert "pass@" not in str(found)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "HF_TOKEN",
-            "API_KEY",
-            "db_password",
-            "AWS_SECRET_ACCESS_KEY",
-            "TOKEN",
-            "OPENAI_APIKEY",
-            "DB_PWD",
-            "BASIC_AUTH",
-        ),
-        "OTEL_EXPORTER_OTLP_HEADERS",
-    ],
-)
-def test_a_name_tells_a_secret(name):
-    assert is_secret(name)
-    assert is_secret(f"{name}_B64") and is_secret(f"MY_{name}2")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "VLLM_MAX_NUM_BATCHED_TOKENS",
-        "PWD",
-        "HF_TOKEN_PATH",
-        "SSL_KEY_FILE",
-        "A_TOKEN_THRESHOLD",
-        "TOKENIZERS_PARALLELISM",
-    ],
-)
-def test_a_name_of_a_place_or_a_number_is_no_secret(name):
-    assert not is_secret(name)

@@ -227,6 +227,15 @@ DATE = datetime.date(2026, 1, 2)
             {"env": {"VLLM_API_KEY": "hush"}},
             ".env.VLLM_API_KEY: a secret does not belong here; put it into vllm_secrets.chat.VLLM_API_KEY",
         ),
+        (
+            {"env": {"S3_SECRET_ACCESS_KEY": "hush"}},
+            ".env.S3_SECRET_ACCESS_KEY: a secret does not belong here; put it into "
+            "vllm_secrets.chat.S3_SECRET_ACCESS_KEY",
+        ),
+        (
+            {"args": {"hf-token": "hush"}},
+            ".args.hf-token: cannot be set here; its value comes from the role variable vllm_secrets, as HF_TOKEN",
+        ),
     ],
 )
 def test_a_malformed_instance_is_one_sentence(requested, message):
