@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.docum
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "evidence"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 FILES = sorted(CATALOG.rglob("*.yml"))
 GOOD = FILES[0]
 
@@ -37,7 +38,7 @@ def name_of(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_evidence_follows_the_schema_and_the_code(path):
-    jsonschema.validate(load(path), SCHEMA)
+    VALIDATOR.validate(load(path))
     read_document(load(path), name_of(path), str(path))
 
 
@@ -89,6 +90,6 @@ RESULTS = load(GOOD)["results"]
 def test_schema_and_code_refuse_alike(change):
     wrong = {**load(GOOD), **change}
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(wrong, SCHEMA)
+        VALIDATOR.validate(wrong)
     with pytest.raises(EvidenceError):
         read_document(wrong, name_of(GOOD), "x.yml")

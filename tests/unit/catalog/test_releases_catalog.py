@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "releases"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 FILES = {path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CATALOG.glob("*.yml"))}
 CATALOGUE = load_catalogue()
 DIGEST = "sha256:" + "0" * 64
@@ -60,7 +61,7 @@ def test_every_stack_of_the_catalogue_has_a_release():
 
 @pytest.mark.parametrize("name", FILES)
 def test_release_follows_the_schema_and_loads(name):
-    jsonschema.validate(FILES[name], SCHEMA)
+    VALIDATOR.validate(FILES[name])
     assert load_release(name)["vllm"] == FILES[name]["vllm"]
 
 
@@ -81,7 +82,7 @@ def test_release_follows_the_schema_and_loads(name):
 )
 def test_schema_refuses_what_is_no_release(change):
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**copy.deepcopy(FILES["0.33.0"]), **change}, SCHEMA)
+        VALIDATOR.validate({**copy.deepcopy(FILES["0.33.0"]), **change})
 
 
 @pytest.mark.parametrize("name", FILES)
