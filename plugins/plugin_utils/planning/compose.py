@@ -19,6 +19,9 @@ from .hardware import Accelerator, describes, exact_blocks, generation_blocks
 from .inputs import PlanError
 from .strategies import Sizes
 
+# Of one layer. Upstream's recipes have fewer than 40, and each that is unknown is compared with all of a release.
+MOST_SETTINGS = 200
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -73,6 +76,11 @@ def compose(layers: Sequence[Layer], table: OptionTable, where: str) -> Composed
             settings = _settings(layer, table)
         except ValueError as exc:
             raise PlanError(f"{where}, {layer.where}: {exc}") from exc
+        count = len(settings) + len(layer.env)
+        if count > MOST_SETTINGS:
+            raise PlanError(
+                f"{where}, {layer.where}: found {count:,} arguments and variables, expected at most {MOST_SETTINGS}"
+            )
         for setting in settings:
             args = lay(args, setting)
             _note(history, setting, args, layer, table)

@@ -381,3 +381,11 @@ def test_a_feature_without_a_mode_for_this_hardware():
     assert str(caught.value) == (
         "vllm_instances.chat.features: spec of recipe org/model has no mode for h200 and the variant 'default'"
     )
+
+
+@pytest.mark.parametrize(
+    "layer", [{"words": [f"--f{n}" for n in range(500)]}, {"env": {f"F{n}": "1" for n in range(500)}}]
+)
+def test_a_layer_of_hundreds_of_settings_is_refused_before_each_is_compared(layer):
+    with pytest.raises(PlanError, match="recipe x, model: found 500 arguments and variables, expected at most 200"):
+        compose([Layer("model", **layer)], TABLE, "recipe x")
