@@ -25,6 +25,7 @@ def container_settings(
     engine: str,
     drain_timeout: float,
     account: Mapping[str, Any] | None = None,
+    rocm_guide_flags: bool = True,
 ) -> dict[str, Any]:
     """Return what the templates need to know of a host's engine and of the user that vLLM runs as.
 
@@ -32,6 +33,7 @@ def container_settings(
     ``account`` is the result of the task that created the user, without ``uid`` in check mode.
     """
     settings = {"engine": engine, "user": user, "stop_timeout": int(drain_timeout) + STOP_MARGIN}
+    settings["rocm_guide_flags"] = rocm_guide_flags
     known = account or {}
     ids = {"uid": known["uid"], "gid": known["group"]} if "uid" in known else {}
     return {**settings, **((state or {}).get("container") or {}), **ids}
@@ -58,7 +60,7 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         ["--pull", "never", "--network", "host", "--ipc", "private", "--shm-size", container["shm_size"]],
         ["--user", user_of(container, settings)],
         *(["--group-add", group] for group in groups_of(container, settings)),
-        *([word] if isinstance(word, str) else list(word) for word in _confinement(container, docker)),
+        *([word] if isinstance(word, str) else list(word) for word in _confinement(container, settings)),
         *limits(container, settings),
         ["--stop-timeout", str(settings["stop_timeout"])],
         *device_words(container["devices"], settings),
@@ -93,7 +95,9 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     arguments = [["--pull=never"], ["--log-driver=passthrough"], ["--ipc=private"]]
     arguments += [[f"--shm-size={container['shm_size']}"], [f"--stop-timeout={settings['stop_timeout']}"]]
     if _confined(container):
-        pairs += [("DropCapability", "all"), ("AddCapability", "SYS_NICE")]
+        guided = _guided(container, settings)
+        pairs += [("DropCapability", "all"), ("AddCapability", "SYS_NICE SYS_PTRACE" if guided else "SYS_NICE")]
+        arguments += [["--security-opt=seccomp=unconfined"]] if guided else []
         arguments += [[f"--tmpfs={place}"] for place in _TEMPORARY]
         if not _has_hooks(container):
             pairs += [("ReadOnly", "true")]
@@ -173,13 +177,24 @@ def _has_hooks(container: Mapping[str, Any]) -> bool:
     return any("=" in device for device in container["devices"])
 
 
-def _confinement(container: Mapping[str, Any], docker: bool) -> list[Any]:
+def _guided(container: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether a container gets the flags of vLLM's guide for ROCm.
+
+    Of these, --ipc=host stands for --shm-size, which every container here has.
+    """
+    return "/dev/kfd" in container["devices"] and bool(settings.get("rocm_guide_flags", True))
+
+
+def _confinement(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Any]:
+    docker = settings.get("engine") != "podman"
     words: list[Any] = [("--security-opt", "no-new-privileges"), ("--security-opt", "label=disable")]
     if _confined(container):
         # With SYS_NICE the engine's system call filter allows mbind and set_mempolicy: NUMA.
         words += [("--tmpfs", place) for place in _TEMPORARY]
         words += ["--read-only"] if docker or not _has_hooks(container) else []
         words += [("--cap-drop", "ALL"), ("--cap-add", "SYS_NICE")]
+    if _guided(container, settings):
+        words += [("--cap-add", "SYS_PTRACE"), ("--security-opt", "seccomp=unconfined")]
     return words
 
 

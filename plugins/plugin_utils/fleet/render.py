@@ -56,9 +56,10 @@ class RoleTemplates:
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of a host's container engine that are known without asking the host."""
         templar = self._templar(variables)
-        names = ("vllm_user", "vllm_engine", "vllm_drain_timeout")
-        user, engine, drain_timeout = (templar.template(as_template(f"{{{{ {name} }}}}")) for name in names)
-        return container_settings({}, user, engine, drain_timeout)
+        names = ("vllm_user", "vllm_engine", "vllm_drain_timeout", "vllm_rocm_guide_flags | default(true) | bool")
+        found = (templar.template(as_template(f"{{{{ {name} }}}}")) for name in names)
+        user, engine, drain_timeout, flags = found
+        return container_settings({}, user, engine, drain_timeout, None, str(flags) == "True")
 
     def _templar(self, variables: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> Templar:
         """Return what renders the role's own texts; the reader has templated the host's variables already."""

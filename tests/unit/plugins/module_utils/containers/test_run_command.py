@@ -163,6 +163,23 @@ def test_what_docker_does_is_one_command_for_a_shell():
     assert shlex.split(shlex.join(words(**ASCEND))) == words(**ASCEND)
 
 
+ROCM = {"devices": ["/dev/kfd", "/dev/dri"], "groups": ["render"]}
+
+
+def test_a_container_on_amd_has_the_flags_of_vllm_s_guide():
+    assert option(words(**ROCM), "--cap-add") == ["SYS_NICE", "SYS_PTRACE"]
+    assert "seccomp=unconfined" in option(words(**ROCM), "--security-opt")
+    assert "AddCapability=SYS_NICE SYS_PTRACE" in lines(**ROCM)
+    assert "PodmanArgs=--security-opt=seccomp=unconfined" in lines(**ROCM)
+
+
+def test_the_flags_of_vllm_s_guide_can_be_taken_away():
+    settings = container_settings({}, "vllm", "docker", 60, None, False)
+    strict = {"rocm_guide_flags": settings["rocm_guide_flags"]}
+    for found in (" ".join(words(strict, **ROCM)), " ".join(lines(strict, **ROCM)), " ".join(words() + lines())):
+        assert "SYS_PTRACE" not in found and "seccomp" not in found
+
+
 def test_the_settings_of_containers_are_those_of_the_host():
     host = {"engine": "podman", "command": "/usr/bin/podman"}
     account = {"uid": 993, "group": 992, "changed": True}
@@ -171,6 +188,7 @@ def test_the_settings_of_containers_are_those_of_the_host():
         "command": "/usr/bin/podman",
         "user": "vllm",
         "stop_timeout": 80,
+        "rocm_guide_flags": True,
         "uid": 993,
         "gid": 992,
     }
@@ -183,4 +201,5 @@ def test_the_settings_of_containers_without_a_host(state, account):
         "engine": "docker",
         "user": "vllm",
         "stop_timeout": 80,
+        "rocm_guide_flags": True,
     }
