@@ -30,6 +30,7 @@ sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
 from tests.fakes.gateways import RunningGateway, client, free_port, gateway, plan, until
 from tests.hostile.http2 import Http2
+from tests.integration.gateway_engines import agent
 
 CHAT = "/v1/chat/completions"
 FIRST, REST, TOKENS = 1.0, 3.0, 12
@@ -38,17 +39,37 @@ SECONDS = FIRST + REST
 TEAMS = {"product": {"class": "gold"}, "quiet": {}, "noisy": {}, "nightly": {"class": "batch"}}
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, places: asyncio.Semaphore) -> None:
+class Engine:
+    """An engine with so many places, and a queue of its own."""
+
+    def __init__(self, places: int) -> None:
+        self.places, self.there, self.tokens = places, 0, 0
+        self.free = asyncio.Semaphore(places)
+
+    def metrics(self) -> bytes:
+        running = min(self.there, self.places)
+        counts = {"num_requests_running": running, "num_requests_waiting": self.there - running}
+        counts["generation_tokens_total"] = self.tokens
+        return "".join(f"vllm:{name} {value}\n" for name, value in counts.items()).encode()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, engine: Engine) -> None:
     """Answer one connection as an engine does."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError):
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         if head.startswith(b"get"):
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            text = engine.metrics()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(text) + text)
         else:
             length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
             await reader.readexactly(length)
-            async with places:
-                await _stream(writer)
+            engine.there += 1
+            try:
+                async with engine.free:
+                    await _stream(writer)
+            finally:
+                engine.there -= 1
+                engine.tokens += TOKENS
         await writer.drain()
     writer.close()
 
@@ -67,8 +88,8 @@ async def _stream(writer: asyncio.StreamWriter) -> None:
 def _engines(ports: list[int], places: int) -> None:
     async def serve() -> None:
         for port in ports:
-            room = asyncio.Semaphore(places)
-            await asyncio.start_server(lambda r, w, room=room: _answer(r, w, room), "127.0.0.1", port, backlog=4096)
+            own = Engine(places)
+            await asyncio.start_server(lambda r, w, own=own: _answer(r, w, own), "127.0.0.1", port, backlog=4096)
         await asyncio.Event().wait()
 
     asyncio.run(serve())
@@ -155,7 +176,7 @@ def site(mode: str, engines: int, places: int, gateways: int = 1) -> Iterator[li
     ports = [free_port() for _n in range(engines)]
     process = multiprocessing.Process(target=_engines, args=(ports, places), daemon=True)
     process.start()
-    plans = {f"chat-{n}": plan(port, args={"max-num-seqs": places}) for n, port in enumerate(ports)}
+    plans = {f"chat-{n}": plan(port, args={"max-num-seqs": places}) for n, port in enumerate(ports, 1)}
     options = {"admission": mode, "teams": TEAMS, "shares": {"gw": gateways}}
     clients = [client(name, key_of(name), team=name) for name in TEAMS]
     with contextlib.ExitStack() as stack:
@@ -163,6 +184,9 @@ def site(mode: str, engines: int, places: int, gateways: int = 1) -> Iterator[li
         for _n in range(gateways):
             own = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             found.append(stack.enter_context(gateway(own, [], clients, plans=plans, options=options)))
+            if mode == "auto":
+                share = [-(-places // gateways), places]
+                stack.enter_context(agent(own, found[-1].agent_port, ports, 60, interval=2, places=share))
         for each in found:
             until(lambda each=each: all(each.state(f"gw--{name}") == "UP" for name in plans))
         yield found

@@ -87,9 +87,9 @@ def engine():
 
 
 @contextlib.contextmanager
-def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, **more):
+def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, interval=0.2, **more):
     config = {
-        "port": port, "interval": 0.2, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
+        "port": port, "interval": interval, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
         "min_available": 1, "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
         "servers": {
             f"127.0.0.1:{each}": {"name": f"gw--chat-{n}", "service": "chat", "model": "m", **more}

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -320,6 +322,41 @@ def test_those_that_wait_are_served_over_a_reload(tmp_path):
         assert sorted(waiting.statuses()) == [("lone", 200), ("night", 200), ("prod", 200), ("prod", 200)]
 
 
+def test_after_a_reload_the_two_workers_share_the_places(tmp_path):
+    with held_back(tmp_path, places=16) as waiting:
+        found, server = waiting.found, waiting.server
+        with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[16, 16]):
+            # The agent has seen this worker, which is as new as itself.
+            until(lambda: found.stat("gw--chat-1", "agent_status") == "L7OK")
+            until(lambda: found.stat("gw--chat-1", "slim") == "16")
+            waiting.send("night", 32)
+            replaced = re.search(r"(?m)^Pid: (\d+)$", found.tell("show info"))[1]
+            found.reload()
+            # No request fills the engine at once: the bound of the new worker begins at a sixteenth.
+            assert int(found.stat("gw--chat-1", "slim")) < 16
+            until(lambda: slim_of_replaced(tmp_path, replaced) == "8")
+            server.freed.set()
+            server.freed.clear()
+            until(lambda: len(server.users) >= 24)
+            until(lambda: found.stat("gw--chat-1", "slim") == "16")
+            # The replaced worker has sent no more than its half meanwhile.
+            assert len(server.users) == 24
+            waiting.free()
+        assert waiting.statuses() == [("night", 200)] * 32
+
+
+def slim_of_replaced(directory, pid):
+    """Return the bound of a server in a replaced worker, which only the master asks."""
+    with socket.socket(socket.AF_UNIX) as master:
+        master.settimeout(HANGS)
+        master.connect(str(directory / "master"))
+        master.sendall(f"@!{pid} show stat\n".encode())
+        master.shutdown(socket.SHUT_WR)
+        text = b"".join(iter(lambda: master.recv(65536), b"")).decode()
+    rows = csv.DictReader(text.removeprefix("# ").splitlines())
+    return next(row["slim"] for row in rows if row["svname"] == "gw--chat-1")
+
+
 def test_a_server_that_ends_leaves_its_queue_to_the_others(tmp_path):
     with engine() as other, held_back(tmp_path, places=1) as waiting:
         plans = {"chat-1": plan(waiting.server.server_port, args={"max-num-seqs": 1}),
@@ -342,8 +379,10 @@ def test_the_agent_makes_a_bound_smaller_that_the_engine_cannot_take(tmp_path):
         found, server = waiting.found, waiting.server
         assert found.decided["agent"][f"127.0.0.1:{server.server_port}"]["places"] == [6, 6]
         waiting.send("res", 8)
-        server.metrics.update({"vllm:num_requests_running": 2.0, "vllm:num_requests_waiting": 4.0})
         with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[6, 6]):
+            until(lambda: found.stat("gw--chat-1", "agent_status") == "L7OK")
+            until(lambda: found.stat("gw--chat-1", "slim") == "6")
+            server.metrics.update({"vllm:num_requests_running": 2.0, "vllm:num_requests_waiting": 4.0})
             until(lambda: found.stat("gw--chat-1", "slim") == "2")
             assert (found.stat("gw--chat-1", "scur"), found.state("gw--chat-1")) == ("6", "UP")
             # Nothing waits in it any more.

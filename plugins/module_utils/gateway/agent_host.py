@@ -8,6 +8,7 @@ import functools
 import http.client
 import json
 import math
+import re
 import socketserver
 import threading
 import time
@@ -20,7 +21,7 @@ from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
 from ..instance.metrics import WORK, sums
-from .places import FIGURES, Places, load_of
+from .places import FIGURES, RISES, Places, load_of
 from .scale_host import AUTO, INTERVAL, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
@@ -28,6 +29,8 @@ from .verdict import UNKNOWN, UP, Watched, sickness
 
 # Bytes read of a page of metrics.
 MAX_METRICS_BYTES = 8 * 1024 * 1024
+# Seconds until HAProxy is asked again whether it is another worker.
+NOTICED = 0.1
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 
 
@@ -70,7 +73,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     watched.load = load_of(metrics, watched.own or 0)
     # Before HAProxy has reported how many requests it has there, an agent that has just started would cut all of them.
     if watched.places and watched.own is not None:
-        watched.places.update(watched.load)
+        watched.places.update(watched.load, time.monotonic())
     if watched.saw(metrics, time.monotonic()):
         fault, is_refusal = probe(address, model, watched.stuck_after)
         watched.probed(fault, time.monotonic(), is_refusal)
@@ -98,6 +101,22 @@ class HaproxyWatch:
         empty = [name for name, each in scaled.items() if not each["min"] and each["mode"] == AUTO]
         self.services = ServiceWatch(self.servers, watched, config["min_available"], empty)
         self.address = SharedAddress(config["unusable"], config["interval"])
+        self.asking, self.asked_at, self.worker = threading.Lock(), -math.inf, ""
+
+    def notice_reload(self, now: float) -> None:
+        """Note when another worker of HAProxy answers."""
+        with self.asking, contextlib.suppress(OSError):
+            if now - self.asked_at < NOTICED:
+                return
+            self.asked_at = now
+            info = dict(re.findall(r"(?m)^(Pid|Uptime_sec): (\d{1,18})$", ask_root(self.path, "show info", 1, 1)))
+            worker = info.get("Pid", self.worker)
+            # This agent may have been started together with it.
+            if worker != self.worker and (self.worker or int(info.get("Uptime_sec", RISES)) < RISES):
+                for watched in self.watched.values():
+                    if watched.places:
+                        watched.places.reloaded_at = now
+            self.worker = worker
 
     def check(self, now: float) -> None:
         """Read the counters once and update all instances and the file for keepalived."""
@@ -128,6 +147,8 @@ class AgentAnswer(socketserver.StreamRequestHandler):
                 pass
             agent: Agent = self.server  # type: ignore[assignment]
             watched = agent.watched.get(asked)
+            if watched and watched.places:
+                agent.haproxy.notice_reload(time.monotonic())
             answer = agent.page() if asked.startswith("GET /metrics ") else f"{watched.line if watched else UNKNOWN}\n"
             self.wfile.write(answer.encode("ascii", "replace"))
 
@@ -148,12 +169,12 @@ class Agent(socketserver.ThreadingTCPServer):
             address: Watched(*limits, places=Places(*server["places"]) if "places" in server else None)
             for address, server in config["servers"].items()
         }
-        haproxy = HaproxyWatch(config, self.watched)
+        self.haproxy = HaproxyWatch(config, self.watched)
         # When each was checked last.
         self.checked_at: dict[str, float] = {}
         for address, server in config["servers"].items():
             self._start(server["name"], functools.partial(self._check, address, server))
-        self._start("haproxy", lambda: haproxy.check(time.monotonic()))
+        self._start("haproxy", lambda: self.haproxy.check(time.monotonic()))
         self.scaler = (
             Scaler(config["scale"], config["stats"], self.watched, self.interval) if "scale" in config else None
         )

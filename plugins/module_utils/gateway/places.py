@@ -4,6 +4,9 @@
 It starts with its share of what the plan says. While nothing waits in the engine and the bound is in use, it grows.
 When more waits there than an engine needs at hand, the bound becomes what the engine runs of this gateway, and at least
 an eighth of its share: nothing that runs is cut. In between it stays, so a constant load changes nothing.
+
+After a reload the replaced worker of HAProxy keeps half of its bound for what waits there (gateway-admission.lua), and
+that of the new one rises from nothing: if it filled the engine at once, a higher class that comes next would wait.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ PART = 16
 # The bound stays at an eighth of the share: an engine counts sequences, and one request may have hundreds of them
 # (``n``, a list of prompts), so a few such requests say little of how many others fit.
 LEAST_PART = 8
+# Seconds after a reload in which the bound rises, and those in which it grows by a half.
+RISES, FAST, FAST_PART = 6.0, 40.0, 2
 # No engine runs as many; what it reports may be anything.
 MOST = 10**6
 
@@ -44,11 +49,17 @@ class Places:
     share: int
     most: int
     bound: int = 0
+    # When HAProxy got a new worker.
+    reloaded_at: float = -math.inf
 
     def __post_init__(self) -> None:
         self.bound = self.share
 
-    def update(self, load: Load) -> int:
+    def limit(self, now: float) -> int:
+        """Return how many requests HAProxy may send at once."""
+        return max(1, int(min(self.bound, self.share * (now - self.reloaded_at) / RISES)))
+
+    def update(self, load: Load, now: float = math.inf) -> int:
         """Return the bound after an observation."""
         total, in_use = load.running + load.waiting, load.own >= self.bound
         if load.waiting > max(1, load.running // PART):
@@ -57,7 +68,8 @@ class Places:
             self.bound = min(self.bound, max(least, load.own - own_waiting))
         elif in_use and load.cache < FULL and (not load.waiting or self.bound < total * self.share // self.most):
             # Something waits already: only a gateway with less than its share of what is there grows, one by one.
-            step = max(1, self.bound // PART) if not load.waiting else 1
+            part = FAST_PART if now - self.reloaded_at < FAST else PART
+            step = max(1, self.bound // part) if not load.waiting else 1
             self.bound = min(self.most, self.bound + step)
         return self.bound
 

@@ -73,7 +73,7 @@ class Watched:
         if not self.places:
             return self.answer
         words, sharp, reason = self.answer.partition("#")
-        return f"{words.rstrip()} maxconn:{self.places.bound} {sharp}{reason}".strip()
+        return f"{words.rstrip()} maxconn:{self.places.limit(time.monotonic())} {sharp}{reason}".strip()
 
     @property
     def severity(self) -> int:

@@ -213,6 +213,41 @@ local function metrics()
     return table.concat(lines, "\n") .. "\n"
 end
 
+-- After a reload two workers share the engines, until the queue of the replaced one is empty and its requests have ended. It keeps half
+-- of its bounds. Those of the new one begin near zero, and its agent, which has noticed, raises them (module_utils/gateway/places.py).
+local replaces = os.getenv("HAPROXY_MWORKER_REEXEC")
+
+-- Divide the bounds of all servers; return what each had, and has now.
+local function divide(number)
+    local before = {}
+    for _, backend in pairs(core.backends) do
+        for _, server in pairs(backend.servers) do
+            local most = tonumber(server:get_maxconn())
+            if most > 1 then
+                before[server] = { most, math.max(1, most // number) }
+                server:set_maxconn(before[server][2])
+            end
+        end
+    end
+    return before
+end
+
+core.register_task(function()
+    local before, began = replaces and divide(16) or {}, core.now().sec
+    while tonumber(core.get_info()["Stopping"]) == 0 do
+        if core.now().sec - began > 30 then
+            -- Those that no agent has changed.
+            for server, bounds in pairs(before) do
+                if tonumber(server:get_maxconn()) == bounds[2] then
+                    server:set_maxconn(bounds[1])
+                end
+            end
+            before = {}
+        end
+        core.msleep(200)
+    end
+    divide(2)
+end)
 core.register_action("admit", { "http-req" }, admit, 4)
 core.register_action("answered", { "http-res" }, answered)
 core.register_service("admission", "http", function(applet)

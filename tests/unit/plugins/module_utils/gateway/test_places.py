@@ -52,6 +52,17 @@ def test_a_bound_falls_to_what_runs_and_not_below_while_the_rest_still_waits():
     assert [places.update(Load(10, 6, 1.0, 16)) for _n in range(5)] == [10] * 5
 
 
+def test_after_a_reload_the_limit_rises_from_one_and_the_bound_grows_fast_for_a_while():
+    places = Places(32, 64)
+    assert places.limit(100.0) == 32
+    places.reloaded_at = 100.0
+    assert [places.limit(100.0 + seconds) for seconds in (0, 1.5, 3, 4.5, 6, 600)] == [1, 8, 16, 24, 32, 32]
+    # What the replaced worker still has there makes the bound smaller; it comes back once that is done.
+    assert places.update(Load(32, 16, 0.3, 16), 104.0) == 10
+    assert [places.update(Load(20, 0, 0.3, places.bound), 106.0) for _n in range(3)] == [15, 22, 33]
+    assert Places(32, 64).update(Load(10, 0, 0.3, 32), 106.0) == 34
+
+
 def test_what_an_engine_does_not_tell_counts_as_nothing():
     assert load_of({}, 3) == Load(0, 0, 0.0, 3)
     assert Places(4, 8).update(load_of({}, 3)) == 4
