@@ -19,7 +19,8 @@ local now, actions, working = 0, {}, {}
 local stktable = { lookup = function(_, key) return { conn_cur = working[key:match(":(.*)")] or 0 } end }
 local fake = { now = function() return { sec = now // 1000, usec = now %% 1000 * 1000 } end,
     backends = { ["gateway:shares"] = { stktable = stktable } },
-    register_action = function(name, _, run) actions[name] = run end, register_service = function() end }
+    register_action = function(name, _, run) actions[name] = run end, register_service = function() end,
+    register_task = function() end }
 assert(loadfile("%(lua)s", "t", setmetatable({ core = fake }, { __index = _G })))()
 math.randomseed(44)
 local PLACES, HOUR = 100, %(seconds)d * 1000

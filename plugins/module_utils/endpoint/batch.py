@@ -18,6 +18,8 @@ from ..common.kinds import show_value
 
 # Bytes of a line; a gateway refuses larger bodies than 64 MiB by default.
 MAX_LINE = 64 * 1024 * 1024
+# Characters of a custom_id, which is kept for each request.
+MAX_ID = 1024
 _PATH = re.compile(r"/v1/[!-~]*")
 # How each line of an output begins.
 BEGIN = b'{"id": "batch-'
@@ -52,6 +54,8 @@ def parse_request(number: int, line: bytes) -> Request:
         if not isinstance(value, kind) or not value:
             wanted = "an object" if kind is dict else "a text"
             raise BatchError(f"line {number}: {name}: found {show_value(value)}, expected {wanted}")
+    if len(found["custom_id"]) > MAX_ID:
+        raise BatchError(f"line {number}: custom_id is {len(found['custom_id'])} long, expected {MAX_ID} at most")
     if found["method"] != "POST" or not _PATH.fullmatch(found["url"]):
         raise BatchError(
             f"line {number}: found {show_value(found['method'])} {show_value(found['url'])}, expected POST and a path "
@@ -108,4 +112,8 @@ def answer_of(request: Request, status: int, body: bytes, failure: str) -> bytes
     # As vLLM has it: the answer of an engine that refuses a request is the error.
     error = {"message": failure} if failure else data if status != 200 else None
     entry = {"id": f"batch-{unique}", "custom_id": request.custom_id, "response": response, "error": error}
-    return json.dumps(entry).encode() + b"\n"
+    line = json.dumps(entry).encode() + b"\n"
+    if len(line) > MAX_LINE:
+        # JSON in ASCII may be several times as long, and a second run could not read it.
+        return answer_of(request, status, b"", f"the answer has more than {MAX_LINE} bytes")
+    return line

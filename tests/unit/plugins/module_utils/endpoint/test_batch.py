@@ -32,6 +32,7 @@ def test_each_line_is_a_request_and_empty_ones_are_none():
         ([b"no json"], "line 1: is no JSON ("),
         ([b"[" * 100_000], "line 1: is no JSON (it is nested too deeply)"),
         ([b"[]"], "line 1: custom_id: found nothing, expected a text"),
+        ([line(custom_id="x" * 1025)], "line 1: custom_id is 1025 long, expected 1024 at most"),
         ([line(custom_id=5)], "line 1: custom_id: found 5, expected a text"),
         ([line(body=[])], "line 1: body: found [], expected an object"),
         ([line(method="GET")], "line 1: found 'GET' '/v1/chat/completions', expected POST and a path such as"),

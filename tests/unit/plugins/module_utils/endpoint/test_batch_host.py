@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import batch_host
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import batch, batch_host
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.batch import BatchError
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
@@ -84,6 +84,18 @@ def test_a_second_run_goes_on_after_a_crash_and_asks_nothing_twice(files):
     assert len(gateway.seen) == 150 and len(answers(files)) == 200
     assert files[1].read_bytes().startswith(b"".join(kept)) and said[0] == "200 requests, 50 of them answered"
     assert play(files, lambda n, before: 200)[0].seen == {}
+
+
+def test_an_answer_that_a_second_run_could_not_read_is_a_failure(files, monkeypatch):
+    for room in (batch, batch_host):
+        monkeypatch.setattr(room, "MAX_LINE", 600)
+    gateway = Gateway(lambda n, before: 200)
+    # Six bytes for each character, and twice where the answer is an error.
+    gateway.request = lambda *_given: Reply(400, ((0.0, json.dumps("\u00e9" * 60, ensure_ascii=False).encode()),), 0.0)
+    for _run in range(2):
+        batch_host.run(str(files[0]), str(files[1]), gateway, 8, 5, print)
+        found = answers(files)
+        assert len(found) == 200 and found["r0"]["error"] == {"message": "the answer has more than 600 bytes"}
 
 
 def test_an_interrupt_keeps_what_runs(files):
