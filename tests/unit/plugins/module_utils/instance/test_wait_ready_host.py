@@ -66,7 +66,7 @@ def test_every_size_of_batch_is_run_until_it_gets_no_faster(host, monkeypatch, c
     with stopping_engine(host / "run/chat", ready=False) as engine:
         engine.compiles = 0.5
         configure(host, engine, **{"max-num-seqs": 6, "max-model-len": "128"})
-        said = run(20)
+        said = run(300)  # it ends when every size is warm
         assert engine.most == 6 and health(engine) == 200
     assert said.startswith("Warm-up: ") and "every size is warm (1: " in said and "lengths alone" in said
     # Prompt and answer fit into the model's context.
