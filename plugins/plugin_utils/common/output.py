@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from typing import Any, Iterable, Mapping
@@ -11,6 +12,12 @@ from typing import Any, Iterable, Mapping
 from ansible.utils.display import Display
 
 from ...module_utils.common.foreign_text import escape_lines
+
+# What Ansible puts before the sentence of a module, of a filter and of an action.
+_OF_ANSIBLE = re.compile(
+    "(Task failed: |Module failed: |Finalization of task args for '[^']*' failed: "
+    "|Error while resolving value for '[^']*': |The (filter|lookup) plugin '[^']*' failed: )+"
+)
 
 
 def show(text: str) -> None:
@@ -49,12 +56,13 @@ def as_lines(value: Any) -> str:
 
 def problem_of(values: Mapping[str, Any]) -> str:
     """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
-    failed = next((item for item in values.get("results") or () if item.get("failed")), None)
+    failed = next((each for each in values.get("results") or () if each.get("failed") or each.get("unreachable")), None)
     if failed:
-        return problem_of(failed)
+        # An item that names another host, such as a gateway, is the place.
+        item = failed.get("item") if failed.get("unreachable") else None
+        return f"{item}: {problem_of(failed)}" if isinstance(item, str) else problem_of(failed)
     message = " ".join(as_lines(values.get("msg") or "it failed without a message").split())
-    for prefix in ("Task failed: ", "Module failed: "):
-        message = message[len(prefix) :] if message.startswith(prefix) else message
+    message = message[found.end() :] if (found := _OF_ANSIBLE.match(message)) else message
     said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()
     if said and said[-1] not in message:
         message = f"{message}: {said[-1].strip()}"

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
+from ..common.output import problem_of
 from ..common.tables import table
 from .lines import DRAINED, SICK, STATES, Line
 from .table import age
@@ -95,7 +96,7 @@ def describe_services(results: Results) -> list[str]:
         for row in _busiest(result.get("admission") or [])
     ]
     silent = [
-        f"{gateway} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
+        f"{gateway} was not read: {problem_of(result) if result.get('msg') else 'no answer'}"
         for gateway, result in results.items()
         if "servers" not in result
     ]

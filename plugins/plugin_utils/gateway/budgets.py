@@ -46,6 +46,16 @@ def budgets_of(clients: Any, teams: Any, counts: bool) -> tuple[dict[str, dict[s
     return found, []
 
 
+def beyond_team(clients: Any, budgets: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a warning for each budget of a client that its team's ends before."""
+    return [
+        f"gateway_clients.{name}.tokens_per_{period}: {tokens:,} are more than its team has, {of_team:,}"
+        for name, entry in clients.items()
+        for period, tokens in budgets.get(str(name), {}).items()
+        if (of_team := budgets.get(f"{TEAM}{entry.get('team')}", {}).get(period, tokens)) < tokens
+    ]
+
+
 def _team_problems(name: str, entry: Any) -> list[str]:
     where = f"gateway_teams.{name}"
     if not NAME.match(name):

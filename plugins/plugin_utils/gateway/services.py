@@ -16,7 +16,7 @@ from ..common.tables import hosts_in_words
 from ..planning.groups import bracketed
 from ..planning.side_models import adapter_names
 from .admission import AUTO, OFF, assign_places, is_ordered, teams_by_class
-from .budgets import budgets_of
+from .budgets import beyond_team, budgets_of
 from .paths import path_problems, paths_of, task_problems, tasks_of
 from .routing import Listener, listeners_of, services_by_model
 from .scale import may_be_empty, scale_plan
@@ -126,6 +126,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
+    warnings += beyond_team(options["clients"], budgets)
     for service in services.values():
         service.paths = paths_of(service.tasks, options["paths"])
     return {

@@ -39,6 +39,9 @@ def test_controls_are_escaped_and_lines_stay(print_it, method):
     ({"msg": ["one", "two"]}, "one two"),
     ({"msg": "non-zero return code", "stderr": "Reading\nE: no package\n"}, "non-zero return code: E: no package"),
     ({"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "no"}]}, "no"),
+    ({"msg": "All items completed", "results": [{"item": "g", "unreachable": True, "msg": "refused"}]}, "g: refused"),
+    ({"msg": "Finalization of task args for 'a.b.c' failed: Error while resolving value for 'd': The filter plugin "
+             "'a.b.strict_bool' failed: e: found 'f', expected true or false"}, "e: found 'f', expected true or false"),
     ({}, "it failed without a message"),
 ])  # fmt: skip
 def test_why_a_task_failed_is_one_line(values, told):

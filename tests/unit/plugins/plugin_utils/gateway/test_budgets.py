@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import budgets_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.budgets import beyond_team, budgets_of
 
 
 def test_budgets_are_those_of_clients_and_of_teams():
@@ -34,3 +34,11 @@ def test_without_a_budget_nothing_needs_to_be_counted():
 def test_a_wrong_budget_is_one_clear_error(clients, teams, counts, message):
     found, problems = budgets_of(clients, teams, counts)
     assert found == {} and len(problems) == 1 and message in problems[0]
+
+
+def test_a_budget_that_ends_with_the_teams_is_a_warning():
+    clients = {"a": {"team": "t", "tokens_per_day": 1100, "tokens_per_month": 9}, "b": {"tokens_per_day": 1}}
+    budgets, _problems = budgets_of(clients, {"t": {"tokens_per_day": 1000, "tokens_per_month": 9}}, True)
+    assert beyond_team(clients, budgets) == [
+        "gateway_clients.a.tokens_per_day: 1,100 are more than its team has, 1,000"
+    ]
