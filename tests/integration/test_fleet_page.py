@@ -127,7 +127,7 @@ def test_a_second_run_changes_nothing_and_check_mode_only_tells(page, tmp_path):
     assert "changed=0" in play(tmp_path, dict(reversed(FLEET.items())), *words)
     changed = {**FLEET, "gpu-1": {**FLEET["gpu-1"], "accelerator_discovered_at": "2026-11-21T16:00:00Z"}}
     output = play(tmp_path, changed, *words, "--check", "--diff")
-    assert "changed=1" in output and '-["gpu-1",7,8,1795272000' in output and '+["gpu-1",7,8,1795276800' in output
+    assert "changed=1" in output and '-["gpu-1",8,8,1795272000' in output and '+["gpu-1",8,8,1795276800' in output
     assert path.read_bytes() == before
 
 
@@ -281,7 +281,7 @@ def test_what_gateways_report_differs_without_colour_and_has_its_reason(browser,
     browser.get(path.as_uri())
     shown = FleetPage(browser)
     looks = shown.script(LOOKS)
-    assert set(looks) == {"sick", "drained", "drifted", "seen"} and len(set(looks.values())) == 4, looks
+    assert set(looks) == {"sick", "drained", "drifted", "serves"} and len(set(looks.values())) == 4, looks
     shown.tile("sick").click()
     assert "chat: down: sick: isolate_host xid 79" in shown.detail()
     shown.tile("drained").click()

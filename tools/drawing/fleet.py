@@ -29,6 +29,7 @@ CHAT, CODE = ("chat", "openai/gpt-oss-120b"), ("code", "Qwen/Qwen3-Coder-30B-A3B
 # Of each cluster: site, model, chips of a host, number of hosts, what they serve, and the hosts that are not well.
 CLUSTERS = {
     "fra1": ("frankfurt", "h200", 8, 6, CHAT, {
+        0: ("serves", ""), 3: ("serves", ""),
         1: ("sick", "chat: down: sick: isolate_host xid 79 of 0000:5d:00.0"),
         2: ("drained", "chat: drained by admin:alice since 2026-11-24 09:12: new fans"),
         4: ("drifted", "chat: vLLM 0.32.0 is installed, 0.33.0 is planned"),

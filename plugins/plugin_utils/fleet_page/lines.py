@@ -15,11 +15,11 @@ from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, SITE_PREFIX, mode
 
 CONFLICT, STALE, DECLARED, SEEN, UNSEEN = "conflict", "stale", "declared", "seen", "unseen"
 # Only gateways report these (service.py).
-SICK, DRAINED = "sick", "drained"
+SICK, DRAINED, SERVES = "sick", "drained", "serves"
 # Only hosts report this (versions.py).
 DRIFTED = "drifted"
 # Worst first; the first state that applies is the host's.
-STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, DECLARED, SEEN, UNSEEN)
+STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, SERVES, DECLARED, SEEN, UNSEEN)
 # The states that need an action.
 ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DRIFTED, UNSEEN)
 

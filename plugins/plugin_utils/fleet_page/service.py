@@ -11,7 +11,7 @@ from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
 from ..common.output import problem_of
 from ..common.tables import table
-from .lines import DRAINED, SICK, STATES, Line
+from .lines import DRAINED, SERVES, SICK, STATES, Line
 from .table import age
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
@@ -33,13 +33,26 @@ class Problem(NamedTuple):
 
 
 def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
-    """Return the lines with the states sick and drained where a gateway reports them.
+    """Return the lines with the states sick, drained and serves where a gateway reports them.
 
     A host keeps a worse state that it has already, and has both reasons.
     """
     lines = list(lines)
-    problems = _problems(results, {server_prefix(line.host): line.host for line in lines})
-    return [_with_problems(line, problems.get(line.host, [])) for line in lines]
+    hosts = {server_prefix(line.host): line.host for line in lines}
+    problems = _problems(results, hosts)
+    well = {
+        hosts.get(_prefix_of(name, hosts))
+        for result in results.values()
+        for name, entry in result.get("servers", {}).items()
+        if entry["up"] and entry["state"] == READY
+    }
+    well -= {*problems}
+    return [
+        replace(line, state=SERVES)
+        if line.host in well and STATES.index(line.state) > STATES.index(SERVES)
+        else _with_problems(line, problems.get(line.host, []))
+        for line in lines
+    ]
 
 
 def services_table(results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int) -> list[str]:

@@ -3,7 +3,8 @@
 (() => {
   const fleet = JSON.parse(document.getElementById("data").textContent);
   const MARKS = {
-    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", declared: "", seen: "", unseen: "–",
+    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", drifted: "≠", serves: "✓", declared: "", seen: "",
+    unseen: "–",
   };
   const MEANINGS = {
     sick: "a gateway finds an instance of it down or sick",
@@ -12,6 +13,7 @@
     stale: "gave no answer to the last probe",
     drained: "a person or a rollout has taken it out of service",
     drifted: "what is installed is not what was planned",
+    serves: "in service at its gateways",
     declared: "declared in the inventory, never seen",
     seen: "was seen, and is what was declared if anything was",
     unseen: "no accelerator is declared or detected",

@@ -176,6 +176,7 @@ def test_totals():
             "stale": 0,
             "drained": 0,
             "drifted": 0,
+            "serves": 0,
             "declared": 3,
             "seen": 0,
             "unseen": 1,

@@ -55,7 +55,7 @@ def test_the_same_fleet_gives_the_same_page_and_one_change_changes_one_line():
     seen = {**HOSTS[0].variables, "accelerator_discovered_at": "2026-11-21T14:40:00Z"}
     changed = page_of([Host("gpu-2", HOSTS[0].groups, seen), *HOSTS[1:]])
     differ = [line for line in changed.splitlines() if line not in text.splitlines()]
-    assert len(differ) == 1 and differ[0].startswith('["gpu-2",6,8,1795272000')
+    assert len(differ) == 1 and differ[0].startswith('["gpu-2",7,8,1795272000')
 
 
 def test_hosts_are_told_in_full():

@@ -33,7 +33,7 @@ def shown(*gateways, lines=None):
 @pytest.mark.parametrize(
     ("entry", "state", "why"),
     [
-        (WELL, "seen", ""),
+        (WELL, "serves", ""),
         (DOWN, "sick", "chat: down: L4CON: Connection refused"),
         (NEEDED, "sick", "chat: sick, and the service needs it: restart_instance xid 39"),
         (DRAINED, "drained", "chat: drained by admin:alice since 2026-11-22T03:01:00Z: new fans"),
