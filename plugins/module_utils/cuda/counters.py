@@ -85,11 +85,14 @@ STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
     ),
 )
 NO_STATE = ("", "N/A", "Not Supported", "[N/A]", "[Not Supported]")
+# The other values of FAULTS; one that is in neither is no healthy state.
+NO_FAULT = ("no", "requested functionality has been deprecated", *map(str.lower, NO_STATE))
+UNREADABLE = "the tool reports an error in place of a value"
 # What a chip that does not work shows in the place of any value.
 ERROR_VALUES = (
     (re.compile(r"GPU is lost|fallen off the bus", re.IGNORECASE), LOST),
     (re.compile(r"requires? reset|reset required", re.IGNORECASE), RESET),
-    (re.compile(r"ERR!|Unknown Error"), "the tool reports an error in place of a value"),
+    (re.compile(r"ERR!|Unknown Error"), UNREADABLE),
 )
 # Counters of each NVLink: the first three up to NVLink 4, the others of NVLink 5. Symbol errors and effective errors
 # are not among them, because forward error correction makes them normal.
@@ -183,8 +186,10 @@ def _faults(gpu: ElementTree.Element) -> tuple[str, ...]:
     def text(path: str) -> str:
         return (gpu.findtext(path) or "").strip()
 
-    found = [what for path, bad, what in FAULTS if text(path) == bad]
-    found += [ECC_OFF] * (text("ecc_mode/current_ecc") == "Disabled" and text("product_brand") in BRANDS_WITH_ECC)
+    states = [(text(path).lower(), bad.lower(), what) for path, bad, what in FAULTS]
+    found = [what if value == bad else UNREADABLE for value, bad, what in states if value not in NO_FAULT]
+    ecc_off = text("ecc_mode/current_ecc").lower() == "disabled"
+    found += [ECC_OFF] * (ecc_off and text("product_brand") in BRANDS_WITH_ECC)
     found += [known.get(text(path), unlisted) for path, known, unlisted in STATES if text(path) not in NO_STATE]
     values = [(element.text or "") for element in gpu.iter() if len(element) == 0]
     found += [what for pattern, what in ERROR_VALUES if any(pattern.search(value) for value in values)]

@@ -172,6 +172,14 @@ def test_states_that_are_faults():
     assert changed("channel_repair_pending", "No", "Yes").faults == ("the repair of a memory channel is pending",)
 
 
+@pytest.mark.parametrize("name", ["remapped_row_failure", "remapped_row_pending", "channel_repair_pending"])
+def test_a_value_that_is_not_known_is_never_healthy(name):
+    assert changed(name, "No", "YES").faults == changed(name, "No", "Yes").faults != ()
+    for value in ("Pending", "Unknown", "True", "1"):
+        assert changed(name, "No", value).faults == ("the tool reports an error in place of a value",)
+    assert changed(name, "No", "N/A").faults == changed(name, "No", "[N/A]").faults == ()
+
+
 def test_xids_are_counted_also_of_a_chip_that_is_gone():
     log = XID.format(94) * 2 + XID.format(63) + "NVRM: Xid (PCI:0000:81:00): 79, pid='<unknown>', GPU has fallen\n"
     here, gone = counters(log=log).chips
