@@ -109,3 +109,49 @@ def test_prometheus_computes_energy_and_cost(tmp_path):
         [PROMTOOL, "test", "rules", tmp_path / "cases.yml"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Every label that a panel or a rule reads; one of each pair is there, and all series have all of them.
+LABELS = {
+    "chip": "0", "class": "gold", "client": "r", "cluster": "fra1", "code": "5xx", "finished_reason": "stop",
+    "gateway": "g1", "host": "a", "instance": "chat", "job": "vllm", "kind": "completion", "mode": "auto", "model": "m",
+    "model_name": "m", "owner": "ops", "period": "day", "proxy": "chat", "service": "chat", "state": "DOWN", "team": "t",
+    "vendor": "nvidia", "verb": "start",
+}  # fmt: skip
+EXPRESSIONS = [target["expr"] for board in BOARDS.values() for panel in board["panels"] for target in panel["targets"]]
+METRIC = re.compile(r"\b(?:vllm:|accel_|inference_|haproxy_|vllm_|up\b)\w*")
+
+
+def series_of(text):
+    """Return a series with two values of the labels that come in pairs for each metric that a text names."""
+    found = {}
+    for name in METRIC.findall(text):
+        is_counter = name.endswith(("_total", "_bucket", "_count", "_sum"))
+        for pair in ({"decision": "waits", "le": "1"}, {"decision": "refused", "le": "+Inf"}):
+            # The energy of a model joins series by their labels: one chip, one instance.
+            more = {key: value for key, value in pair.items() if key != "le" or name.endswith("_bucket")}
+            more = more if name.startswith(("vllm:", "inference_gateway_")) else {}
+            more = {key: value for key, value in more.items() if key != "decision" or name.startswith("inference_")}
+            labels = ",".join(f'{key}="{value}"' for key, value in {**LABELS, **more}.items())
+            found[f"{name}{{{labels}}}"] = "0+60x120" if is_counter else "1x120"
+    return found
+
+
+@pytest.mark.skipif(not PROMTOOL, reason="promtool is not here (Debian's package prometheus)")
+def test_every_panel_shows_something_where_there_is_data(tmp_path):
+    """A label that is misspelt, or a join without a partner, would be an empty panel."""
+    rules = TABLE.parent / "rules/inference.yml"
+    queries = [re.sub(r"\$\w+", ".+", text.replace("$tariff", "0.3")) for text in EXPRESSIONS]
+    queries = [*queries, 'vllm:num_requests_running{instance="other"}']
+    series = series_of("\n".join([*queries, rules.read_text()]))
+    test = {
+        "interval": "1m",
+        "promql_expr_test": [{"expr": f"absent({query})", "eval_time": "70m", "exp_samples": []} for query in queries],
+        "input_series": [{"series": key, "values": values} for key, values in series.items()],
+    }
+    document = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "cases.yml").write_text(yaml.safe_dump(document))
+    command = [PROMTOOL, "test", "rules", tmp_path / "cases.yml"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    empty = re.findall(r"expr: \"absent\((.*)\)\", time", done.stdout + done.stderr)
+    assert empty == [queries[-1].replace('"', '\\"')], done.stdout + done.stderr
