@@ -115,8 +115,8 @@ def test_prometheus_computes_energy_and_cost(tmp_path):
 LABELS = {
     "chip": "0", "class": "gold", "client": "r", "cluster": "fra1", "code": "5xx", "finished_reason": "stop",
     "gateway": "g1", "host": "a", "instance": "chat", "job": "vllm", "kind": "completion", "mode": "auto", "model": "m",
-    "model_name": "m", "owner": "ops", "period": "day", "proxy": "chat", "service": "chat", "state": "DOWN", "team": "t",
-    "vendor": "nvidia", "verb": "start",
+    "model_name": "m", "owner": "ops", "period": "day", "proxy": "chat", "service": "chat", "state": "DOWN",
+    "team": "t", "vendor": "nvidia", "verb": "start",
 }  # fmt: skip
 EXPRESSIONS = [target["expr"] for board in BOARDS.values() for panel in board["panels"] for target in panel["targets"]]
 METRIC = re.compile(r"\b(?:vllm:|accel_|inference_|haproxy_|vllm_|up\b)\w*")
