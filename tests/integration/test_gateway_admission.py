@@ -326,7 +326,7 @@ def test_after_a_reload_the_two_workers_share_the_places(tmp_path):
     with held_back(tmp_path, places=16) as waiting:
         found, server = waiting.found, waiting.server
         with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[16, 16]):
-            # The agent has seen this worker, which is as new as itself.
+            # The agent has seen this worker.
             until(lambda: found.stat("gw--chat-1", "agent_status") == "L7OK")
             until(lambda: found.stat("gw--chat-1", "slim") == "16")
             waiting.send("night", 32)
@@ -334,15 +334,17 @@ def test_after_a_reload_the_two_workers_share_the_places(tmp_path):
             found.reload()
             # No request fills the engine at once: the bound of the new worker begins at a sixteenth.
             assert int(found.stat("gw--chat-1", "slim")) < 16
+            # That it has so few places refuses nobody: one of 16 is taken, and 16 may wait.
+            waiting.send("night", 16)
+            assert waiting.answers == []
             until(lambda: slim_of_replaced(tmp_path, replaced) == "8")
             server.freed.set()
             server.freed.clear()
-            until(lambda: len(server.users) >= 24)
             until(lambda: found.stat("gw--chat-1", "slim") == "16")
-            # The replaced worker has sent no more than its half meanwhile.
-            assert len(server.users) == 24
+            # 16 are answered, the replaced worker has sent no more than its half, and the new one all that it has.
+            until(lambda: len(server.users) == 16 + 8 + 16)
             waiting.free()
-        assert waiting.statuses() == [("night", 200)] * 32
+        assert waiting.statuses() == [("night", 200)] * 48
 
 
 def slim_of_replaced(directory, pid):

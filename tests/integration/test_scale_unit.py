@@ -197,3 +197,42 @@ def test_the_confinement_of_the_door_is_in_force(host: Host) -> None:
         f"nsenter -t {pid} -m sh -c 'for each in /etc /usr /run; do test -w $each && echo $each; done'"
     )
     assert CLIENT_KEY
+
+
+PLAY = """
+- hosts: cpu-12
+  vars:
+    gateway_secret: "{{ 'x' * 40 }}"
+    vllm_plan: {scale: "{{ door if requested | bool else {} }}"}
+    door: {host: gw, listen: 127.0.0.1, instances: {chat: {resident: false}}}
+  tasks:
+    - ansible.builtin.include_role: {name: baremetal.inference.vllm, tasks_from: scale}
+"""
+PLACES = (
+    "/etc/systemd/system/vllm-scale.service", "/usr/local/lib/vllm-scale.py", "/usr/local/lib/vllm-scale",
+    "/run/vllm-scale", "/etc/vllm/scale.key", "/etc/vllm/scale.json",
+)  # fmt: skip
+
+
+def test_the_role_installs_it_once_removes_all_of_it_and_check_mode_says_so(host: Host, tmp_path: Path) -> None:
+    (tmp_path / "play.yml").write_text(PLAY)
+
+    def play(requested: bool, *words: str) -> int:
+        """Run the tasks of the role; return the number of changes."""
+        command = [Path(sys.executable).parent / "ansible-playbook", "-i", ROOT / "inventories/lab/hosts.yml"]
+        command += ["-l", "cpu-12", "-e", f"requested={requested}", *words, tmp_path / "play.yml"]
+        lab = {"LAB_NAME": "scale", "LAB_SUBNET_PREFIX": "10.87.244", "ANSIBLE_NOCOLOR": "1"}
+        done = subprocess.run(command, cwd=ROOT, env={**os.environ, **lab}, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return int(done.stdout.rpartition("changed=")[2].split()[0])
+
+    def there() -> list[str]:
+        return [path for path in PLACES if host.sh(f"test -e {path} && echo yes || true")]
+
+    play(False)
+    for requested, paths, state in ((True, list(PLACES), "active"), (False, [], "inactive")):
+        before = there()
+        assert play(requested, "--check") > 0 and there() == before
+        assert play(requested) > 0 and there() == paths
+        assert host.show("vllm-scale", "ActiveState") == state
+        assert play(requested) == play(requested, "--check") == 0

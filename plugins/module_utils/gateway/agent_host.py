@@ -21,7 +21,7 @@ from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
 from ..instance.marks import UNHEALTHY
 from ..instance.metrics import WORK, sums
-from .places import FIGURES, RISES, Places, load_of
+from .places import FIGURES, Places, load_of
 from .scale_host import AUTO, INTERVAL, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
@@ -109,14 +109,12 @@ class HaproxyWatch:
             if now - self.asked_at < NOTICED:
                 return
             self.asked_at = now
-            info = dict(re.findall(r"(?m)^(Pid|Uptime_sec): (\d{1,18})$", ask_root(self.path, "show info", 1, 1)))
-            worker = info.get("Pid", self.worker)
-            # This agent may have been started together with it.
-            if worker != self.worker and (self.worker or int(info.get("Uptime_sec", RISES)) < RISES):
+            found = re.search(r"(?m)^Pid: (\d{1,18})$", ask_root(self.path, "show info", 1, 1))
+            before, self.worker = self.worker, found[1] if found else self.worker
+            if before not in ("", self.worker):
                 for watched in self.watched.values():
                     if watched.places:
                         watched.places.reloaded_at = now
-            self.worker = worker
 
     def check(self, now: float) -> None:
         """Read the counters once and update all instances and the file for keepalived."""
@@ -170,6 +168,8 @@ class Agent(socketserver.ThreadingTCPServer):
             for address, server in config["servers"].items()
         }
         self.haproxy = HaproxyWatch(config, self.watched)
+        # A run of gateway.yml may restart this agent just before it reloads HAProxy.
+        self.haproxy.notice_reload(time.monotonic())
         # When each was checked last.
         self.checked_at: dict[str, float] = {}
         for address, server in config["servers"].items():

@@ -117,15 +117,19 @@ local function present_of(service, class)
     return sum
 end
 
+-- A worker that replaces another one begins with small bounds (see below), which refuse nobody: this many seconds the plan's count.
+local replaces, began, RISES = os.getenv("HAPROXY_MWORKER_REEXEC"), core.now().sec, 30
+
 -- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
 local function occupancy(txn, service, places, servers, mode)
     -- Without this request, which HAProxy counts already.
     local taken = txn.f:be_conn(service) - 1
+    places = math.max(1, places * txn.f:nbsrv(service) // servers)
     if mode == "auto" then
         local queue, free = txn.f:queue(service), math.max(0, txn.f:be_conn_free(service))
-        return queue, free, math.max(1, taken - queue + free)
+        local rises = replaces and core.now().sec - began < RISES
+        return queue, free, math.max(rises and places or 1, taken - queue + free)
     end
-    places = math.max(1, places * txn.f:nbsrv(service) // servers)
     return math.max(0, taken - places), math.max(0, places - taken), places
 end
 
@@ -214,10 +218,7 @@ local function metrics()
 end
 
 -- After a reload two workers share the engines, until the queue of the replaced one is empty and its requests have ended. It keeps half
--- of its bounds. Those of the new one begin near zero, and its agent, which has noticed, raises them (module_utils/gateway/places.py).
-local replaces = os.getenv("HAPROXY_MWORKER_REEXEC")
-
--- Divide the bounds of all servers; return what each had, and has now.
+-- of its bounds. Those of the new one begin near zero, and its agent raises them (module_utils/gateway/places.py), or the end of RISES.
 local function divide(number)
     local before = {}
     for _, backend in pairs(core.backends) do
@@ -233,10 +234,9 @@ local function divide(number)
 end
 
 core.register_task(function()
-    local before, began = replaces and divide(16) or {}, core.now().sec
+    local before = replaces and divide(16) or {}
     while tonumber(core.get_info()["Stopping"]) == 0 do
-        if core.now().sec - began > 30 then
-            -- Those that no agent has changed.
+        if core.now().sec - began > RISES then
             for server, bounds in pairs(before) do
                 if tonumber(server:get_maxconn()) == bounds[2] then
                     server:set_maxconn(bounds[1])
