@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import Any
@@ -13,14 +14,16 @@ from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
 from .config_host import listening_in
 from .listener_host import StrangerError
-from .marks import CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR
-from .warm_up import Limits
+from .marks import CACHE_DIR, CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR
+from .warm_up import Limits, read_kept
 from .warm_up_host import WarmUp, WarmUpError
 
 STATE_DIR = "/var/lib/vllm"
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
+# Among the kernels that it speaks of, so that it goes with them.
+WARM = "warm-up.json"
 
 
 class EndedError(Exception):
@@ -65,11 +68,17 @@ def healthy(listening: Listening) -> bool:
 
 def warm_up(name: str, listening: Listening, seconds: float) -> str:
     """Warm an instance up; return a line for the journal."""
+    caches = ForeignDirectory(f"{CACHE_DIR}/{name}")
+    run = WarmUp(listening, limits_of(name), vocabulary_of(name), seconds, read_kept(caches.text(WARM)))
     try:
-        return WarmUp(listening, limits_of(name), vocabulary_of(name), seconds).run()
+        told = run.run()
     except WarmUpError as exc:
         # Not an error: models that cannot complete text cannot be warmed up in this way.
         return f"Warm-up ended: {exc}"
+    # An instance without a directory of caches compiles again at each start.
+    with contextlib.suppress(OSError):
+        caches.replace(WARM, run.progress.to_keep())
+    return told
 
 
 def limits_of(name: str) -> Limits:

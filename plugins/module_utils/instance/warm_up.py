@@ -6,10 +6,13 @@ vLLM compiles kernels at the first use of a batch size, and until then serves at
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from dataclasses import dataclass, field
 from typing import Any, Iterator
+
+from ..common.foreign_json import load_json
 
 # MOST: requests at a time, unless max-num-seqs is less. STEP_TOKENS: tokens of all prompts in a step. LONGEST: tokens
 # in one prompt. A step runs a few full batches of prompts, then batches with one token per request.
@@ -82,6 +85,8 @@ class Progress:
     alone: dict[int, float] = field(default_factory=dict)
     # Lengths at which something was compiled.
     compiled: list[int] = field(default_factory=list)
+    # What each size took at the end of an earlier warm-up with the same caches.
+    known: dict[int, float] = field(default_factory=dict)
     _rate: float = float("inf")
     _in_a_row: int = 0
 
@@ -121,9 +126,19 @@ class Progress:
         return time.monotonic() < latest and 2 * sum(tokens in self.compiled for tokens in last) > len(last)
 
     def warm(self, at_once: int) -> bool:
-        """Return whether a size took no less time than before."""
+        """Return whether a size took no less time than before, or at once about what an earlier warm-up ended with."""
         times = self.times[at_once]
-        return len(times) > 1 and times[-1] > STEADY * times[-2]
+        if len(times) > 1:
+            return times[-1] > STEADY * times[-2]
+        return self.known.get(at_once, 0.0) > STEADY * times[0]
+
+    def to_keep(self) -> str:
+        """Return the JSON of what the sizes take at full speed, for the next start.
+
+        A size that ran once keeps its earlier time, so that noise does not add up from start to start.
+        """
+        ran_again = {at_once: times[-1] for at_once, times in self.times.items() if len(times) > 1}
+        return json.dumps({str(at_once): round(took, 3) for at_once, took in {**self.known, **ran_again}.items()})
 
     def summary(self, left: str) -> str:
         """Return a line for the journal; ``left`` is what is left to do."""
@@ -131,6 +146,15 @@ class Progress:
         figures = ", ".join(f"{at_once}: {_describe(times)} s" for at_once, times in self.times.items())
         alone = f"{len(self.alone)} lengths alone, of which {len(self.compiled)} compiled something"
         return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures}; {alone})"
+
+
+def read_kept(text: str) -> dict[int, float]:
+    """Return the times of to_keep(); empty for any other text."""
+    try:
+        found = {int(at_once): float(took) for at_once, took in load_json(text).items()}
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return {}
+    return found if all(0 < took < 3600 for took in found.values()) else {}
 
 
 def completion(model: str, vocabulary: int, tokens: int, number: int, output: int = OUTPUT) -> dict[str, Any]:

@@ -22,15 +22,22 @@ class WarmUpError(Exception):
 
 
 class WarmUp:
-    """Runs requests until each batch size takes the same time twice, or the time is up.
+    """Runs requests until each batch size takes the same time twice, or once what is ``known``, or the time is up.
 
     Every size runs once before any runs again: what is compiled for a size is compiled the first time. In between,
     single prompts of many lengths run, until that compiles nothing any longer.
     """
 
-    def __init__(self, listening: Listening, limits: Limits, vocabulary: int, seconds: float) -> None:
+    def __init__(
+        self,
+        listening: Listening,
+        limits: Limits,
+        vocabulary: int,
+        seconds: float,
+        known: dict[int, float] | None = None,
+    ) -> None:
         self.listening, self.limits, self.vocabulary = listening, limits, vocabulary
-        self.progress = Progress(seconds)
+        self.progress = Progress(seconds, known=known or {})
 
     def run(self) -> str:
         """Run all sizes; return a line for the journal. Raises WarmUpError."""

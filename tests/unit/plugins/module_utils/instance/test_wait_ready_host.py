@@ -21,7 +21,8 @@ from tests.fakes.stopping_engine import stopping_engine
 @pytest.fixture
 def host(tmp_path, monkeypatch):
     """The directories of an instance ``chat``, whose unit has just started this process."""
-    for name, place in (("CONFIG_DIR", "etc"), ("STATE_DIR", "lib"), ("RUN_DIR", "run"), ("GROUP_RUN_DIR", "group")):
+    for name, place in (("CONFIG_DIR", "etc"), ("STATE_DIR", "lib"), ("RUN_DIR", "run"), ("GROUP_RUN_DIR", "group"),
+                        ("CACHE_DIR", "cache")):  # fmt: skip
         monkeypatch.setattr(wait_ready_host, name, str(tmp_path / place))
     for place in ("etc", "lib/chat/model", "run/chat"):
         (tmp_path / place).mkdir(parents=True)
@@ -57,6 +58,19 @@ def test_gateways_see_an_instance_when_its_unit_is_active(host, monkeypatch, cap
         assert (host / "run/chat/ready").exists()
         assert tls or health(engine) == 200
         assert not engine.completions and not said
+
+
+def test_the_next_start_with_the_same_caches_runs_each_size_once(host, monkeypatch):
+    monkeypatch.setattr(warm_up, "STEADY", 0.1)
+    (host / "cache/chat").mkdir(parents=True)
+    requests = []
+    for _start in range(2):
+        with stopping_engine(host / "run/chat", ready=False) as engine:
+            configure(host, engine, **{"max-num-seqs": 4, "max-model-len": "128"})
+            assert "every size is warm" in run(300)
+            requests.append(sum(asked["max_tokens"] == warm_up.OUTPUT for asked in engine.completions))
+    assert requests == [2 * (1 + 4), 1 + 4]
+    assert sorted(json.loads((host / "cache/chat/warm-up.json").read_text())) == ["1", "4"]
 
 
 def test_every_size_of_batch_is_run_until_it_gets_no_faster(host, monkeypatch, capsys):

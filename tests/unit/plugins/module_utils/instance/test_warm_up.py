@@ -9,6 +9,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.warm_
     Progress,
     completion,
     lengths,
+    read_kept,
     steps,
 )
 
@@ -52,6 +53,35 @@ def test_a_size_is_warm_when_it_gets_no_faster():
     assert "12 requests in " in progress.summary(
         "every size is warm"
     ) and "(4: 2.00 then 0.90 s; 0" in progress.summary("")
+
+
+def test_a_size_that_takes_what_an_earlier_warm_up_ended_with_runs_once():
+    first = Progress(20.0)
+    for took in (2.0, 1.0, 0.9):
+        first.add_step(4, took)
+    first.add_step(16, 3.0)
+    known = read_kept(first.to_keep())
+    assert known == {4: 0.9}  # a size that ran once may have been slow
+    second = Progress(20.0, known=known)
+    second.add_step(4, 1.0)
+    assert second.warm(4)
+    # Noise does not add up.
+    assert read_kept(second.to_keep()) == known
+    cold = Progress(20.0, known=known)
+    cold.add_step(4, 1.5)
+    cold.add_step(16, 0.1)
+    assert not cold.warm(4) and not cold.warm(16)
+    # Another configuration is slower for good.
+    cold.add_step(4, 1.45)
+    assert cold.warm(4) and read_kept(cold.to_keep()) == {4: 1.45}
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "{", '{"4": "x"}', '{"4": NaN}', '{"4": -1}', '{"x": 1}', '{"4": null}', '{"4": 1e999}', '{"4": [1]}',
+    "[" * 50000,
+])  # fmt: skip
+def test_a_kept_file_that_says_something_else_counts_as_none(text):
+    assert read_kept(text) == {}
 
 
 def test_a_request_of_random_tokens_alternates_between_greedy_and_random_sampling():
