@@ -26,6 +26,12 @@ options:
     description: The pattern in place of the others, where a playbook continues with hosts of another one.
     type: str
     default: ""
+  strict:
+    description:
+      - Whether a group whose name misspells one of the collection is an error. It is a warning where a playbook has to
+        work whatever else is wrong, such as the one that ends a leaked key.
+    type: bool
+    default: false
   limited:
     description: Whether C(-l) applies. It does not where a task, and not a play, works on the hosts.
     type: bool
@@ -68,7 +74,7 @@ class LookupModule(LookupBase):
                 # A task sees the inventory's variables, too, which may have any name.
                 refuse_former_names(known if is_limited else ())
                 groups, sources = known.get("groups") or {}, known.get("ansible_inventory_sources") or ()
-                for text in check_inventory(groups, tuple(map(str, sources))):
+                for text in check_inventory(groups, tuple(map(str, sources)), options.get("strict", False)):
                     warn(text)
                 limit = str(known.get("ansible_limit") or "") if is_limited else ""
                 selection = Selection(pattern, option, option not in known, limit, options.get("also", ""))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from typing import Any
@@ -68,17 +69,26 @@ def healthy(listening: Listening) -> bool:
 
 def warm_up(name: str, listening: Listening, seconds: float) -> str:
     """Warm an instance up; return a line for the journal."""
-    caches = ForeignDirectory(f"{CACHE_DIR}/{name}")
-    run = WarmUp(listening, limits_of(name), vocabulary_of(name), seconds, read_kept(caches.text(WARM)))
+    caches, engine = ForeignDirectory(f"{CACHE_DIR}/{name}"), engine_of(name)
+    known = read_kept(caches.text(WARM), engine)
+    run = WarmUp(listening, limits_of(name), vocabulary_of(name), seconds, known)
     try:
         told = run.run()
     except WarmUpError as exc:
         # Not an error: models that cannot complete text cannot be warmed up in this way.
         return f"Warm-up ended: {exc}"
-    # An instance without a directory of caches compiles again at each start.
+    # docker's unit may not write there, and there each size runs twice at each start.
     with contextlib.suppress(OSError):
-        caches.replace(WARM, run.progress.to_keep())
+        caches.replace(WARM, run.progress.to_keep(engine))
     return told
+
+
+def engine_of(name: str) -> str:
+    """Return what tells an instance from one with another model, release or arguments."""
+    parts = [os.path.realpath(f"{STATE_DIR}/{name}/model"), os.environ.get("PATH", "")]
+    with contextlib.suppress(OSError):
+        parts.append(_text(f"{CONFIG_DIR}/{name}.yaml"))
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def limits_of(name: str) -> Limits:

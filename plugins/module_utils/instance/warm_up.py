@@ -132,13 +132,14 @@ class Progress:
             return times[-1] > STEADY * times[-2]
         return self.known.get(at_once, 0.0) > STEADY * times[0]
 
-    def to_keep(self) -> str:
-        """Return the JSON of what the sizes take at full speed, for the next start.
+    def to_keep(self, engine: str) -> str:
+        """Return the JSON of what the sizes take at full speed, for the next start of the same ``engine``.
 
         A size that ran once keeps its earlier time, so that noise does not add up from start to start.
         """
-        ran_again = {at_once: times[-1] for at_once, times in self.times.items() if len(times) > 1}
-        return json.dumps({str(at_once): round(took, 3) for at_once, took in {**self.known, **ran_again}.items()})
+        steady = {size: times[-1] for size, times in self.times.items() if len(times) > 1 and self.warm(size)}
+        seconds = {str(size): round(took, 3) for size, took in {**self.known, **steady}.items()}
+        return json.dumps({"engine": engine, "seconds": seconds})
 
     def summary(self, left: str) -> str:
         """Return a line for the journal; ``left`` is what is left to do."""
@@ -148,13 +149,15 @@ class Progress:
         return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures}; {alone})"
 
 
-def read_kept(text: str) -> dict[int, float]:
-    """Return the times of to_keep(); empty for any other text."""
+def read_kept(text: str, engine: str) -> dict[int, float]:
+    """Return the times of to_keep() of the same ``engine``; empty for any other text."""
     try:
-        found = {int(at_once): float(took) for at_once, took in load_json(text).items()}
-    except (ValueError, TypeError, AttributeError, OverflowError):
+        kept = load_json(text)
+        found = {int(size): float(took) for size, took in kept["seconds"].items()}
+        same = kept["engine"] == engine
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return {}
-    return found if all(0 < took < 3600 for took in found.values()) else {}
+    return found if same and all(0 < took < 3600 for took in found.values()) else {}
 
 
 def completion(model: str, vocabulary: int, tokens: int, number: int, output: int = OUTPUT) -> dict[str, Any]:

@@ -33,13 +33,21 @@ def unknown_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[s
 
 @functools.lru_cache(maxsize=None)
 def meant_group(name: str) -> str | None:
-    """Return the group of the collection that ``name`` misspells; None for one of its groups and one of the site's."""
+    """Return the group of the collection that ``name`` misspells; None for one of its groups and one of the site's.
+
+    Names with a number, such as gateway1 and cluster2_nodes, and with a whole word of the collection's, such as
+    inference_eu and ml-inference, are the site's own.
+    """
+    begin, _underscore, rest = name.partition("_")
+    for known in (*KINDS, *PURPOSES):
+        # Only the capitals differ. The rest is a name of the site's, such as FRA1.
+        if known != begin and known == begin.lower() and (known in KINDS) == bool(rest):
+            return f"{known}_{rest}" if rest else known
     lower = name.lower()
-    begin, _underscore, rest = lower.partition("_")
-    kind = misspelt(begin, KINDS) if rest and begin.rstrip("s") not in KINDS else None
-    near = f"{kind}_{rest}" if kind else lower if begin in KINDS else misspelt(lower, PURPOSES)
-    # Such as gateways_2, a part of a group.
-    return None if not near or re.fullmatch(rf"{re.escape(near)}([-_].*|\d+)?", name) else near
+    if {*re.split(r"[-_]", lower)} & {*KINDS, *PURPOSES, "clusters"} or re.search(r"\d", begin):
+        return None
+    kind = misspelt(begin.lower(), KINDS) if rest else None
+    return f"{kind}_{rest}" if kind else misspelt(lower, PURPOSES)
 
 
 def misspelt_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:

@@ -8,6 +8,7 @@ or a text of the wrong kind later, in its own words.
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError
@@ -135,7 +136,9 @@ def _meant(name: str, role: str, options: Iterable[str]) -> str | None:
     for option in options:
         rest = option.removeprefix(role)
         begin = name.removesuffix(rest)
-        if (begin != name or not rest) and begin not in (role, *OTHERS) and misspelt(begin, [role]):
+        # Such as gateway1_address, gateways_port and weight_root: a site's own names for several, or for one.
+        own = re.sub(r"\d", "", begin).rstrip("s") == role.rstrip("s")
+        if (begin != name or not rest) and begin not in OTHERS and not own and misspelt(begin, [role]):
             return option
     return None
 

@@ -90,16 +90,16 @@ class Selection:
         )
 
 
-def check_inventory(groups: Groups, sources: Sequence[str]) -> list[str]:
-    """Return warnings of files in group_vars and host_vars, beside the inventory's ``sources``, that nothing reads.
+def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> list[str]:
+    """Return warnings of groups, and of files beside the inventory's ``sources``, that nothing reads.
 
-    Raises SelectionError for a group, or a file of one, whose name misspells a group of the collection.
+    With ``strict``, raises SelectionError for a group, or a file of one, whose name misspells one of the collection.
     """
-    for group, meant in misspelt_groups(groups).items():
-        hosts = hosts_in_words(by_name(groups[group]), 3)
-        raise SelectionError(
-            f"no playbook reads the group {group!r} of the inventory, with {hosts}; nearest: {meant!r}"
-        )
+    wrong = [
+        f"no playbook reads the group {group!r} of the inventory, with {hosts_in_words(by_name(groups[group]), 3)}; "
+        f"nearest: {meant!r}"
+        for group, meant in misspelt_groups(groups).items()
+    ]
     warnings = []
     places = {Path(source) if Path(source).is_dir() else Path(source).parent for source in sources if "," not in source}
     for path in sorted(path for place in places for folder in FOLDERS for path in place.glob(f"{folder}/[!.]*")):
@@ -108,14 +108,17 @@ def check_inventory(groups: Groups, sources: Sequence[str]) -> list[str]:
         if name in known or path.name.endswith("~"):
             continue
         kind = "group" if is_group else "host"
-        near = (meant_group(name) if is_group else None) or misspelt(name, known)
+        meant = meant_group(name) if is_group else None
+        near = meant or misspelt(name, known)
         text = f"{path}: the inventory has no {kind} {name!r}; nearest: {near!r}"
-        if near in PURPOSES:
-            raise SelectionError(text)
+        if meant in PURPOSES:
+            wrong.append(text)
         # gpu-12 may be a host that has left, and accel_h200 one that comes.
-        if near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
+        elif near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
             warnings.append(f"{text}; nothing reads the file")
-    return warnings
+    if strict and wrong:
+        raise SelectionError(wrong[0])
+    return wrong + warnings
 
 
 def _near(name: str, groups: Groups) -> str:

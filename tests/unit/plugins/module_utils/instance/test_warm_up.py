@@ -60,20 +60,22 @@ def test_a_size_that_takes_what_an_earlier_warm_up_ended_with_runs_once():
     for took in (2.0, 1.0, 0.9):
         first.add_step(4, took)
     first.add_step(16, 3.0)
-    known = read_kept(first.to_keep())
-    assert known == {4: 0.9}  # a size that ran once may have been slow
+    for took in (9.0, 5.0):
+        first.add_step(64, took)
+    known = read_kept(first.to_keep("one"), "one")
+    # 16 ran once and 64 still got faster: both may have been slow.
+    assert known == {4: 0.9} and read_kept(first.to_keep("one"), "other") == {}
     second = Progress(20.0, known=known)
     second.add_step(4, 1.0)
     assert second.warm(4)
     # Noise does not add up.
-    assert read_kept(second.to_keep()) == known
+    assert read_kept(second.to_keep("one"), "one") == known
     cold = Progress(20.0, known=known)
     cold.add_step(4, 1.5)
     cold.add_step(16, 0.1)
     assert not cold.warm(4) and not cold.warm(16)
-    # Another configuration is slower for good.
     cold.add_step(4, 1.45)
-    assert cold.warm(4) and read_kept(cold.to_keep()) == {4: 1.45}
+    assert cold.warm(4) and read_kept(cold.to_keep("one"), "one") == {4: 1.45}
 
 
 @pytest.mark.parametrize("text", [
@@ -81,7 +83,7 @@ def test_a_size_that_takes_what_an_earlier_warm_up_ended_with_runs_once():
     "[" * 50000,
 ])  # fmt: skip
 def test_a_kept_file_that_says_something_else_counts_as_none(text):
-    assert read_kept(text) == {}
+    assert read_kept(text, "one") == read_kept(f'{{"engine": "one", "seconds": {text or 0}}}', "one") == {}
 
 
 def test_a_request_of_random_tokens_alternates_between_greedy_and_random_sampling():

@@ -107,14 +107,28 @@ def site(tmp_path, *files):
 def test_a_file_of_variables_whose_group_is_misspelt_is_refused(tmp_path):
     sources = site(tmp_path, "hosts.yml", "group_vars/infrence.yml")
     with pytest.raises(SelectionError, match=r"/infrence\.yml: .* no group 'infrence'; nearest: 'inference'$"):
-        check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"]}, sources)
+        check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"]}, sources, strict=True)
+
+
+def test_a_file_for_another_inventory_beside_this_one_is_no_error(tmp_path):
+    sources = site(tmp_path, "hosts.yml", "group_vars/gateways2.yml", "group_vars/inference_eu.yml")
+    check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"], "gateways": ["gpu-1"]}, sources, strict=True)
+
+
+def test_a_playbook_that_must_work_whatever_else_is_wrong_warns_of_misspelt_groups(tmp_path):
+    sources = site(tmp_path, "hosts.yml", "group_vars/gatways.yml")
+    groups = {"all": ["gpu-1"], "inference": ["gpu-1"], "mirror": ["gpu-1"]}
+    group, file = check_inventory(groups, sources, strict=False)
+    assert "'mirror'" in group and "nearest: 'mirrors'" in group and file.endswith("nearest: 'gateways'")
+    with pytest.raises(SelectionError, match="'mirror'"):
+        check_inventory(groups, sources, strict=True)
 
 
 def test_a_file_of_variables_that_misspells_a_name_of_the_site_is_a_warning(tmp_path):
     files = ("group_vars/acount.yml", "group_vars/accel_b300.yml", "group_vars/other", "host_vars/gpua-1.yml")
     sources = site(tmp_path, "hosts.yml", *files, "host_vars/gpu-a-2.yml", "host_vars/localhost.yml")
     groups = {"all": ["gpu-a-1"], "account": ["gpu-a-1"], "accel_b200": []}
-    told = [text.removeprefix(f"{tmp_path}/") for text in check_inventory(groups, [*sources, "gpu-a-1,"])]
+    told = [text.removeprefix(f"{tmp_path}/") for text in check_inventory(groups, [*sources, "gpu-a-1,"], strict=True)]
     assert told == [
         "group_vars/acount.yml: the inventory has no group 'acount'; nearest: 'account'; nothing reads the file",
         "host_vars/gpua-1.yml: the inventory has no host 'gpua-1'; nearest: 'gpu-a-1'; nothing reads the file",
