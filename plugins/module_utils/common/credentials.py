@@ -9,10 +9,11 @@ MASK = "********"
 
 # The user of an address. A slash in a password should be escaped and is not always, so what follows a colon and is no
 # port counts as a password up to the last @.
-_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)(?:[^/\s]*|[^/\s:@]*:(?!\d+(?:/|\s|\Z))\S*)@")
-_QUERY = re.compile(r"(?P<address>[A-Za-z][\w+.-]*://[^\s?#]*\?)[^\s\"']+")
+# The scheme is bounded, so that a long word takes no time; behind its end a longer one is found too.
+_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]{0,30}://)(?:[^/\s]*|[^/\s:@]*:(?!\d+(?:/|\s|\Z))\S*)@")
+_QUERY = re.compile(r"(?P<address>[A-Za-z][\w+.-]{0,30}://[^\s?#]*\?)[^\s\"']+")
 # Keys of dnf's repositories.
-_LOGIN = re.compile(r"^(?P<key>\s*(?:proxy_)?(?:username|password)\s*[=:]).*$", re.IGNORECASE | re.MULTILINE)
+_LOGIN = re.compile(r"^(?P<key>[ \t]*(?:proxy_)?(?:username|password)\s*[=:]).*$", re.IGNORECASE | re.MULTILINE)
 
 
 def redact_credentials(text: str) -> str:

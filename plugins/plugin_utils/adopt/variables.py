@@ -60,10 +60,12 @@ def sort_variables(
         dead = any(isinstance(text, Unknown) for text in table.check_env([name], foreign))
         loaded = foreign.plugin and name == "LD_PRELOAD" and "jemalloc" in str(value)
         reason = "the images of vllm-ascend load jemalloc themselves" if loaded else _reason(name)
-        reason = reason or (problems[0] if dead or (problems and is_secret(name)) else "") or _unset(name, value)
+        secret = is_secret(name, value)
+        reason = reason or (problems[0] if dead or (problems and secret) else "")
+        reason = reason or ("" if secret else _unset(name, value))
         if reason:
             found.left_out.append((name, reason))
-        elif is_secret(name):
+        elif secret:
             found.secrets.append(name)
         else:
             found.env[name] = str(value)
@@ -73,8 +75,6 @@ def sort_variables(
 
 def _unset(name: str, value: str | None) -> str:
     """Return why the value of a variable cannot be taken, empty where it can."""
-    if is_secret(name):
-        return ""
     if value is None or unreadable(value):
         part = f"found {unreadable(value)}, which" if value else "its value"
         return f"{part} only that machine has; set it in env"

@@ -265,7 +265,7 @@ def _no_word(value: Any) -> str | None:
 
 def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
     for key, value in env.items():
-        if is_secret(str(key)) and key != PROOF_VARIABLE and value is not None:
+        if is_secret(str(key), value) and key != PROOF_VARIABLE and value is not None:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
             raise PlanError(

@@ -77,8 +77,8 @@ def check_secrets(
     systemd gives those programs the secrets too.
     """
     for name in secrets:
-        unread = site.strict and name.startswith("VLLM_") and entry.table.check_env([name], foreign)
-        if name not in SECRET_ENV and (unread or misspelt(name, SECRET_ENV)):
+        own = name.startswith("VLLM_") and name not in SECRET_ENV
+        if own and (misspelt(name, SECRET_ENV) or (site.strict and entry.table.check_env([name], foreign))):
             hint = nearest(name, SECRET_ENV)
             raise PlanError(
                 f"vllm_secrets.{entry.name}.{name}: vLLM {entry.table.version} does not read this variable; {hint}"

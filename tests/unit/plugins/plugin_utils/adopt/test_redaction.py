@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import re
+import tracemalloc
+
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt import redaction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.redaction import redact, secrets_of
 
 SECRET = "s3cr3tw0rd"
@@ -31,6 +35,9 @@ SECRET = "s3cr3tw0rd"
         f"export SSH_KEY_B64={SECRET} TLS_KEY_PEM={SECRET} TOKEN2={SECRET}",
         f"accessToken: {SECRET}",
         f"--client-secret-b64 {SECRET}",
+        f"ngrok --authtoken {SECRET}",
+        f"proxy --mytoken {SECRET}",
+        f"export PGPASSWORD={SECRET} DB_PASS_2={SECRET}2",
         f"export AZURE_CONNECTION_STRING='AccountKey={SECRET};'",
     ],
 )
@@ -38,6 +45,36 @@ def test_a_secret_is_found_in_every_form(text):
     assert SECRET not in redact({"a": [text, 1]}, text)["a"][0]
 
 
-def test_other_words_stay():
-    text = "vllm serve m --max-num-batched-tokens 8192 --tokenizer o/t --served-model-name key -e HF_TOKEN=$T"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vllm serve m --max-num-batched-tokens 8192 --tokenizer o/t --served-model-name key -e HF_TOKEN=$T",
+        "vllm serve --return-tokens-as-token-ids openai/gpt-oss-120b",
+        "vllm serve --allow-credentials openai/gpt-oss-120b",
+        "vllm serve --enable-request-id-headers openai/gpt-oss-120b",
+        "docker run -e GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/key.json -e MAX_TOKEN_LEN=4096 -e RAY_AUTH_MODE=token i",
+    ],
+)
+def test_other_words_stay(text):
     assert redact(text, text) == text and not secrets_of(text)
+
+
+@pytest.mark.parametrize("text", ["key=" * 16000, "--key=/" * 9000, "key=abcdefg " * 5000])
+def test_a_command_of_nothing_but_names_takes_little(text):
+    tracemalloc.start()
+    found = sum(map(len, secrets_of(text)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found < 4 * len(text) and peak < 64 * len(text)
+
+
+def test_the_secrets_of_a_command_are_looked_for_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(redaction, "secrets_of", lambda command: calls.append(command) or {SECRET})
+    assert SECRET not in str(redact({"a": [SECRET] * 9, "b": SECRET}, "command")) and calls == ["command"]
+
+
+@pytest.mark.parametrize("text", ["export MY_KEY={}", "environment: HF_TOKEN={}", "vllm serve m --api-key '{}'"])
+def test_a_long_secret_is_masked_to_its_end(text):
+    secret = "".join(f"x{number}y" for number in range(300))
+    assert not re.search(r"x\d+y", redact(text.format(secret), text.format(secret)))

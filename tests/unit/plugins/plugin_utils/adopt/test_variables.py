@@ -61,6 +61,7 @@ def test_a_variable_that_nothing_is_known_to_read_is_kept_with_a_remark():
 def test_secrets_are_names_only():
     found = sort(VLLM_API_KEY="s3cret", EXA_API_KEY=None)
     assert found.secrets == ["VLLM_API_KEY", "EXA_API_KEY"] and "s3cret" not in str(found)
+    assert not sort(MY_CREDENTIALS="/etc/key.json", RAY_AUTH_MODE="token").secrets
 
 
 def test_values_that_only_that_machine_has_are_left_out():

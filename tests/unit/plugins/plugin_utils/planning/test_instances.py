@@ -49,6 +49,12 @@ def test_an_instance_with_every_key():
     check_instances({})
 
 
+def test_a_variable_that_only_sounds_like_a_secret_is_accepted():
+    env = {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/gcp/key.json", "RAY_TLS_SERVER_KEY": "/etc/ray/tls/server.key"}
+    switches = {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1", "MAX_TOKEN_LEN": 4096, "RAY_AUTH_MODE": "token"}
+    check_instances({"chat": {"recipe": "org/model", "env": {**env, **switches, "SSH_AUTH_SOCK": "/run/agent"}}})
+
+
 @pytest.mark.parametrize(
     ("instances", "message"),
     [
