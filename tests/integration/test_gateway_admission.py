@@ -347,6 +347,18 @@ def test_after_a_reload_the_two_workers_share_the_places(tmp_path):
         assert waiting.statuses() == [("night", 200)] * 48
 
 
+def test_after_a_restart_the_worker_has_all_places(tmp_path):
+    with held_back(tmp_path, places=16) as waiting:
+        found, server = waiting.found, waiting.server
+        with agent(tmp_path, found.agent_port, [server.server_port], 60, places=[16, 16]):
+            until(lambda: found.stat("gw--chat-1", "agent_status") == "L7OK")
+            found.stop()
+            found.start()
+            until(lambda: found.stat("gw--chat-1", "agent_status") == "L7OK")
+            # The first answer has come; a bound that rises would have begun at 1.
+            assert found.stat("gw--chat-1", "slim") == "16"
+
+
 def slim_of_replaced(directory, pid):
     """Return the bound of a server in a replaced worker, which only the master asks."""
     with socket.socket(socket.AF_UNIX) as master:

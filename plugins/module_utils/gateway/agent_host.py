@@ -8,6 +8,7 @@ import functools
 import http.client
 import json
 import math
+import os
 import re
 import socketserver
 import threading
@@ -86,6 +87,15 @@ def report(name: str, address: str, before: str, after: str) -> None:
         write_line(f"{name} ({address}): {after}")
 
 
+def is_there(pid: int) -> bool:
+    """Return whether a process exists. It is asked for by signal: the unit hides /proc of other users."""
+    try:
+        os.kill(pid, 0)
+    except OSError as exc:
+        return isinstance(exc, PermissionError)
+    return True
+
+
 def read_counters(path: str) -> str:
     """Return HAProxy's counters. Raises OSError and ValueError."""
     # Shorter than the pause after which SharedAddress begins to count again.
@@ -104,14 +114,14 @@ class HaproxyWatch:
         self.asking, self.asked_at, self.worker = threading.Lock(), -math.inf, ""
 
     def notice_reload(self, now: float) -> None:
-        """Note when another worker of HAProxy answers."""
+        """Note when another worker of HAProxy answers and the one before is still there, unlike after a restart."""
         with self.asking, contextlib.suppress(OSError):
             if now - self.asked_at < NOTICED:
                 return
             self.asked_at = now
-            found = re.search(r"(?m)^Pid: (\d{1,18})$", ask_root(self.path, "show info", 1, 1))
+            found = re.search(r"(?m)^Pid: (\d{1,9})$", ask_root(self.path, "show info", 1, 1))
             before, self.worker = self.worker, found[1] if found else self.worker
-            if before not in ("", self.worker):
+            if before not in ("", self.worker) and is_there(int(before)):
                 for watched in self.watched.values():
                     if watched.places:
                         watched.places.reloaded_at = now

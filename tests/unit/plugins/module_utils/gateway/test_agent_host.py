@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
+import subprocess
 import threading
 import time
+from unittest import mock
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import agent_host as agent
@@ -36,7 +39,8 @@ def rows(*servers):
 
 class TestHaproxyWatch:
     def test_a_new_worker_is_noticed(self, tmp_path, monkeypatch):
-        answer = ["Pid: 7\n"]
+        # Its process is there while it has requests.
+        answer = [f"Pid: {os.getpid()}\n"]
 
         def ask(_path, command, *_seconds):
             assert command == "show info"
@@ -48,12 +52,24 @@ class TestHaproxyWatch:
         found, watched = watch_of(tmp_path, [""], monkeypatch, a="chat", b="chat")
         places = watched["a"].places = Places(16, 16)
         # It ran before the agent, is the same, does not answer, says nothing; two at the same time ask once.
-        for now, text in ((1, answer[0]), (2, answer[0]), (3, ""), (4, "Pid: x\n"), (4.05, "Pid: 8\n")):
+        with subprocess.Popen(["true"]) as ended:
+            pass
+        first, other = answer[0], f"Pid: {ended.pid}\n"
+        for now, text in ((1, first), (2, first), (3, ""), (4, "Pid: x\n"), (4.05, other)):
             answer[0] = text
             found.notice_reload(now)
             assert places.limit(now) == 16
         found.notice_reload(5)
         assert [places.limit(now) for now in (5, 8, 11)] == [1, 8, 16]
+        # After a restart the engine has no requests of the worker before.
+        answer[0] = first
+        found.notice_reload(20)
+        assert (places.limit(20), found.worker) == (16, str(os.getpid()))
+        # Of another user, as HAProxy is for the agent.
+        monkeypatch.setattr(os, "kill", mock.Mock(side_effect=PermissionError))
+        answer[0] = other
+        found.notice_reload(30)
+        assert places.limit(30) == 1
 
     def test_a_server_that_refuses_gives_way_to_one_that_serves(self, tmp_path, monkeypatch):
         answer = [rows(("a", "UP", 0), ("b", "UP", 0))]
