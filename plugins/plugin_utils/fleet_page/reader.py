@@ -46,9 +46,9 @@ class FleetReader(HostReader):
         own = self._hostvars.raw_get(name)
         found = {key: self._value(key, own, []) for key in GATEWAY}
         address = str(found["gateway_address"] or found["ansible_host"] or name).partition("/")[0]
-        scheme = "http" if found["gateway_tls"] == "off" else "https"
-        port = found["gateway_port"] or 443
-        return f"{scheme}://{bracketed(address)}{'' if port == 443 else f':{port}'}"
+        scheme, usual = ("http", "80") if found["gateway_tls"] in ("off", False) else ("https", "443")
+        port = str(found["gateway_port"] or 443)
+        return f"{scheme}://{bracketed(address)}{'' if port == usual else f':{port}'}"
 
     def _value(self, name: str, own: Mapping[str, Any], problems: list[str]) -> Any:
         """Return a variable as plain data, or None and add a problem."""

@@ -58,7 +58,7 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
 def services_table(results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int) -> list[str]:
     """Return the table of what is served: where, by how many servers, since when, how fast; empty without services.
 
-    ``addresses`` has the address of each gateway. Requests of a service at several gateways are added up.
+    ``addresses`` has the address of each gateway. Requests at several gateways are added up; each counts all tokens.
     """
     names = sorted({service for result in results.values() for service in result.get("backends", {})})
     return table(SERVICES, [_service_row(name, results, lines, addresses) for name in names], width).splitlines()
@@ -75,7 +75,7 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
     ]
     models = sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})
     releases = sorted({release for line in lines for instance, release in line.planned if instance == name and release})
-    rates = [result["tokens_per_s"].get(model, 0) for result in found.values() for model in models]
+    rates = [max(result["tokens_per_s"].get(model, 0) for result in found.values()) for model in models]
     since, host, newest = min(servers, key=lambda each: each[0])
     state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
     # Each gateway has its own checks of the same servers.

@@ -82,3 +82,19 @@ def test_hosts_may_have_catalogues_of_their_own(tmp_path):
     assert {"h200", "h999"} <= set(models)
     with pytest.raises(AcceleratorError, match="is not a directory"):
         read(a={"accelerator_catalog_path": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    ("variables", "address"),
+    [
+        ({}, "https://gw"),
+        ({"gateway_address": "192.0.2.10/24", "gateway_port": "443"}, "https://192.0.2.10"),
+        ({"ansible_host": "2001:db8::1", "gateway_port": 8443}, "https://[2001:db8::1]:8443"),
+        ({"gateway_port": as_template("{{ port }}"), "port": 443}, "https://gw"),
+        # YAML reads a plain off as false.
+        ({"gateway_tls": False, "gateway_port": 80}, "http://gw"),
+        ({"gateway_tls": "off"}, "http://gw:443"),
+    ],
+)
+def test_the_address_of_a_gateway_is_as_clients_write_it(variables, address):
+    assert FleetReader(HostVars({"gw": variables}), DataLoader()).gateway_address("gw") == address
