@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Sequence
 
+from ..cann.answers import chip_lines
 from ..common.foreign_json import load_json
 from ..common.foreign_numbers import read_count, read_finite
 
@@ -86,7 +87,7 @@ def _amd_watts(value: Any) -> float | None:
 
 
 def _ascend(text: str, chips: Sequence[int]) -> Power | None:
-    rows = [(match[1], _number(match[2])) for match in map(_NPU_ROW.match, text.splitlines()) if match]
+    rows = [(match[1], _number(match[2])) for match in map(_NPU_ROW.match, chip_lines(text)) if match]
     if any(chip >= len(rows) for chip in chips):
         return None
     total = 0.0

@@ -19,6 +19,8 @@ from .versions import is_same, takes
 _FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]\w*)\s*\|")
 # "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " with the device's number.
 _SECOND_ROW = re.compile(r"\|\s*(\d+)(?:\s+(\d+))?\s*\|\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\|")
+# Behind the chips: the processes on them, whose names any user of the chips chooses.
+_PROCESSES = re.compile(r"^.*\bProcess id\b", re.IGNORECASE | re.MULTILINE)
 _TABLE_VERSION = re.compile(r"\|\s*npu-smi\s+(\S+)\s+Version:\s*(\S+)")
 
 
@@ -104,11 +106,16 @@ def parse_mapping(text: str) -> list[Device]:
     return found
 
 
+def chip_lines(text: str) -> list[str]:
+    """Return the lines of ``npu-smi info`` about chips, without those about processes."""
+    return _PROCESSES.split(text, maxsplit=1)[0].splitlines()
+
+
 def parse_table(text: str) -> list[ChipRow]:
     """Return the chips of ``npu-smi info``; nothing for any other text."""
     rows = []
     first: Sequence[str] = ()
-    for line in text.splitlines():
+    for line in chip_lines(text):
         second = _SECOND_ROW.match(line)
         if second and first:
             rows.append(ChipRow(first[0], second.group(1), first[1], first[2], second.group(3).lower()))

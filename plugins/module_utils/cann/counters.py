@@ -12,7 +12,7 @@ from typing import Mapping, Sequence
 
 from ..vendor_stack.answers import CommandResult
 from ..vendor_stack.counters import ChipCounters, CountersAnswer, counts_of, explain_silence, first_number, scaled
-from .answers import ChipRow, parse_table
+from .answers import ChipRow, chip_lines, parse_table
 from .proof import WELL
 
 TABLE = ("npu-smi", "info")
@@ -42,8 +42,9 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
     rows = parse_table(table.out)
     if not rows:
         return CountersAnswer(problem=f"npu-smi info reports no chips: {explain_silence(table)}")
-    power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(table.out)}
-    usage = {bus_id.lower(): figures for bus_id, *figures in _USAGE.findall(table.out)}
+    text = "\n".join(chip_lines(table.out))
+    power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(text)}
+    usage = {bus_id.lower(): figures for bus_id, *figures in _USAGE.findall(text)}
     chips = []
     for row in rows:
         fields: dict[str, str] = {}

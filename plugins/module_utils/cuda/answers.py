@@ -26,6 +26,11 @@ _XID = re.compile(
     r"(?:[ /]GPU-I:[0-9a-fA-F]{1,4})?\): ([0-9]{1,9}),? *(.*)",
     re.MULTILINE,
 )
+# The report, without the messages before and behind it.
+_DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
+# Any user of the chips chooses the name of a process, in which nvidia-smi escapes nothing.
+_NAME = re.compile(r"<process_name>[^\n]*")
+_PROCESSES = re.compile(r"<(processes|accounted_processes)>.*?</\1>", re.DOTALL)
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
 
@@ -97,11 +102,20 @@ def parse_query(text: str) -> list[GpuAnswer]:
 
 def parse_report(text: str) -> list[GpuReport]:
     """Return the state of each chip of ``nvidia-smi -q -x``; empty for any other text."""
+    return [_report(gpu) for gpu in split_report(text)[0]]
+
+
+def split_report(text: str) -> tuple[list[ElementTree.Element], str]:
+    """Return the chips in ``nvidia-smi -q -x``, without the processes on them, and the messages beside the document."""
+    document = _DOCUMENT.search(text)
+    if not document:
+        return [], text
+    messages = text[: document.start()] + text[document.end() :]
     try:
-        root = ElementTree.fromstring(text)  # noqa: S314 - the tool's own output, on the tool's own host
+        root = ElementTree.fromstring(_PROCESSES.sub("", _NAME.sub("", document.group())))  # noqa: S314 - of a tool
     except ElementTree.ParseError:
-        return []
-    return [_report(gpu) for gpu in root.findall("gpu")]
+        return [], messages
+    return root.findall("gpu"), messages
 
 
 def _report(gpu: ElementTree.Element) -> GpuReport:

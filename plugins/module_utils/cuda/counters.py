@@ -19,7 +19,7 @@ from ..vendor_stack.counters import (
     first_number,
     scaled,
 )
-from .answers import parse_xids, short_address
+from .answers import parse_xids, short_address, split_report
 
 COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"), ("nvidia-smi", "nvlink", "-e"))
 LOG_WORD = "NVRM"
@@ -116,8 +116,6 @@ _LINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (\S+)\)")
 _NO_HANDLE = re.compile(
     r"Unable to determine the device handle for GPU ?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
 )
-# The report, without the messages before and behind it.
-_DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
 # Link 0: Replay Errors: 0
 _LINK_ERROR = re.compile(r"\s*Link \d+: (.+): (\d{1,18})\s*")
 
@@ -129,20 +127,17 @@ def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer
     """
     report, *more = answers
     links = _nvlink_errors(more[0].out if more else "")
-    lost = _lost_chips(report.out + report.err)
-    document = _DOCUMENT.search(report.out)
-    try:
-        root = ElementTree.fromstring(document.group() if document else "")  # noqa: S314 - the tool's own output
-    except ElementTree.ParseError:
-        problem = f"nvidia-smi -q -x reports no chips: {explain_silence(report)}"
-        return CountersAnswer(tuple(lost), "" if lost else problem)
+    gpus, messages = split_report(report.out)
+    lost = _lost_chips(messages + report.err)
+    if not gpus and not lost:
+        return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {explain_silence(report)}")
     chips = []
-    for gpu in root.findall("gpu"):
+    for gpu in gpus:
         chip = _chip(gpu)
         chips.append(replace(chip, errors={**chip.errors, **links.get((gpu.findtext("uuid") or "").strip(), {})}))
     listed = {chip.chip for chip in chips}
     chips += [chip for chip in lost if chip.chip not in listed]
-    return CountersAnswer(add_log_errors(chips, _xids(log)), "" if chips else "nvidia-smi -q -x reports no chips")
+    return CountersAnswer(add_log_errors(chips, _xids(log)))
 
 
 def _chip(gpu: ElementTree.Element) -> ChipCounters:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from ..common.foreign_numbers import read_count
 from .places import Load
 from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Replica
+from .stat_rows import read_rows
 
 # The seconds until HAProxy's checks notice a replica that has just started: at least, and in intervals of the checks.
 NOTICED, NOTICED_INTERVALS = 20, 5
@@ -31,14 +31,12 @@ class Seen:
 
 def read_stat(text: str) -> Seen:
     """Return what HAProxy's table of backends and servers says. Raises ValueError."""
-    if not text.startswith("# pxname,") or not text.endswith("\n\n"):
-        raise ValueError("HAProxy gave no complete answer")
     waiting: dict[str, int] = {}
     there: dict[str, int] = {}
     of_server: dict[str, int] = {}
     up, held, serving = set(), set(), set()
     try:
-        for row in csv.DictReader(text[2:].splitlines(), strict=True):
+        for row in read_rows(text):
             waiting[row["pxname"]] = waiting.get(row["pxname"], 0) + (read_count(row["qcur"] or "0") or 0)
             if row["svname"] == "BACKEND":
                 there[row["pxname"]] = read_count(row["scur"] or "0") or 0
@@ -47,8 +45,8 @@ def read_stat(text: str) -> Seen:
                 serving |= {row["pxname"]} if row["status"].startswith("UP") else set()
                 up |= {row["svname"]} if row["status"].startswith("UP") else set()
                 held |= {row["svname"]} if row["status"].startswith(("DRAIN", "MAINT")) else set()
-    except (AttributeError, KeyError, TypeError, csv.Error) as exc:
-        raise ValueError(f"HAProxy's counters are invalid ({exc!r})") from exc
+    except KeyError as exc:
+        raise ValueError(f"HAProxy's counters lack {exc}") from exc
     # Without a server they wait before any queue (gateway-await.lua).
     waiting.update({name: count for name, count in there.items() if name not in serving})
     return Seen(waiting, of_server, frozenset(up), frozenset(held))

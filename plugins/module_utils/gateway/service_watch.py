@@ -8,10 +8,10 @@ a group share the model's experts: where HAProxy's own check finds one of them u
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from typing import Any, Collection, Mapping
 
+from .stat_rows import read_rows
 from .verdict import Watched
 
 
@@ -28,10 +28,7 @@ class Counted:
 
 def read_servers(text: str) -> dict[str, Counted]:
     """Return the servers in HAProxy's counters by their names. Raises ValueError."""
-    if not text.startswith("# pxname,") or not text.endswith("\n\n"):
-        raise ValueError("no complete answer")
     try:
-        rows = csv.DictReader(text[2:].splitlines(), strict=True)
         return {
             row["svname"]: Counted(
                 row["status"].startswith("UP"),
@@ -41,11 +38,11 @@ def read_servers(text: str) -> dict[str, Counted]:
                 int(row["bout"] or 0),
                 int(row.get("scur") or 0),
             )
-            for row in rows
+            for row in read_rows(text)
             if row["svname"] not in ("FRONTEND", "BACKEND")
         }
-    except (AttributeError, KeyError, TypeError, csv.Error) as exc:
-        raise ValueError(f"invalid counters ({exc!r})") from exc
+    except KeyError as exc:
+        raise ValueError(f"HAProxy's counters lack {exc}") from exc
 
 
 NOT_SEEN = Counted(False, True, 0, 0)

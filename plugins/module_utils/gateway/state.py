@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ..common.foreign_numbers import read_count
 from ..common.foreign_text import quote_foreign
+from .stat_rows import read_rows
 
 # One worker answers one connection, so its counters and states belong together.
 VIEW_COMMANDS = "show info;show servers state;show stat"
@@ -101,9 +101,7 @@ def read_view(text: str) -> HaproxyView:
         raise StateError(f"its answer is incomplete and ends with {text[-60:]!r}")
     info_fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
     try:
-        rows = list(csv.DictReader(f"pxname,{stats}".splitlines()))
-        if any(None in row or None in row.values() for row in rows):
-            raise ValueError("a row has another number of columns than the heading")
+        rows = read_rows(_STATS[1:] + stats)
         return HaproxyView(
             pid=_count(info_fields, "Pid"),
             started=f"{info_fields['Pid']}-{info_fields['Start_time_sec']}",
@@ -117,8 +115,6 @@ def read_view(text: str) -> HaproxyView:
         )
     except KeyError as exc:
         raise StateError(f"its answer lacks {quote_foreign(exc.args[0])}") from exc
-    except csv.Error as exc:
-        raise StateError(f"its table of counters cannot be read: {quote_foreign(exc)}") from exc
     except ValueError as exc:
         raise StateError(f"its answer is invalid: {quote_foreign(exc)}") from exc
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping
 
 from ..common.files_host import bytes_of, listed, text_of
+from ..common.foreign_text import quote_foreign
 from ..vllm.ports_host import unit_of
 
 _REVISION = rb"[0-9a-f]{40}"
@@ -56,7 +57,7 @@ def read_processes(
             named.update(wanted.findall(text))
             named.update(re.findall(_REVISION, text))
         if named:
-            command = text_of(f"{proc}/{name}/comm").strip()
+            command = quote_foreign(text_of(f"{proc}/{name}/comm").strip())
             instance = _instance_of(text_of(f"{proc}/{name}/cgroup"), containers or {})
             found.append(UsingProcess(int(name), command, instance, frozenset(map(os.fsdecode, named))))
     return sorted(found, key=lambda process: process.pid)

@@ -11,6 +11,7 @@ import subprocess
 from typing import Callable, Pattern, Sequence
 
 from ..common.files_host import bytes_of, text_of
+from ..common.foreign_text import quote_foreign
 from ..common.versions import numbers_of
 from .answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult, parse_dkms
 from .kernel_records import parse_journal, parse_kmsg, trusted_lines
@@ -247,15 +248,15 @@ def read_holders(proc_root: str, nodes: Pattern[str]) -> list[Holder]:
         directory = os.path.dirname(os.path.dirname(link))
         if nodes.match(path) and directory not in found:
             pid = int(os.path.basename(directory))
-            command = text_of(os.path.join(directory, "comm")).strip()
+            command = quote_foreign(text_of(os.path.join(directory, "comm")).strip())
             found[directory] = Holder(pid, command, _unit_of(text_of(os.path.join(directory, "cgroup"))), path)
     return sorted(found.values(), key=lambda holder: holder.pid)
 
 
 def _unit_of(cgroup: str) -> str:
-    """Return the systemd unit in a process's cgroup: the last part of the path that names one."""
+    """Return the systemd unit of a process: the outermost, because a user names those inside of a login."""
     parts = [part for part in cgroup.replace("\n", "/").split("/") if part.endswith((".service", ".scope"))]
-    return parts[-1] if parts else ""
+    return parts[0] if parts else ""
 
 
 def read_accounts(root: str, names: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:

@@ -130,15 +130,16 @@ def is_shared(path: str, proc: str = "/proc") -> bool:
     kind, longest = "", -1
     try:
         with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
+            # The kernel escapes nothing else at which Python would end a line or a field, and users name their mounts.
+            lines = file.read().strip("\n").split("\n")
     except OSError:
         return True
-    for line in lines:
+    for line in filter(None, lines):
         fields, _dash, rest = line.partition(" - ")
-        mount = _unescape(fields.split()[4])
+        mount = _unescape(fields.split(" ")[4])
         # Of two mounts on one path, the later one is visible.
         if len(mount) >= longest and (path + "/").startswith(mount.rstrip("/") + "/"):
-            kind, longest = rest.split()[0], len(mount)
+            kind, longest = rest.split(" ")[0], len(mount)
     return _LOCAL.fullmatch(kind) is None
 
 

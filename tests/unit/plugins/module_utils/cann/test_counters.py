@@ -80,6 +80,15 @@ def test_a_chip_that_is_ill_and_answers_nothing_else():
     assert "HBM Single Bit Error Count" not in chip.errors
 
 
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_the_name_of_a_process_says_nothing_about_a_chip(end):
+    """Any user of the chips chooses it, also a character at which Python ends a line."""
+    forged = TABLE.format(health="Alarm").replace("\n", end).replace("86.3", "99.9")
+    processes = f"| NPU     Chip | Process id | Process name |\n| 2       0    | 139667     | {end}{forged} |\n"
+    table = CommandResult(0, TABLE.format(health="OK") + processes)
+    assert parse_counters(table, {}) == parse_counters(CommandResult(0, TABLE.format(health="OK")), {})
+
+
 def test_a_tool_that_fails():
     answer = parse_counters(CommandResult(255, "dcmi module initialize failed. ret is -8005\n"), {})
     assert answer.problem == "npu-smi info reports no chips: dcmi module initialize failed. ret is -8005"

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_report
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
@@ -150,6 +151,22 @@ def test_a_chip_that_only_an_error_message_names_is_lost():
     for text in (LOST + REPORT, REPORT + LOST):
         here, lost = counters(text).chips
         assert (here.faults, lost.chip, lost.faults) == ((), "0000:5d:00.0", ("the chip is lost",))
+
+
+# A user of the chips chooses it, and nvidia-smi escapes nothing.
+NAMES = (
+    "GPU is lost", "ERR!", "/tmp/requires reset", LOST.strip(), "a & b <", "\x01", "\ufffd", "]]>", "<!--", "&lost;",
+    "</nvidia_smi_log>", "</process_name></process_info></processes><gpu_recovery_action>Reset</gpu_recovery_action>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_of_a_process_says_nothing_about_a_chip(name):
+    process = f"<process_info>\n<pid>7</pid>\n<type>C</type>\n<process_name>{name}</process_name>\n</process_info>\n"
+    text = REPORT.replace("<processes>\n", f"<processes>\n{process}", 1)
+    assert text != REPORT
+    assert counters(text) == counters()
+    assert parse_report(text) == parse_report(REPORT) != []
 
 
 def test_reasons_for_lower_clocks():

@@ -63,6 +63,15 @@ def test_processes_are_found_by_what_they_have_open(tmp_path):
     ]
 
 
+def test_a_user_names_neither_the_unit_nor_the_message_of_his_processes(tmp_path):
+    add_process(tmp_path, 30, "a\x1b[2J\nb", CHAT, "/dev/nvidia0")
+    login = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vllm@chat.service\n"
+    (tmp_path / "proc/30/cgroup").write_text(login)
+    (found,) = read_holders(str(tmp_path / "proc"), re.compile("/dev/nvidia"))
+    assert (found.command, found.unit) == ("a\\x1b[2J\\nb", "user@1000.service")
+    assert foreign_holders([found], (CHAT,)) == [found]
+
+
 def test_accounts_are_read_with_their_groups(tmp_path):
     write(tmp_path / "etc/group", "root:x:0:\nrender:x:104:ada,vllm\nHwHiAiUser:x:1000:\n")
     write(tmp_path / "etc/passwd", "HwHiAiUser:x:1000:1000::/home/HwHiAiUser:/bin/bash\nada:x:1001:1001::/:/bin/sh\n")

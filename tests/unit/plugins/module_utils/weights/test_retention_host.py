@@ -201,6 +201,16 @@ def test_the_last_mount_on_the_longest_path_counts(store):
     assert not is_shared(str(place), proc)
 
 
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\xa0", "\u2028"])
+def test_the_name_of_a_user_s_mount_says_nothing_about_others(store, end):
+    """A user chooses where his FUSE file system lies; the kernel escapes blanks, tabs and line breaks of it only."""
+    forged = end.join(("", "1", "1", "0:1", "/", str(store / "models"), "rw"))
+    mounts(store, "1 0 8:1 / / rw - ext4 /dev/sda1 rw", f"2 0 0:9 / /home/eve/{end}a rw - fuse.x x rw")
+    assert not is_shared(str(store / "models"), str(store / "proc"))
+    mounts(store, "1 0 8:1 / / rw - ext4 /dev/sda1 rw", f"2 0 0:9 / /home/eve/{end}{forged} rw - fuse.x x rw")
+    assert not is_shared(str(store / "models"), str(store / "proc"))
+
+
 def test_a_store_of_which_nothing_is_known_is_shared(tmp_path):
     assert is_shared(str(tmp_path), str(tmp_path / "no-proc"))
 
