@@ -11,13 +11,13 @@ import http.client
 import json
 import re
 import secrets
-import socket
 import ssl
 import time
 import urllib.parse
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ..instance.api_host import LateError, within
 from ..instance.config_file import Processes
 from ..instance.listener_host import StrangerError, check_peer
 
@@ -106,16 +106,14 @@ class TimedClient:
         recorder = _Recorder(timeout)
         connection = self._connection(min(CONNECT_TIMEOUT, timeout))
         try:
-            connection.connect()
-            # http.client drops its own reference to the socket, unless the answer says otherwise.
-            recorder.sock = connection.sock
-            if self._expected is not None:
-                check_peer(connection.sock, self._expected)
-            recorder.limit()
-            headers = {**self._headers, "Content-Type": kind}
-            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-            recorder.limit()
-            recorder.record(connection.getresponse())
+            with within(timeout, connection):
+                recorder.connected = True
+                connection.sock.settimeout(timeout)
+                if self._expected is not None:
+                    check_peer(connection.sock, self._expected)
+                headers = {**self._headers, "Content-Type": kind}
+                connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+                recorder.record(connection.getresponse())
         except (OSError, http.client.HTTPException, _IncompleteError) as exc:
             recorder.failure = self._why(exc, recorder)
         finally:
@@ -132,7 +130,7 @@ class TimedClient:
         """Return the cause of a failure as a clause for the user."""
         if isinstance(exc, (_IncompleteError, StrangerError)):
             return str(exc)
-        if isinstance(exc, socket.timeout):
+        if isinstance(exc, LateError):
             return recorder.lateness()
         if isinstance(exc, ConnectionRefusedError):
             return f"connection refused, nothing listens on {self._parts.netloc}"
@@ -179,7 +177,7 @@ class _Recorder:
     def __init__(self, timeout: float) -> None:
         self.began = time.monotonic()
         self.timeout = timeout
-        self.sock: socket.socket | None = None
+        self.connected = False
         self.status = 0
         self.prefill = ""
         self.size = 0
@@ -190,24 +188,17 @@ class _Recorder:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def limit(self) -> None:
-        """Limit the next read to the deadline, because a server that sends a byte a second is late too."""
-        left = self.timeout - self.elapsed()
-        if left <= 0:
-            raise socket.timeout()
-        if self.sock is not None:
-            self.sock.settimeout(left)
-
     def lateness(self) -> str:
         if self.status:
             return f"the answer was not complete after {self.timeout:g} s ({self.size} bytes had arrived)"
-        return f"no answer within {self.timeout:g} s" if self.sock else f"no connection within {self.elapsed():.0f} s"
+        if self.connected:
+            return f"no answer within {self.timeout:g} s"
+        return f"no connection within {self.elapsed():.0f} s"
 
     def record(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
         self.prefill = response.headers.get("prefill", "")
         while not response.isclosed():
-            self.limit()
             data = response.read1(65536)
             if not data:
                 break

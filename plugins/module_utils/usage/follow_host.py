@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import sqlite3
 import time
@@ -10,6 +11,7 @@ from typing import Mapping
 from urllib.parse import quote
 
 from ..common.lines_host import write_line
+from ..instance.api_host import within
 from .budgets import Budgets
 from .counters import Counters, log_lines
 from .record import HEADER, MOST_ANSWER_BYTES, RECORDS_PATH, Part, header_of_reader, read_parts
@@ -41,13 +43,11 @@ def ask(address: str, offsets: Mapping[str, int], key: str) -> list[Part]:
     # An instance has few files, and those were read last.
     after = ",".join(f"{name}:{offsets[name]}" for name in list(offsets)[-MOST_FILES:])
     connection = http.client.HTTPConnection(address, timeout=WAIT + 10)
-    try:
+    with contextlib.closing(connection), within(WAIT + 10, connection):
         headers = {HEADER.decode(): header_of_reader(key)}
         connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}", headers=headers)
         answer = connection.getresponse()
         text = answer.read(MOST_ANSWER_BYTES + 1).decode("utf-8", "replace")
-    finally:
-        connection.close()
     if answer.status in WHY_NOT:
         raise NotCountedError(WHY_NOT[answer.status])
     if answer.status != http.client.OK:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import threading
 import time
@@ -18,6 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.quest
     request_of,
 )
 
+from tests.fakes.dripping import DRIPS, dripping
+from tests.fakes.gateways import HANGS
 from tests.fakes.vllm import (
     ANSWER,
     MODEL,
@@ -162,6 +165,15 @@ def test_an_answer_that_drips_is_late_too(fake):
     assert "the stream broke after" in finding.detail and "not complete after 1.5 s" in finding.detail
     # The whole stream takes 8 s.
     assert finding.seconds < 5
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_no_part_of_an_answer_goes_on_for_ever(drip):
+    with dripping(drip) as address:
+        began = time.monotonic()
+        reply = TimedClient(f"http://{address}").request("GET", "/v1/models", None, 1.0)
+    assert re.match("no answer within 1 s|the answer was not complete after 1 s", reply.failure)
+    assert time.monotonic() - began < HANGS
 
 
 def test_a_stream_cut_in_the_middle(fake):

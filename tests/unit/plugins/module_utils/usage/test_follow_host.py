@@ -10,6 +10,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import LateError
+from ansible_collections.baremetal.inference.plugins.module_utils.usage import follow_host
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.budgets import Budgets
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.counters import Counters
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.follow_host import PATIENCE, PAUSE, Follower
@@ -20,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage.record i
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
 
+from tests.fakes.dripping import DRIPS, dripping
 from tests.fakes.usage_records import FILE, NOW, part, record, rows
 
 NONE = Budgets({})
@@ -169,3 +172,10 @@ def test_the_page_says_when_an_instance_was_read_last(instance, follower):
     instance.status, follower.counters.read_at["gw--chat-1"] = 500, 5.0
     follower.step()
     assert f"{name} 5" in follower.counters.text(True)
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+def test_no_part_of_an_answer_goes_on_for_ever(drip, monkeypatch):
+    monkeypatch.setattr(follow_host, "WAIT", -9)
+    with dripping(drip) as address, pytest.raises(LateError):
+        follow_host.ask(address, {}, KEY)
