@@ -29,6 +29,8 @@ KEYS = (
 )
 # A longer text or list is no part of a model's shape; the largest models have some hundred layers.
 _MOST = 2000
+# Products of several sizes stay within a float.
+_LARGEST = 10**15
 
 
 def excerpt_of(content: bytes) -> dict[str, Any]:
@@ -48,7 +50,8 @@ def excerpt_of(content: bytes) -> dict[str, Any]:
 def problem_of(value: Any, depth: int = 0) -> str | None:
     """Return why a value cannot stand in a manifest's config, None where it can."""
     if isinstance(value, (bool, int, float)):
-        return None
+        # Also NaN is none of these.
+        return None if -_LARGEST <= value <= _LARGEST else "a number beyond any size of a model"
     if isinstance(value, str) and len(value) <= _MOST and value.isprintable():
         return None
     if isinstance(value, (list, Mapping)) and depth < 2 and len(value) <= _MOST:

@@ -16,6 +16,8 @@ from .model_shape import experts_of
 
 # VocabParallelEmbedding adds entries up to a multiple of this.
 VOCABULARY_STEP = 64
+# Sizes up to here are tried for the message.
+MOST_CHIPS = 1024
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,11 @@ def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) 
     division = Division(config)
     problem = division.problem(sizes)
     if problem:
-        able = [size for size in range(1, 2 * tensor + 1) if division.problem(replace(sizes, tensor=size)) is None]
+        able = [
+            size
+            for size in range(1, min(2 * tensor, MOST_CHIPS) + 1)
+            if division.problem(replace(sizes, tensor=size)) is None
+        ]
         way_out = f"; possible tensor-parallel-size: {', '.join(map(str, able))}" if able else ""
         raise PlanError(f"{where}: vLLM cannot start with {_describe(sizes)}: {problem}{way_out}")
     local = size_of(args, "data-parallel-size-local", data)

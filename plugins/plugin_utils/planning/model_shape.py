@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ...module_utils.pinning.model_config import problem_of
+
 # Models whose attention caches one latent vector for all heads; others with kv_lora_rank cache full heads.
 MLA_TYPES = frozenset(
     (
@@ -35,6 +37,8 @@ _LETTERS = {"*": "full", "M": "mamba", "-": "", "E": ""}
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 # Gate, up and down of an expert.
 _MATRICES = 3
+# The authors of a model choose the number, and each layer costs memory here. The largest models have some hundred.
+_MOST_LAYERS = 10_000
 _DTYPES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -79,8 +83,9 @@ class ModelShape:
 def shape_of(config: Mapping[str, Any] | None) -> ModelShape | None:
     """Return the shape of a model, None where its configuration is missing or not fully understood."""
     try:
-        return _shape(config) if config else None
-    except (UnknownShapeError, TypeError, ValueError, KeyError):
+        # A manifest that somebody wrote may hold more than an excerpt does.
+        return _shape(config) if config and not any(map(problem_of, config.values())) else None
+    except (UnknownShapeError, TypeError, ValueError, KeyError, ArithmeticError):
         return None
 
 
@@ -122,6 +127,8 @@ def _layers(config: Mapping[str, Any]) -> tuple[Layers, ...]:
 def _kinds(config: Mapping[str, Any]) -> list[str]:
     """Return the kind of each layer, empty for one without a cache."""
     count = int(config["num_hidden_layers"])
+    if not 0 < count <= _MOST_LAYERS:
+        raise UnknownShapeError(f"{count} layers")
     linear = config.get("linear_attn_config")
     if isinstance(linear, Mapping):
         full = len(linear["full_attn_layers"])

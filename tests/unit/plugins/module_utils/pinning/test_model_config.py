@@ -35,7 +35,11 @@ def test_a_file_that_is_no_configuration_has_no_excerpt(content):
 
 
 @pytest.mark.parametrize(
-    "value", ["a\nb", "x" * 2001, [1] * 2001, [[[1]]], {"a": {"b": {"c": 1}}}, {"a\n": 1}, ["a\n"]]
+    "value",
+    [
+        *("a\nb", "x" * 2001, [1] * 2001, [[[1]]], {"a": {"b": {"c": 1}}}, {"a\n": 1}, ["a\n"]),
+        *(float("nan"), float("inf"), 1e300, 10**300, -(10**16), [10**16]),
+    ],
 )
 def test_what_a_manifest_cannot_hold_is_left_out(value):
     assert problem_of(value) is not None

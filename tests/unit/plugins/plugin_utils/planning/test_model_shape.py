@@ -196,3 +196,31 @@ def test_the_sizes_besides_the_layers():
 )
 def test_a_model_that_is_not_understood_has_no_shape(config):
     assert shape_of(config) is None
+
+
+ODD = (
+    float("nan"),
+    float("inf"),
+    10**300,
+    -(10**9),
+    -1,
+    0,
+    10**9,
+    10**12,
+    1.5,
+    True,
+    "x",
+    [],
+    {},
+    None,
+    [float("nan")],
+)
+
+
+@pytest.mark.parametrize("config", [GPT_OSS_20B, LLAMA_8B, DEEPSEEK_V3], ids=lambda config: config["model_type"])
+def test_whatever_the_author_of_a_model_writes_there_is_a_shape_that_can_be_computed_or_none(config):
+    for key, odd in ((key, odd) for key in (*config, "num_experts", "moe_intermediate_size") for odd in ODD):
+        shape = shape_of({**config, key: odd})
+        if shape:
+            assert sum(layers.count for layers in shape.layers) <= 10_000
+            float(shape.experts * shape.hidden * shape.context)
