@@ -13,7 +13,7 @@ set -euo pipefail
 . /carried/measure.sh
 presets=b-servers-1,b-servers-4,b-own-plain,b-own-balanced,b-servers-2
 all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / fair scale
- / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-32,b-throughput-sizes-32,b-balanced-2"
+ / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-90,b-balanced-2"
 # Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left.
 gateway_seconds=460
 hosts=(gpu-a gpu-b)

@@ -31,12 +31,18 @@ restart() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager 
 minute() { load "$1" "$2" "$3-first" "$4" "$5"; load "$1" "$2" "$3-second" "$4" "$5"; }
 # keep UNIT: its caches, for other instances: the role removes this one with them when it leaves the inventory
 keep() { cp -aT "/var/cache/vllm/$1" "/var/cache/kept-$1"; }
-# twin UNIT: its archive, then a start of the same instance that has compiled nothing
-twin() {
+# archive UNIT: its caches as a twin gets them; the next visit can begin with them
+archive() {
   local began=$SECONDS caches; caches=/carried/caches-$(hostname)
   (cd /carried/site && playbook "starts-$1.yml" caches.yml -l gpu-test -e "caches_dir=$caches" > "$result/caches-$1.log" 2>&1) ||
     { tail -20 "$result/caches-$1.log"; return 1; }
+  cp "$caches"/*.tar.gz "$result/"
   say "archive of $1 took $((SECONDS - began)) s: $(du -h "$caches"/*.tar.gz | tr '\n' ' ')"
+}
+# twin UNIT: its archive, then a start of the same instance that has compiled nothing
+twin() {
+  local caches; caches=/carried/caches-$(hostname)
+  archive "$1" || return 1
   systemctl stop "vllm@$1"
   rm -rf "/var/cache/vllm/$1"
   site "$1" -e "vllm_caches_dir=$caches" -e "vllm_caches_source=$caches" || return 1
@@ -80,6 +86,21 @@ throughput() {
   keep throughput
   twin throughput && minute throughput 8010 throughput-twin 512 512
   systemctl stop vllm@throughput
+}
+# once PRESET AT_ONCE REQUESTS: the first start and two more
+once() {
+  site "$1" || return 0
+  report "$1" "nothing cached"
+  for number in 1 2; do restart "$1" "kept caches, $number"; done
+  minute "$1" 8010 "$1" "$2" "$3"
+  archive "$1"
+  keep "$1"
+}
+# other NAME: throughput as another inventory has it, `fewer` or `cold`
+other() {
+  site "throughput-$1" || return 0
+  for number in 1 2; do restart throughput "$1, kept caches, $number" "throughput-$1"; done
+  minute throughput 8010 "throughput-$1" 512 512
 }
 balanced() {
   local kept; kept=$(echo /var/cache/kept-*)
@@ -147,7 +168,7 @@ sweep_presets() {
 lane() {
   set +e
   run_steps latency throughput preload balanced \
-    sweep_presets:b-balanced,b-balanced-sizes-32,b-api-servers-4,b-throughput,b-throughput-sizes-32,b-latency,b-latency-triton,b-balanced-2,b-balanced-sizes-32-2
+    sweep_presets:b-balanced,b-balanced-sizes-90,b-api-servers-4,b-throughput,b-latency,b-latency-triton,b-balanced-2,b-balanced-sizes-90-2
 }
 # prepare: what a host has before its lane begins
 prepare() {

@@ -15,6 +15,7 @@ NO_MULTICAST = {
     "NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1",
     "VLLM_ALLREDUCE_USE_SYMM_MEM": "0", "VLLM_ALLREDUCE_USE_FLASHINFER": "0",
 }  # fmt: skip
+FEW_SIZES = [str(size) for size in (*(1 << n for n in range(9)), 96, 192, 384, 768, 512, 1024, 2048, 4096, 8192)]
 TEAMS = {"product": "gold", "nightly": "batch"}
 MODEL = sys.argv[1] if len(sys.argv) > 1 else "h200"
 # Where run.sh has booted two hosts: the PCI devices of this one.
@@ -126,6 +127,10 @@ def main() -> None:
     # For starts.sh: one instance after the other on one chip.
     for preset in ("latency", "balanced", "throughput"):
         write(f"starts-{preset}", **{preset: {**instance(preset, [0], 8010), **on}})
+    # Fewer sizes of graphs than the preset has, and the preset without a warm-up.
+    fewer = instance("throughput", [0], 8010, **{"cudagraph-capture-sizes": FEW_SIZES})
+    write("starts-throughput-fewer", throughput={**fewer, **on})
+    write("starts-throughput-cold", {"vllm_warmup": False}, throughput={**instance("throughput", [0], 8010), **on})
     # For pair.sh: one on each chip behind a gateway, then two that share each chip.
     chat = {**instance("throughput", [0], 8010, **{"max-num-seqs": 256}), **on, "host": "0.0.0.0"}
     write_pair("pair-fair", chat=chat)

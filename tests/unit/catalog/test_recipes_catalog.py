@@ -253,6 +253,9 @@ def test_graphs_on_hopper_go_up_to_a_full_batch_where_that_was_measured(preset):
     assert [int(size) for size in sizes[-8:]] == [1024, 1280, 1536, 2048, 3072, 4096, 6144, 8192]
     # Up to 1024 those of vLLM itself.
     assert len(sizes) == 83 + 7
+    # Fewer are as fast with 0.33.0.
+    few = plan("h200", "0.33.0", asked)["config"]["cudagraph-capture-sizes"]
+    assert (len(few), few[0], few[-1]) == (32, "1", "8192")
     for accelerator, release, more in (("h100", "0.23.0", {}), ("b200", "0.25.1", {}), ("h100", "0.25.1", FAST_BOOT)):
         assert "cudagraph-capture-sizes" not in plan(accelerator, release, {**asked, **more})["config"]
 
