@@ -75,7 +75,7 @@ class TinyLab:
         handler = functools.partial(SimpleHTTPRequestHandler, directory=str(root))
         subprocess.run([ROOT / "bin/lab", "up", *hosts], env=self.lab, check=True)
         server = ThreadingHTTPServer((f"{self.lab['LAB_SUBNET_PREFIX']}.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         try:
             yield f"http://{self.lab['LAB_SUBNET_PREFIX']}.1:{server.server_port}"
         finally:

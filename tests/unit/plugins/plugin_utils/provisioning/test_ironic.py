@@ -48,7 +48,7 @@ def serve():
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         running.append(server)
         return Ironic(f"http://127.0.0.1:{server.server_port}", "admin", "s3cret"), seen
 
