@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import excerpt_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import request_bytes
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import Cache, request_bytes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
 
 from tests.fakes.wheelhouse import run_module
@@ -63,7 +63,7 @@ def check_capacity(log, directory):
     """Compare the requests that vLLM's cache holds with those of the plan's calculation."""
     (length, requests) = CAPACITY.search(log).groups()
     shape = shape_of(excerpt_of((directory / "config.json").read_bytes()))
-    each = request_bytes(shape, int(length.replace(",", "")), 1, 2, 2048)
+    each = request_bytes(shape, int(length.replace(",", "")), 1, Cache(2, 2048))
     # vLLM rounds the cache down to complete blocks, which hold up to 128 tokens on a CPU.
     assert float(requests) == pytest.approx(1024**3 / each, rel=0.01)
 

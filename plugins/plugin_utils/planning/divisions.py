@@ -131,7 +131,7 @@ class Division:
 def size_of(args: Mapping[str, Any], name: str, default: int = 1) -> int:
     """Return a size among the arguments; the table of the release judges invalid numbers."""
     text = str(args.get(name, default))
-    return int(text) if re.fullmatch("[0-9]{1,18}", text) else default
+    return int(text) if re.fullmatch("0*[1-9][0-9]{0,17}", text) else default
 
 
 def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:

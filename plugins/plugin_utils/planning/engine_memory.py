@@ -19,6 +19,10 @@ LOGIT_BYTES, SORTED_LOGIT_BYTES, SORTED_BEFORE = 14, 38, "0.17"
 FLASHINFER_BEFORE = "0.11.1"
 # Since then the room for the cache is what graphs leave of it (vllm/v1/worker/gpu_worker.py of 0.20.2).
 GRAPHS_SINCE = "0.20"
+# Since then a window also holds the tokens of every step that runs at the same time (max_in_flight_tokens of
+# vllm/config/vllm.py, there in 0.30.0, not in 0.25.1): one for each stage of a pipeline, and one more where scheduling
+# overlaps with the chips.
+IN_FLIGHT_SINCE = "0.28"
 
 # The multiples to which kernels round the hidden size and the width of experts in MXFP4: create_weights of
 # vllm/model_executor/layers/quantization/mxfp4.py up to 0.17.1, mxfp4_round_up_hidden_size_and_intermediate_size of
@@ -54,6 +58,12 @@ class Engine:
         except (TypeError, ValueError):
             return own
 
+    def steps(self, stages: int, args: Mapping[str, Any]) -> int:
+        """Return the steps whose tokens a sliding window holds, of a pipeline with so many stages."""
+        if not self.since(IN_FLIGHT_SINCE):
+            return 1
+        return stages if args.get("async-scheduling") is False or args.get("no-async-scheduling") else stages + 1
+
     def logit_bytes(self, stack: str) -> int:
         """Return the bytes of a logit at the sampler's peak."""
         sampler = self.flashinfer and stack == "cuda" and not self.since(FLASHINFER_BEFORE)
@@ -80,8 +90,7 @@ class Engine:
             return "rocm" if accelerator.stack == "rocm" else ""
         if args.get("moe-backend") in ("marlin", "triton"):
             return str(args["moe-backend"])
-        capability = accelerator.compute_capability or _CAPABILITIES.get(accelerator.generation, "")
-        major = capability.partition(".")[0]
+        major = _major(accelerator)
         if args.get("enable-lora") or major not in ("9", "10"):
             return "marlin"
         if major == "10":
@@ -90,6 +99,16 @@ class Engine:
 
 
 NEWEST = Engine()
+
+
+def packs_sparse(accelerator: Accelerator) -> bool:
+    """Return whether vLLM keeps an FP8 cache of DeepSeek's sparse attention in DeepSeek's own format."""
+    return accelerator.stack == "cuda" and _major(accelerator) in ("9", "12")
+
+
+def _major(accelerator: Accelerator) -> str:
+    capability = accelerator.compute_capability or _CAPABILITIES.get(accelerator.generation, "")
+    return capability.partition(".")[0]
 
 
 def _rounded(size: int, multiple: int) -> int:

@@ -18,6 +18,7 @@ from .compose import Composed, Layer
 from .hardware import Accelerator
 from .inputs import Library, Manifest
 from .memory import SHORTEST, Request, model_request, weights_size
+from .model_shape import shape_problem
 from .side_models import side_models
 
 LENGTH = "max-model-len"
@@ -120,6 +121,21 @@ def required_memory(
         share = None if manifest is None else entry.engine.share(composed.args)
         check_fit(entry.where, needs, words, room, accelerator, share, ways)
     return needs
+
+
+def cache_doubt(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
+    """Return a warning where only the weights could be held against the memory of the chips."""
+    manifest = library.manifest(entry.pinned) or {}
+    estimated = entry.recipe["model"].get("kv_cache_bytes_per_token") or accelerator.memory_mib is None
+    if estimated or accelerator.stack == "cpu" or not manifest.get("config") or weights_size(manifest) is None:
+        return []
+    if request_of(entry, composed.args, accelerator, library) is not None:
+        return []
+    reason = shape_problem(manifest["config"]) or f"how {accelerator.model} keeps it is not known here"
+    return [
+        f"{entry.where}: the size of the KV cache is unknown, and only the weights were held against the memory of the "
+        f"chips: {reason}; if vLLM does not start, lower {LENGTH}"
+    ]
 
 
 def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:

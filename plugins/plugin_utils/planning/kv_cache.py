@@ -3,14 +3,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 
 from .model_shape import Layers, ModelShape
 
-# Tokens of a block; vLLM takes more where a kernel or a state needs it, at most one block of each layer in addition.
-BLOCK = 16
 # A context is chosen in steps of so many tokens.
 STEP = 1024
+
+
+@dataclass(frozen=True)
+class Cache:
+    """How an engine keeps requests: bytes of a number, tokens of the running steps, ways of decode context parallelism.
+
+    ``packed`` says whether DeepSeek's sparse attention has its own FP8 format.
+    """
+
+    element: float
+    running: int
+    contexts: int = 1
+    packed: bool = False
 
 
 def cache_element(args: Mapping[str, Any], shape: ModelShape) -> float:
@@ -24,31 +36,32 @@ def cache_element(args: Mapping[str, Any], shape: ModelShape) -> float:
     return {"float32": 4, "float16": 2, "bfloat16": 2}.get(name, shape.element_bytes)
 
 
-def request_bytes(shape: ModelShape, tokens: int, tensor: int, element: float, batched: int) -> float:
-    """Return the bytes that a request of ``tokens`` takes on each chip of a tensor parallel group.
-
-    ``batched`` is max-num-batched-tokens: a window holds the tokens of the running step as well.
-    """
-    return sum(_layer_bytes(layers, tokens, tensor, element, batched) * layers.count for layers in shape.layers)
+def request_bytes(shape: ModelShape, tokens: int, tensor: int, cache: Cache) -> float:
+    """Return the bytes that a request of ``tokens`` takes on each chip of a tensor parallel group."""
+    return sum(_layer_bytes(layers, tokens, tensor, cache) * layers.count for layers in shape.layers)
 
 
-def _layer_bytes(layers: Layers, tokens: int, tensor: int, element: float, batched: int) -> float:
+def _layer_bytes(layers: Layers, tokens: int, tensor: int, cache: Cache) -> float:
     if layers.kind == "state":
         # Prefix caching keeps a second state.
         return 2 * layers.state_bytes / tensor
+    blocks = _blocks(layers, tokens, cache)
+    if layers.page:
+        return blocks * layers.page
     # A head is on one chip at least; one latent vector is on all.
     heads = -(-layers.heads // tensor)
-    each = heads * layers.values * element + layers.extra_bytes
-    return _blocks(layers, tokens, batched) * BLOCK * each
+    numbers = layers.packed if cache.packed and layers.packed else heads * layers.values * cache.element
+    return blocks * layers.block * (numbers + layers.extra_bytes)
 
 
-def _blocks(layers: Layers, tokens: int, batched: int) -> int:
+def _blocks(layers: Layers, tokens: int, cache: Cache) -> int:
+    """Return the blocks of a layer; vLLM takes larger ones where a kernel or a state needs it, at most one more."""
     if layers.kind == "window":
         # One more, because a window may begin within a block.
-        return -(-min(layers.span - 1 + batched, tokens) // BLOCK) + 1
+        return -(-min(layers.span - 1 + cache.running, tokens) // layers.block) + 1
     if layers.kind == "chunk":
-        tokens = min(layers.span + batched, tokens)
-    return -(-tokens // BLOCK)
+        return -(-min(layers.span + cache.running, tokens) // layers.block)
+    return -(-tokens // (layers.block * cache.contexts))
 
 
 def longest(fits: Callable[[int], bool], most: int) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 from .chips import GIB, read_tokens
-from .engine_memory import GRAPHS_SINCE, NEWEST, Engine
+from .divisions import size_of
+from .engine_memory import GRAPHS_SINCE, NEWEST, Engine, packs_sparse
 from .hardware import Accelerator
 from .inputs import Manifest
-from .kv_cache import cache_element, longest, request_bytes
+from .kv_cache import Cache, cache_element, longest, request_bytes
 from .model_shape import ModelShape, shape_of
 
 # A shorter context than this is not chosen: the instance is refused instead.
@@ -82,21 +83,29 @@ class Request:
     def footprint(self, tokens: int | None = None) -> Footprint:
         """Return the memory of each chip for requests of a length in tokens, else of the length that is set."""
         tokens = self.tokens if tokens is None else tokens
-        tensor, stages = _size(self.args, "tensor-parallel-size"), _size(self.args, "pipeline-parallel-size")
-        chips = tensor * stages
-        if self.shape.experts or self.args.get("enable-expert-parallel"):
-            chips *= _size(self.args, "data-parallel-size")
+        tensor, stages = size_of(self.args, "tensor-parallel-size"), size_of(self.args, "pipeline-parallel-size")
+        # The experts of a model are divided among all of its data parallel engines too, whole or by their width.
+        shared, apart = tensor, self.args.get("enable-expert-parallel")
+        if self.shape.experts or apart:
+            shared *= size_of(self.args, "data-parallel-size")
+        chips = shared * stages
         seqs, batched = self._batches()
         element = cache_element(self.args, self.shape)
-        cache = request_bytes(self.shape, tokens, tensor, element, batched) / stages
+        contexts = size_of(self.args, "decode-context-parallel-size")
+        packed = element == 1 and packs_sparse(self.accelerator)
+        kept = Cache(element, batched * self.engine.steps(stages, self.args), contexts, packed)
+        cache = request_bytes(self.shape, tokens, tensor, kept) / stages
         weights = (self.weights_bytes - self.expert_bytes) / (tensor * stages)
         experts = self.expert_bytes / chips
         if self.precision == "mxfp4":
-            shared = 1 if self.args.get("enable-expert-parallel") else tensor
-            width = self.shape.expert_width
+            shared, width = 1 if apart else shared, self.shape.expert_width
             experts *= self.engine.padding(self.shape.hidden, width, shared, self.accelerator, self.args)
         weights += experts
-        return Footprint(weights, cache, self._overhead(seqs, batched, chips), chips, tokens)
+        overhead = self._overhead(seqs, batched, chips)
+        if self.accelerator.generation == "ascend_310p":
+            # vllm-ascend leaves as much for the workspace of its operators (_310p/worker_310p.py of 0.30.0rc2).
+            overhead += cache
+        return Footprint(weights, cache, overhead, chips, tokens)
 
     @property
     def expert_bytes(self) -> float:
@@ -136,7 +145,7 @@ class Request:
             # It doubles what is not set.
             batched, seqs = 2 * batched, 2 * seqs
         return (
-            _size(self.args, "max-num-seqs", seqs),
+            size_of(self.args, "max-num-seqs", seqs),
             read_tokens(self.args.get("max-num-batched-tokens")) or batched,
         )
 
@@ -149,14 +158,6 @@ class Request:
         graphs = GRAPHS_GIB if self.engine.since(GRAPHS_SINCE) and not self.args.get("enforce-eager") else 0
         collectives = COLLECTIVES_GIB if chips > 1 else 0
         return peak + (CONTEXT_GIB + graphs + collectives) * GIB
-
-
-def _size(args: Mapping[str, Any], name: str, otherwise: int = 1) -> int:
-    """Return a positive number among the arguments; the parser of the release judges others."""
-    try:
-        return max(1, int(args.get(name) or otherwise))
-    except (TypeError, ValueError):
-        return otherwise
 
 
 def weights_size(manifest: Manifest | None, load_format: str = "auto") -> int | None:
@@ -186,7 +187,8 @@ def model_request(
     ``context`` counts where the configuration names no length, ``beside`` are the bytes of draft models and adapters.
     """
     size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
-    if size is None or shape is None:
+    # vllm-ascend has caches of its own for what DeepSeek V4 compresses.
+    if size is None or shape is None or (accelerator.stack == "cann" and any(part.page for part in shape.layers)):
         return None
     precision = str((manifest or {}).get("precision") or "")
     return Request(shape, size + beside, args, accelerator, shape.context or context, precision, engine)

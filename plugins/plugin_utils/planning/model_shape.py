@@ -21,6 +21,8 @@ MLA_TYPES = frozenset(
 )
 # Models that read a text at once and keep nothing of it.
 ENCODER_TYPES = frozenset(("bert", "roberta", "xlm-roberta", "modernbert", "nomic_bert", "new"))
+# Models with an index of sparse attention beside heads, whose size their excerpt does not have.
+_UNKNOWN_INDEX = ("minimax_m3", "qwen4_exp")
 
 # The kinds by the names that config.json gives to layers.
 _KINDS = {
@@ -52,7 +54,9 @@ class Layers:
 
     ``heads`` and ``values`` are the key-value heads and the numbers (keys and values) of one token in each;
     ``extra_bytes`` is added for each token and layer, whatever the cache's format. ``span`` is the window or chunk in
-    tokens. ``state_bytes`` is the size for one request in one layer, over all chips.
+    tokens. ``state_bytes`` is the size for one request in one layer, over all chips. ``packed`` are the bytes of a
+    token in DeepSeek's own FP8 format. With ``page``, ``count`` groups of layers take blocks of ``block`` tokens and
+    that many bytes, whatever the cache's format.
     """
 
     kind: str
@@ -62,6 +66,9 @@ class Layers:
     extra_bytes: int = 0
     span: int = 0
     state_bytes: int = 0
+    packed: int = 0
+    block: int = 16
+    page: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,11 +89,24 @@ class ModelShape:
 
 def shape_of(config: Mapping[str, Any] | None) -> ModelShape | None:
     """Return the shape of a model, None where its configuration is missing or not fully understood."""
+    found = _read(config or {})
+    return found if isinstance(found, ModelShape) else None
+
+
+def shape_problem(config: Mapping[str, Any]) -> str:
+    """Return why a configuration has no shape, in words; empty where it has one."""
+    found = _read(config)
+    return found if isinstance(found, str) else ""
+
+
+def _read(config: Mapping[str, Any]) -> ModelShape | str:
     try:
         # A manifest that somebody wrote may hold more than an excerpt does.
-        return _shape(config) if config and not any(map(problem_of, config.values())) else None
-    except (UnknownShapeError, TypeError, ValueError, KeyError, ArithmeticError):
-        return None
+        return "its configuration has invalid values" if any(map(problem_of, config.values())) else _shape(config)
+    except UnknownShapeError as error:
+        return str(error)
+    except (TypeError, ValueError, KeyError, ArithmeticError):
+        return "its configuration lacks sizes"
 
 
 def _shape(config: Mapping[str, Any]) -> ModelShape:
@@ -118,8 +138,10 @@ def _expert_layers(config: Mapping[str, Any]) -> int:
 def _layers(config: Mapping[str, Any]) -> tuple[Layers, ...]:
     if config.get("model_type") in ENCODER_TYPES:
         return ()
+    if str(config.get("model_type")).startswith(_UNKNOWN_INDEX):
+        raise UnknownShapeError("the index of its sparse attention")
     if config.get("compress_ratios"):
-        raise UnknownShapeError("compress_ratios: caches of compressed tokens")
+        return _compressed(config)
     names = _kinds(config)
     return tuple(_describe(kind, names.count(kind), config) for kind in dict.fromkeys(names) if kind)
 
@@ -184,13 +206,54 @@ def _describe(kind: str, count: int, config: Mapping[str, Any]) -> Layers:
     return Layers(kind, count, heads, head + int(config.get("v_head_dim") or head), span=int(span or 0))
 
 
+def _compressed(config: Mapping[str, Any]) -> tuple[Layers, ...]:
+    """Return the caches of DeepSeek V4, which compresses 4 or 128 tokens into one, as vLLM 0.33.0 packs them.
+
+    vllm/models/deepseek_v4 has the caches, get_kv_cache_groups of vllm/v1/core/kv_cache_planning.py their groups. All
+    groups take blocks of one pool, so a block is as large as the largest group needs. Releases before 0.28 padded them:
+    up to 5 % more.
+    """
+    ratios = config["compress_ratios"][: int(config["num_hidden_layers"])]
+    fine, coarse = ratios.count(4), ratios.count(128)
+    if config.get("model_type") != "deepseek_v4" or not fine or set(ratios) - {0, 1, 4, 128}:
+        raise UnknownShapeError("compress_ratios: caches of compressed tokens")
+    head, index, rotary = int(config["head_dim"]), int(config["index_head_dim"]), int(config["qk_rope_head_dim"])
+    # A state has its part without positions in FP8, the other one in BF16, and eight bytes of scales.
+    state = head + rotary + 8
+    attention = fine * _paged(64 * state) + coarse * _paged(2 * state) + fine * _paged(64 * (index + 4))
+    # What is not compressed yet is kept in FP32, twice where the groups of four tokens overlap.
+    pending_fine = fine * (_paged(4 * 4 * head * 4) + _paged(4 * 4 * index * 4))
+    pending_coarse = coarse * _paged(8 * 2 * head * 4)
+    windows = -(-len(ratios) // _repeats(len(ratios), fine, coarse))
+    page = max(attention, pending_fine, pending_coarse, -(-len(ratios) // windows) * _paged(64 * state))
+    return (
+        Layers("full", 1, block=256, page=page),
+        Layers("window", windows, span=int(config["sliding_window"]), block=64, page=page),
+        Layers("window", 1, span=8, block=4, page=page),
+        *((Layers("window", 1, span=128, block=8, page=page),) if coarse else ()),
+    )
+
+
+def _paged(size: int) -> int:
+    """Return the bytes of a block with the padding that FlashMLA needs."""
+    return -(-size // 576) * 576
+
+
+def _repeats(layers: int, fine: int, coarse: int) -> int:
+    """Return the layers of a group of windows: the largest number with the least padding, at least ``fine``."""
+    counts = [layers, fine, coarse]
+    return min(range(fine, layers + 1), key=lambda size: (sum(-count % size for count in counts), -size))
+
+
 def _latent(count: int, config: Mapping[str, Any]) -> Layers:
     """Return the layers of multi-head latent attention; sparse attention adds an index of fp8 keys and their scale."""
     if config.get("model_type") not in MLA_TYPES:
         raise UnknownShapeError("kv_lora_rank of a model that may not cache the latent vector")
-    index = int(config.get("index_head_dim") or 0)
-    values = int(config["kv_lora_rank"]) + int(config["qk_rope_head_dim"])
-    return Layers("latent", count, 1, values, extra_bytes=index + 4 if index else 0)
+    index, latent = int(config.get("index_head_dim") or 0), int(config["kv_lora_rank"])
+    rotary = int(config["qk_rope_head_dim"])
+    # FlashMLA's sparse kernels keep the rotary part in BF16 and scales of 128 numbers each in FP32.
+    packed = latent + latent // 32 + 2 * rotary if index else 0
+    return Layers("latent", count, 1, latent + rotary, extra_bytes=index + 4 if index else 0, packed=packed)
 
 
 def _mamba2(config: Mapping[str, Any]) -> int:

@@ -50,7 +50,7 @@ from .divisions import check_sizes, size_doubts, size_of
 from .engine_memory import Engine
 from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary
 from .explanation import explain
-from .fit import length_layer, length_problem, named_models, required_memory
+from .fit import cache_doubt, length_layer, length_problem, named_models, required_memory
 from .groups import check_executor, check_group_ports, check_router_ports, environment
 from .hardware import Accelerator
 from .inputs import Library, Manifest, PlanError, SiteSettings, how_to_pin
@@ -313,6 +313,7 @@ def _warnings(
     entry: Chosen, composed: Composed, facts: Mapping[str, Any], accelerator: Accelerator, library: Library
 ) -> list[str]:
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
+    warnings += cache_doubt(entry, composed, accelerator, library)
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)

@@ -58,6 +58,8 @@ SAID = [
     ("Qwen3-Next-80B-A3B", "h200", {"no-enable-chunked-prefill": True}, {}, "only with chunked prefill"),
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
     ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
+    ("any", "ascend_310p", {"dtype": None}, {"release": "0.30.0"}, "in float16 only"),
+    ("any", "t4", {"dtype": "bfloat16"}, {}, "has no bfloat16"),
     ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
     ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),
     ("GLM-5.1-MXFP4", "mi355x", MTP, {}, "spec_decoding"),
@@ -80,6 +82,8 @@ SAID = [
 ]
 # The way out of each, and the same on other hardware or with other weights.
 QUIET = [
+    ("any", "ascend_310p", {}, {"release": "0.30.0"}),
+    ("any", "t4", {}, {}),
     ("DeepSeek-V3.2", "h200", {}, {}),
     ("DeepSeek-V3.1", "a100", {}, {}),
     ("MiniMax-M2.5", "h200", {}, {}),

@@ -209,7 +209,7 @@ def test_a_fact_of_the_host_decides_a_rule():
         (
             {"model": "rtx_5090", "count": 1},
             "vllm_instances.chat: does not fit: 65.9 GiB of weights, 4.6 GiB of KV cache for one request of 131072 "
-            "tokens and 1.8 GiB for activations and graphs on each chip make 72.2 GiB, 1 x rtx_5090 have 32.0 GiB, of "
+            "tokens and 1.8 GiB for activations and graphs on each chip make 72.3 GiB, 1 x rtx_5090 have 32.0 GiB, of "
             "which gpu-memory-utilization 0.92 allows 29.4 GiB; take more chips (tensor-parallel-size), a smaller "
             "max-model-len or variant, or another host; as many chips of a100, h100, h200, b200 would do",
         ),

@@ -40,7 +40,7 @@ def test_each_variant_is_planned_on_each_host():
         "accelerator_count": 8,
         "problem": "",
         "chips": 2,
-        "memory_required_gib": 75.4,
+        "memory_required_gib": 75.7,
         "max_model_len": None,
         "models": [NAME],
     }
@@ -86,7 +86,7 @@ def test_the_table_has_a_row_for_hosts_that_are_alike_and_a_reason_for_the_other
     rows = [line.split("  ") for line in text.splitlines()]
     assert [" ".join(row).split() for row in rows[2:4]] == [
         [NAME, "default", "1", "x", "h100", "1", "69.1", "GiB", "the", "model's", "pinned"],
-        [NAME, "default", "1", "x", "h200", "1", "69.3", "GiB", "the", "model's", "pinned"],
+        [NAME, "default", "1", "x", "h200", "1", "69.6", "GiB", "the", "model's", "pinned"],
     ]
     words = " ".join(text.split())
     assert f"{NAME}, default, not on 1 x l4: does not fit: 65.9 GiB of weights" in words

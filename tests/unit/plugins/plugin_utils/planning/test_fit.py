@@ -43,10 +43,10 @@ def test_a_context_that_fits_is_left_to_the_model():
 
 def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
     plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 4000})
-    assert plan.args["max-model-len"] == 104448
+    assert plan.args["max-model-len"] == 103424
     assert origin(plan, "max-model-len") == {
         "key": "max-model-len",
-        "value": 104448,
+        "value": 103424,
         "layer": "collection",
         "because": "the longest context that fits; the model's own of 131072 tokens does not",
         "overrides": [],
@@ -65,10 +65,10 @@ def test_a_length_that_somebody_set_is_kept(length):
 def test_a_refusal_names_the_calculation_and_all_ways_out():
     args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 4000}
     assert refusal("h100", 4, recipe="openai/gpt-oss-120b", args=args) == (
-        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.5 GiB of KV cache for one request of 131072 tokens "
+        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.6 GiB of KV cache for one request of 131072 tokens "
         "and 11.6 GiB for activations and graphs on each chip make 76.9 GiB, 1 x h100 have 80.0 GiB, of which "
         "gpu-memory-utilization 0.95 allows 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
-        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 104448 would fit; as many chips "
+        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 103424 would fit; as many chips "
         "of h200, b200, mi300x, mi325x would do"
     )
 
@@ -94,6 +94,33 @@ def test_a_pinned_draft_model_takes_memory_too():
     )
     assert pinned.memory_required_gib == pytest.approx(plain.memory_required_gib + 3, abs=0.11)
     assert pinned.args["speculative-config"]["model"] == f"/srv/models/{name}/{'a' * 40}"
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, ""),
+        ({"compress_ratios": [2] * 24}, "compress_ratios: caches of compressed tokens"),
+        ({"model_type": "minimax_m3_text"}, "the index of its sparse attention"),
+        ({"hidden_size": "many"}, "its configuration lacks sizes"),
+    ],
+)
+def test_a_cache_of_unknown_size_is_named(config, reason):
+    own = library()
+
+    def recipe(name):
+        found = own.recipe(name)
+        model = {key: value for key, value in found["model"].items() if key != "kv_cache_bytes_per_token"}
+        return {**found, "model": model}
+
+    def manifest(name):
+        found = own.manifest(name)
+        return {**found, "config": {**found["config"], **config}} if found else None
+
+    warnings = planned("h200", source=replace(own, recipe=recipe, manifest=manifest)).warnings
+    found = [text for text in warnings if "KV cache is unknown" in text]
+    assert len(found) == bool(reason)
+    assert all(f": {reason}; if vLLM does not start, lower max-model-len" in text for text in found)
 
 
 def test_what_would_hold_the_recipe_s_own_estimate_is_named():

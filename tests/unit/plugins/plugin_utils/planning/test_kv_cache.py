@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import (
+    Cache,
     cache_element,
     longest,
     request_bytes,
@@ -24,7 +25,7 @@ DEEPSEEK_V3 = shape(Layers("latent", 61, 1, 576))
 def test_the_tokens_that_vllm_logged_on_one_h200():
     # "Available KV cache memory: 111.92 GiB", "GPU KV cache size: 4,597,388 tokens", "35.08x" of vLLM 0.25.1 with
     # gpt-oss-20b and its default of 8192 batched tokens. vLLM divides by what one request of full length takes.
-    each = request_bytes(GPT_OSS_20B, 131072, 1, 2, 8192)
+    each = request_bytes(GPT_OSS_20B, 131072, 1, Cache(2, 8192))
     requests = 111.92 * GIB / each
     assert round(requests, 2) == 35.08
     assert requests * 131072 == pytest.approx(4_597_388, rel=1e-4)
@@ -47,23 +48,43 @@ def test_the_tokens_that_vllm_logged_on_one_h200():
     ],
 )
 def test_bytes_of_one_token_on_each_chip(model, tensor, element, each):
-    assert request_bytes(model, 16000, tensor, element, 2048) == 16000 * each
+    assert request_bytes(model, 16000, tensor, Cache(element, 2048)) == 16000 * each
 
 
 def test_a_window_holds_the_running_step_too_and_no_more_than_the_request():
     window = shape(Layers("window", 1, 1, 1, span=1024))
-    assert request_bytes(window, 100_000, 1, 2, 2048) == (192 + 1) * 16 * 2
-    assert request_bytes(window, 160, 1, 2, 2048) == (10 + 1) * 16 * 2
+    assert request_bytes(window, 100_000, 1, Cache(2, 2048)) == (192 + 1) * 16 * 2
+    assert request_bytes(window, 160, 1, Cache(2, 2048)) == (10 + 1) * 16 * 2
 
 
 def test_a_chunk_holds_the_running_step_too():
-    assert request_bytes(shape(Layers("chunk", 1, 1, 1, span=8192)), 100_000, 1, 2, 2048) == 10240 * 2
+    assert request_bytes(shape(Layers("chunk", 1, 1, 1, span=8192)), 100_000, 1, Cache(2, 2048)) == 10240 * 2
+
+
+def test_decode_context_parallelism_divides_what_grows_with_the_request():
+    assert request_bytes(DEEPSEEK_V3, 16000, 8, Cache(2, 2048, contexts=8)) == 2000 * 70272
+    window = shape(Layers("window", 1, 1, 1, span=1024))
+    assert request_bytes(window, 100_000, 1, Cache(2, 2048, contexts=8)) == (192 + 1) * 16 * 2
+
+
+def test_sparse_attention_in_fp8_has_deepseeks_own_format_where_flashmla_runs():
+    sparse = shape(Layers("latent", 61, 1, 576, extra_bytes=132, packed=656))
+    assert request_bytes(sparse, 16000, 8, Cache(1, 2048, packed=True)) == 16000 * 61 * (656 + 132)
+    assert request_bytes(sparse, 16000, 8, Cache(1, 2048)) == 16000 * 61 * (576 + 132)
+
+
+def test_groups_take_blocks_of_one_pool_whatever_the_format():
+    pool = shape(Layers("full", 1, block=256, page=1000), Layers("window", 2, span=128, block=64, page=1000))
+    blocks = 40 + 2 * ((127 + 2048 + 63) // 64 + 1)
+    assert (
+        request_bytes(pool, 10240, 8, Cache(2, 2048)) == request_bytes(pool, 10240, 1, Cache(1, 2048)) == blocks * 1000
+    )
 
 
 def test_a_state_does_not_grow_with_the_request():
     state = shape(Layers("state", 3, state_bytes=1000))
-    assert request_bytes(state, 100, 1, 2, 2048) == request_bytes(state, 10**6, 1, 2, 2048) == 2 * 3000
-    assert request_bytes(state, 100, 4, 2, 2048) == 1500
+    assert request_bytes(state, 100, 1, Cache(2, 2048)) == request_bytes(state, 10**6, 1, Cache(2, 2048)) == 2 * 3000
+    assert request_bytes(state, 100, 4, Cache(2, 2048)) == 1500
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.engine_memory import Engine
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import (
@@ -31,7 +32,7 @@ CODER_PARAMETERS = 480_154_875_392
 
 def test_what_vllm_measured_on_one_h200():
     # The start log of vLLM 0.25.1: at 0.92 of 139.8 GiB it had 111.92 GiB for the cache.
-    found = replace(MOE, args={"gpu-memory-utilization": 0.92}).footprint()
+    found = replace(MOE, args={"gpu-memory-utilization": 0.92}, engine=Engine("0.25.1")).footprint()
     assert 139.8 * 0.92 - (found.weights + found.overhead) / GIB == pytest.approx(111.92, rel=0.01)
     assert found.describe() == (
         "12.8 GiB of weights, 3.2 GiB of KV cache for one request of 131072 tokens and 3.8 GiB for activations and "
@@ -87,10 +88,56 @@ def test_the_bytes_of_the_experts(precision, weights, experts):
     ],
 )
 def test_what_is_spread_over_chips(args, chips, share, cache):
-    one, found = REQUEST.footprint(), replace(REQUEST, args=args).footprint()
+    request = replace(REQUEST, engine=Engine("0.25.1"))
+    one, found = request.footprint(), replace(request, args=args).footprint()
     assert found.chips == chips
     assert found.weights == one.weights / share
     assert found.cache == one.cache / cache
+
+
+@pytest.mark.parametrize(
+    ("release", "args", "steps"),
+    [
+        ("0.25.1", {}, 1),
+        ("0.30.0", {}, 2),
+        ("0.30.0", {"async-scheduling": False}, 1),
+        ("0.30.0", {"no-async-scheduling": True}, 1),
+        ("0.30.0", {"pipeline-parallel-size": 4}, 5),
+    ],
+)
+def test_a_window_holds_the_tokens_of_all_steps_that_run_at_once(release, args, steps):
+    args = {"max-num-batched-tokens": 2048, **args}
+    stages = args.get("pipeline-parallel-size", 1)
+    found = replace(REQUEST, args=args, engine=Engine(release)).footprint().cache
+    window = (-(-(127 + steps * 2048) // 16) + 1) * 16 * 12 * 8 * 128 * 2
+    assert found == (131072 * 12 * 8 * 128 * 2 + window) / stages
+
+
+@pytest.mark.parametrize(
+    ("args", "padded"),
+    [
+        # 2880 for each of two chips is 1440, which FlashInfer's kernels round to 1536, and 720 to 768.
+        ({"tensor-parallel-size": 2}, 1536 / 1440),
+        ({"data-parallel-size": 2}, 1536 / 1440),
+        ({"tensor-parallel-size": 2, "data-parallel-size": 2}, 768 / 720),
+        ({"tensor-parallel-size": 2, "data-parallel-size": 2, "enable-expert-parallel": True}, 2944 / 2880),
+    ],
+)
+def test_experts_are_padded_by_what_data_parallelism_leaves_of_their_width(args, padded):
+    b200 = replace(H200, model="b200", generation="blackwell", compute_capability="10.0")
+    request = replace(MOE, accelerator=b200, args=args)
+    chips = args.get("tensor-parallel-size", 1) * args.get("data-parallel-size", 1)
+    others = (WEIGHTS - request.expert_bytes) / args.get("tensor-parallel-size", 1)
+    # The hidden size of 2880 is rounded to 3072.
+    experts = request.expert_bytes / chips * padded * 3072 / 2880
+    assert request.footprint().weights == pytest.approx(others + experts, rel=1e-9)
+
+
+def test_an_atlas_300i_keeps_a_workspace_as_large_as_the_cache():
+    duo = Accelerator("ascend_310p", "cann", "ascend_310p", "", 2, 44 * 1024)
+    other = replace(duo, model="ascend_a2", generation="ascend_a2")
+    found, plain = (replace(REQUEST, accelerator=chip).footprint() for chip in (duo, other))
+    assert (found.cache, found.overhead) == (plain.cache, plain.overhead + plain.cache)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +174,7 @@ def test_the_length_is_what_is_set_else_the_model_s_own():
     assert replace(REQUEST, args={"max-model-len": "auto"}).tokens == 0
 
 
-@pytest.mark.parametrize(("gib", "tokens"), [(20, 131072), (17, 43008), (16, 0), (None, 131072)])
+@pytest.mark.parametrize(("gib", "tokens"), [(20, 131072), (17, 40960), (16, 0), (None, 131072)])
 def test_the_longest_context_that_fits_and_no_very_short_one(gib, tokens):
     chip = replace(H200, model="l4", memory_mib=gib and gib * 1024)
     request = replace(REQUEST, accelerator=chip, args={"max-num-batched-tokens": "2048"})

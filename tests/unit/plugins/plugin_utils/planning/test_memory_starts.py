@@ -41,8 +41,13 @@ def test_what_the_log_says(start):
         assert footprint.weights / GIB == pytest.approx(log["weights_gib"], rel=0.05)
     if "requests" in log:
         length, number = log["requests"]
-        assert log["cache_gib"] * GIB / request.footprint(length).cache == pytest.approx(number, rel=0.02)
-    if footprint.weights and "cache_gib" in log:
+        cache = (
+            log["cache_gib"] * GIB if "cache_gib" in log else request.room() - footprint.weights - footprint.overhead
+        )
+        # Releases before 0.28 padded the blocks of DeepSeek V4; without GiB in the log all other memory counts too.
+        close = 0.05 if request.shape.layers[0].page else 0.02
+        assert cache / request.footprint(length).cache == pytest.approx(number, rel=close)
+    if footprint.weights and "cache_gib" in log and request.room():
         room = (request.room() - footprint.weights - footprint.overhead) / GIB
         # CUDA has 0.5 GiB less of a chip than nvidia-smi, which counts where little is left.
         assert room == pytest.approx(log["cache_gib"], rel=0.1, abs=0.5)
@@ -51,6 +56,6 @@ def test_what_the_log_says(start):
 
 
 def test_the_table_has_each_stack_and_starts_that_failed():
-    assert len(STARTS) == 34
-    assert {start["chip"]["stack"] for start in PUBLISHED["starts"]} == {"cuda", "rocm", "cann"}
+    assert len(STARTS) == 42
+    assert {start["chip"]["stack"] for start in PUBLISHED["starts"]} == {"cuda", "rocm", "cann", "xpu"}
     assert sum(start.get("fits") is False for start in PUBLISHED["starts"]) == 7

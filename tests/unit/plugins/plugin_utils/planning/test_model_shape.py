@@ -2,7 +2,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import Layers, shape_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import (
+    Layers,
+    shape_of,
+    shape_problem,
+)
 
 # Excerpts of the config.json of models, as they are published.
 GPT_OSS_20B = {
@@ -38,6 +42,16 @@ DEEPSEEK_V3 = {
     "kv_lora_rank": 512,
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
+}
+DEEPSEEK_V4_FLASH = {
+    "model_type": "deepseek_v4",
+    "hidden_size": 4096,
+    "num_hidden_layers": 43,
+    "head_dim": 512,
+    "qk_rope_head_dim": 64,
+    "index_head_dim": 128,
+    "sliding_window": 128,
+    "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0],
 }
 QWEN3_NEXT = {
     "model_type": "qwen3_next",
@@ -104,7 +118,7 @@ FULL_SCALE = (16 * 128 * 2 + 32 * 128) * 3 * 2
         # Sparse attention: 128 bytes and a scale for each token and layer.
         (
             {**DEEPSEEK_V3, "model_type": "deepseek_v32", "index_head_dim": 128},
-            [Layers("latent", 61, 1, 576, extra_bytes=132)],
+            [Layers("latent", 61, 1, 576, extra_bytes=132, packed=656)],
         ),
         (GEMMA_3_27B, [Layers("window", 52, 16, 256, span=1024), Layers("full", 10, 16, 256)]),
         (
@@ -190,12 +204,32 @@ def test_the_sizes_besides_the_layers():
         # Latent vectors of a model that vLLM serves with full heads, and a cache of compressed tokens.
         {**DEEPSEEK_V3, "model_type": "minicpm3"},
         {**DEEPSEEK_V3, "compress_ratios": [1, 4, 128]},
+        {**LLAMA_8B, "model_type": "minimax_m3_text"},
         {**LLAMA_8B, "num_hidden_layers": "many"},
         {**LLAMA_8B, "num_attention_heads": None, "num_key_value_heads": None},
     ],
 )
 def test_a_model_that_is_not_understood_has_no_shape(config):
     assert shape_of(config) is None
+    assert shape_problem(config or {})
+
+
+def test_the_caches_of_deepseek_v4_share_a_pool_of_blocks():
+    # "Cache groups observed" of vLLM 0.28.1 with DeepSeek-V4-Flash (issue 54703 of vllm-project/vllm): 62 layers of
+    # attention and index with 1,002,240 bytes for 256 tokens, two groups of windows of 64, states of 4 and of 8.
+    layers = shape_of(DEEPSEEK_V4_FLASH).layers
+    assert {group.page for group in layers} == {1_002_240}
+    assert [(group.kind, group.count, group.block, group.span) for group in layers] == [
+        ("full", 1, 256, 0),
+        ("window", 2, 64, 128),
+        ("window", 1, 4, 8),
+        ("window", 1, 8, 128),
+    ]
+    assert shape_problem(DEEPSEEK_V4_FLASH) == ""
+    assert (
+        shape_problem({**DEEPSEEK_V4_FLASH, "compress_ratios": [2] * 43})
+        == "compress_ratios: caches of compressed tokens"
+    )
 
 
 ODD = (
@@ -217,7 +251,9 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("config", [GPT_OSS_20B, LLAMA_8B, DEEPSEEK_V3], ids=lambda config: config["model_type"])
+@pytest.mark.parametrize(
+    "config", [GPT_OSS_20B, LLAMA_8B, DEEPSEEK_V3, DEEPSEEK_V4_FLASH], ids=lambda config: config["model_type"]
+)
 def test_whatever_the_author_of_a_model_writes_there_is_a_shape_that_can_be_computed_or_none(config):
     for key, odd in ((key, odd) for key in (*config, "num_experts", "moe_intermediate_size") for odd in ODD):
         shape = shape_of({**config, key: odd})
