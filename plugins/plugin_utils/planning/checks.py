@@ -32,9 +32,12 @@ TRY_IT = (
 # Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 # Upstream lists many models for the processors only on which somebody tried them. Where a variant has plain weights and
-# nothing of its own, nothing in it depends on the hardware, and these stacks run what vLLM runs.
+# nothing of its own, nothing in it depends on the hardware, and these stacks run what vLLM runs. vllm-ascend's guides
+# serve such models, and W8A8 weights that a recipe lists for one chip of Ascend on others, but not on a 310P, which
+# needs weights of its own.
 PLAIN_FORMATS = ("bf16", "fp16")
-COMMON_STACKS = ("cuda", "rocm")
+COMMON_STACKS = ("cuda", "rocm", "cann")
+W8A8, OWN_WEIGHTS = "int8", "ascend_310p"
 
 
 def choose_variant(
@@ -71,9 +74,10 @@ def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerato
     problem, supported = _unlisted(recipe, variant, accelerator), variant.get("supported_hardware")
     if problem is None and supported and not accelerator.is_listed(supported):
         listed = ", ".join(str(hardware) for hardware in supported)
+        kind = "in W8A8" if variant.get("precision") == W8A8 else "plain"
         return [
             f"{where}.variant: recipe {model} lists {name!r} for {listed}, not for {accelerator.model}; its weights "
-            "are plain, so it is served all the same"
+            f"are {kind}, so it is served all the same"
         ]
     if problem is None:
         return []
@@ -162,13 +166,18 @@ def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator
     if (recipe.get("meta") or {}).get("hardware", {}) and accelerator.pick(recipe["meta"]["hardware"]) == "unsupported":
         return "the recipe says that the model does not run there"
     supported = variant.get("supported_hardware")
-    if supported and not accelerator.is_listed(supported) and not _is_plain(variant, accelerator):
+    if supported and not accelerator.is_listed(supported) and not _is_portable(variant, accelerator):
         return f"it is for {', '.join(str(name) for name in supported)}"
     return None
 
 
-def _is_plain(variant: Mapping[str, Any], accelerator: Accelerator) -> bool:
-    """Return whether a variant has plain weights and no flags of its own, on a stack that runs what vLLM runs."""
+def _is_portable(variant: Mapping[str, Any], accelerator: Accelerator) -> bool:
+    """Return whether nothing in a variant depends on the hardware that its recipe lists, on a stack like this one."""
+    if accelerator.generation == OWN_WEIGHTS:
+        return False
+    listed = variant.get("supported_hardware") or ()
+    if accelerator.stack == "cann" and variant.get("precision") == W8A8:
+        return all(str(name).startswith("ascend_") for name in listed)
     own = variant.get("extra_args") or variant.get("extra_env") or variant.get("model_id")
     return accelerator.stack in COMMON_STACKS and variant.get("precision") in PLAIN_FORMATS and not own
 

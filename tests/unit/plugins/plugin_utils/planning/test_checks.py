@@ -37,6 +37,7 @@ MI300X = Accelerator("mi300x", "rocm", "gfx942", "amd", 8)
 NO_MXFP4 = (("mxfp4", "vLLM Ascend has no MXFP4 kernels for this chip, it serves the weights in bfloat16"),)
 A2 = Accelerator("ascend_a2", "cann", "ascend_a2", "ascend", 8, lacks=NO_MXFP4)
 A3 = Accelerator("ascend_a3", "cann", "ascend_a3", "ascend", 16, lacks=NO_MXFP4)
+A310P = Accelerator("ascend_310p", "cann", "ascend_310p", "ascend", 2, lacks=NO_MXFP4)
 
 
 def recipe(variants=None, **meta):
@@ -135,9 +136,24 @@ def test_which_variant_is_served(a_recipe, accelerator, requested, name):
         ),
         (
             recipe({"default": {"precision": "bf16", "supported_hardware": ["xeon6"]}}),
+            A310P,
+            None,
+            "'default' of recipe org/model is not for ascend_310p: it is for xeon6; no variant of this recipe runs on "
+            "it",
+        ),
+        (
+            recipe({"default": {"precision": "int8", "supported_hardware": ["ascend_910c"]}}),
+            A310P,
+            None,
+            "'default' of recipe org/model is not for ascend_310p: it is for ascend_910c; no variant of this recipe "
+            "runs on it",
+        ),
+        (
+            recipe({"default": {"precision": "int8", "supported_hardware": ["ascend_910c", "h100"]}}),
             A2,
             None,
-            "'default' of recipe org/model is not for ascend_a2: it is for xeon6; no variant of this recipe runs on it",
+            "'default' of recipe org/model is not for ascend_a2: it is for ascend_910c, h100; no variant of this "
+            "recipe runs on it",
         ),
         (
             recipe({"default": {"precision": "bf16", "supported_hardware": ["xeon6"], "extra_args": ["--x"]}}),
@@ -184,8 +200,20 @@ def test_plain_weights_that_were_tried_elsewhere_come_with_a_warning():
         "vllm_instances.chat.variant: recipe org/model lists 'default' for xeon6, not for h200; its weights are plain, "
         "so it is served all the same"
     ]
+    for chip in (A2, A3):
+        assert variant_doubts(a_recipe, "default", chip, "chat")[0].endswith("are plain, so it is served all the same")
     listed = recipe({"default": {"precision": "fp16", "supported_hardware": ["hopper"]}})
     assert variant_doubts(listed, "default", H200, "vllm_instances.chat") == []
+
+
+def test_w8a8_weights_that_were_tried_on_another_chip_of_ascend_come_with_a_warning():
+    w8a8 = {"precision": "int8", "model_id": "else/w8a8", "extra_args": ["--x"], "supported_hardware": ["ascend_950dt"]}
+    a_recipe = recipe({"default": {}, "ascend_w8a8": w8a8})
+    assert variant(a_recipe, A3, "ascend_w8a8") == "ascend_w8a8"
+    assert variant_doubts(a_recipe, "ascend_w8a8", A3, "chat") == [
+        "chat.variant: recipe org/model lists 'ascend_w8a8' for ascend_950dt, not for ascend_a3; its weights are in "
+        "W8A8, so it is served all the same"
+    ]
 
 
 def test_a_lenient_site_cannot_try_a_format_that_the_chip_lacks():
