@@ -1,9 +1,10 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Show what upstream offers and the catalogue lacks: releases, chips and recipes, as a table with sources and date.
+"""Show what upstream offers and the catalogue lacks: releases, chips, recipes and the vendors' drivers and toolkits.
 
 tools/vllm/upstream.py             # from the stored copy, tools/vllm/offered.json, without a network
-tools/vllm/upstream.py --read      # read it again first: pip asks this machine's index; recipes are in .cache/vllm
+tools/vllm/upstream.py --read      # read it again first: pip asks this machine's index; recipes are in .cache/vllm; a
+                                   # vendor's page that cannot be read keeps what is stored, with its date
 tools/vllm/upstream.py --page      # write docs/reference/upstream.md
 """
 
@@ -15,10 +16,12 @@ import json
 import re
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
 
 import yaml
 
@@ -42,12 +45,17 @@ RELEASES = ROOT / "catalog" / "releases"
 KEPT = 12
 FINAL = re.compile(r"\d+(?:\.\d+)+(?:\.post\d+)?\Z")
 HEADERS = ("what", "upstream", "the catalogue", "lacks", "source")
+# The oldest driver of each CUDA, by the table "CUDA Toolkit and Minimum Required Driver Version" of its release notes.
+FLOORS = {"12": "525.60.13", "13": "580.65.06"}
+# A page of a vendor is no longer.
+MOST_BYTES = 10_000_000
 # Chips that vLLM's recipes name and this collection does not serve, with the reason.
 NOT_SERVED = {"trillium": "a TPU", "ironwood": "a TPU"}
 HEAD = """\
 # What upstream offers
 
-What vLLM, its plugin for Ascend and its recipes offered when they were last read, and what of it the catalogue lacks.
+What vLLM, its plugin for Ascend, its recipes and the vendors offered when they were last read, and what of it the
+catalogue lacks.
 In a [checkout](../../CONTRIBUTING.md#set-up), `make upstream` prints the table from the stored copy, and
 `make upstream U=--read` reads upstream again. vllm-ascend may be newer on its front page than in the index.
 [Add a release](../contribute/add-a-flag-or-release.md#a-release), [add a chip](../contribute/add-a-chip.md).
@@ -80,6 +88,58 @@ def lacks(offered: Mapping[str, Any], releases: Iterable[str], chips: Iterable[s
     ]
 
 
+def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the rows of drivers and toolkits; ``stacks`` are those of the newest release that has each.
+
+    vLLM's images bring their toolkit, so a newer one is no lack. A driver that no branch offers any more is, and one
+    that is older than its toolkit needs.
+    """
+    rows: list[tuple[str, ...]] = []
+    for vendor in vendors:
+        stack, offers = stacks[vendor["stack"]], sorted(vendor["upstream"], key=sort_key, reverse=True)
+        has, lack = str(stack[vendor["key"]]), ""
+        if vendor["key"] == "minimum_driver":
+            floor = FLOORS[str(stack["cuda"]).partition(".")[0]]
+            if sort_key(has) < sort_key(floor):
+                lack = f"CUDA {stack['cuda']} needs {floor}"
+            elif all(sort_key(branch) < sort_key(has) for branch in offers):
+                lack = "no branch has it"
+            has = f"{has} or newer"
+        elif sort_key(has) < sort_key(offers[0]):
+            has = f"{has}, in vLLM's image"
+        source = f"[{re.sub('^https://|/.*', '', vendor['source'])}]({vendor['source']}), {vendor['read']}"
+        rows.append((vendor["what"], ", ".join(offers), has, lack, source))
+    return rows
+
+
+def newest_stacks() -> dict[str, Mapping[str, Any]]:
+    """Return each stack of the newest release that has it."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(RELEASES.glob("*.yml"), key=lambda path: sort_key(path.stem)):
+        found |= yaml.safe_load(path.read_text(encoding="utf-8"))["stacks"]
+    return found
+
+
+def versions_in(text: str, pattern: str) -> list[str]:
+    """Return the final versions that a vendor's page names, the newest first."""
+    found = {version for group in re.findall(pattern, text) for version in group.split() if FINAL.match(version)}
+    return sorted(found, key=sort_key, reverse=True)[:KEPT]
+
+
+def _read_vendor(vendor: Mapping[str, Any], today: str) -> dict[str, Any]:
+    """Return a vendor's entry as its page says now, or as it is stored where the page cannot be read."""
+    try:
+        with urllib.request.urlopen(vendor["source"], timeout=60) as answer:  # noqa: S310 (the address is ours)
+            found = versions_in(answer.read(MOST_BYTES).decode("utf-8", "replace"), vendor["pattern"])
+    except (URLError, TimeoutError, ConnectionError) as exc:
+        print(f"{vendor['source']}: {exc}; kept what was read on {vendor['read']}", file=sys.stderr)
+        return dict(vendor)
+    if not found:
+        print(f"{vendor['source']}: no version; kept what was read on {vendor['read']}", file=sys.stderr)
+        return dict(vendor)
+    return {**vendor, "upstream": found, "read": today}
+
+
 def _chip(name: str) -> str:
     """Return the chip of a name of upstream's: a host with several of them has its own."""
     return re.sub(r"_\d+x\Z", "", name)
@@ -98,8 +158,9 @@ def catalogue_names() -> set[str]:
     }
 
 
-def read(recipes_of: str) -> dict[str, Any]:
-    """Return what upstream offers now. Raises CalledProcessError where pip reaches no index."""
+def read(recipes_of: str, vendors: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what upstream and vendors offer now. Raises CalledProcessError where pip reaches no index."""
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     models = ROOT / ".cache" / "vllm" / recipes_of / "recipes" / "models"
     hardware: Counter[str] = Counter()
     files = sorted(models.rglob("*.yaml"))
@@ -107,12 +168,13 @@ def read(recipes_of: str) -> dict[str, Any]:
         recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
         hardware.update(list((recipe.get("meta") or {}).get("hardware") or ()))
     return {
-        "read": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "read": today,
         "vllm": _versions("vllm"),
         "vllm_ascend": _versions("vllm-ascend"),
         "recipes_of": recipes_of,
         "recipes": len(files),
         "hardware": dict(sorted(hardware.items())),
+        "vendors": [_read_vendor(vendor, today) for vendor in vendors],
     }
 
 
@@ -132,7 +194,8 @@ def table(rows: Iterable[tuple[str, ...]]) -> str:
 def page(offered: Mapping[str, Any]) -> str:
     """Return the whole page."""
     names = [path.stem for path in RELEASES.glob("*.yml")]
-    return f"{HEAD}Read on {offered['read']}:\n\n{table(lacks(offered, names, catalogue_names()))}\n"
+    rows = [*lacks(offered, names, catalogue_names()), *vendor_rows(offered["vendors"], newest_stacks())]
+    return f"{HEAD}Read on {offered['read']}, or on the date of a row:\n\n{table(rows)}\n"
 
 
 def main() -> None:
@@ -140,10 +203,12 @@ def main() -> None:
     parser.add_argument("--read", action="store_true", help="read upstream again, and store it")
     parser.add_argument("--page", action="store_true", help="write the page")
     given = parser.parse_args()
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
     if given.read:
         newest = max((path.stem for path in PINS.glob("*.yml")), key=sort_key)
-        STORED.write_text(f"{json.dumps(read(newest), indent=2)}\n", encoding="utf-8")
-    text = page(json.loads(STORED.read_text(encoding="utf-8")))
+        stored = read(newest, stored["vendors"])
+        STORED.write_text(f"{json.dumps(stored, indent=2)}\n", encoding="utf-8")
+    text = page(stored)
     if given.read or given.page:
         PAGE.write_text(text, encoding="utf-8")
     print(text[len(HEAD) :], end="")

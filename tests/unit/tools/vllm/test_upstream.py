@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from tools.vllm import upstream
@@ -39,3 +40,70 @@ def test_only_final_releases_count():
         and upstream.FINAL.match("0.23.0.post1")
         and not upstream.FINAL.match("0.34.0rc1")
     )
+
+
+STACKS = {
+    "cuda": {"minimum_driver": "580.65.06", "cuda": "13.0.3"},
+    "rocm": {"rocm": "10.0.0", "amdgpu": "31.50"},
+    "cann": {"cann": "9.2.1"},
+}
+
+
+def vendor(what, *versions, stacks=STACKS):
+    entries = [{**entry, "upstream": list(versions)} for entry in OFFERED["vendors"] if entry["what"] == what]
+    ((_what, upstream_has, have, lack, _source),) = upstream.vendor_rows(entries, stacks)
+    return upstream_has, have, lack
+
+
+def test_a_driver_that_no_branch_has_or_that_is_too_old_is_lacking():
+    what = "driver branches of NVIDIA"
+    assert vendor(what, "595.91.07", "580.178.04") == ("595.91.07, 580.178.04", "580.65.06 or newer", "")
+    assert vendor(what, "570.1")[2] == "no branch has it"
+    old = {"cuda": {"minimum_driver": "570.26", "cuda": "13.0"}}
+    assert vendor(what, "595.91.07", stacks=old)[2] == "CUDA 13.0 needs 580.65.06"
+
+
+def test_a_newer_toolkit_is_no_lack_because_the_image_brings_its_own():
+    assert vendor("CUDA toolkit", "13.5") == ("13.5", "13.0.3, in vLLM's image", "")
+    assert vendor("CANN", "9.2.0")[1:] == ("9.2.1", "")
+
+
+@pytest.mark.parametrize(
+    ("what", "text", "versions"),
+    [
+        (
+            "driver branches of NVIDIA",
+            "# latest\nDRIVER_VERSIONS ?= 580.178.04 595.91.07 610.57.04\n\nGOLANG_VERSION := 1.26.6\n",
+            ["610.57.04", "595.91.07", "580.178.04"],
+        ),
+        ("CUDA toolkit", "<title>CUDA Toolkit 13.5 - Release Notes</title> CUDA Toolkit 13.4 GA", ["13.5", "13.4"]),
+        ("ROCm", "<title>ROCm Core SDK 10.0.0 release notes</title>", ["10.0.0"]),
+        (
+            "AMD GPU driver",
+            '<a href="31.40.1/">31.40.1/</a> <a href="31.50/">31.50/</a> <a href="latest/">',
+            ["31.50", "31.40.1"],
+        ),
+        (
+            "CANN",
+            "| v0.30.0rc1  | v0.30.0  | >= 3.10, < 3.13 | 9.2.0       | 2.10.0 / 2.10.0.post4           | 3.2.2 |\n"
+            "| v0.9.2rc1   | v0.9.2   | >= 3.9, < 3.12  | 8.1.RC1     | 2.5.1 / 2.5.1.post1.dev20250619 | N/A   |\n",
+            ["9.2.0"],
+        ),
+    ],
+)
+def test_the_versions_on_a_vendor_s_page(what, text, versions):
+    (entry,) = [entry for entry in OFFERED["vendors"] if entry["what"] == what]
+    assert upstream.versions_in(text, entry["pattern"]) == versions
+
+
+def test_a_page_that_cannot_be_read_keeps_what_is_stored(capsys):
+    (entry,) = [entry for entry in OFFERED["vendors"] if entry["what"] == "ROCm"]
+    entry = {**entry, "source": "http://127.0.0.1:9/"}
+    assert upstream._read_vendor(entry, "2030-01-01") == entry
+    assert "kept what was read on 2026-08-30" in capsys.readouterr().err
+
+
+def test_each_stack_is_that_of_the_newest_release_that_has_it():
+    stacks = upstream.newest_stacks()
+    assert {entry["stack"] for entry in OFFERED["vendors"]} <= set(stacks)
+    assert all(stacks[entry["stack"]].get(entry["key"]) for entry in OFFERED["vendors"])
