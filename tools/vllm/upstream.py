@@ -28,6 +28,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / ".collections")]
 
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import (  # noqa: E402
+    RELEASES as ROCM_RELEASES,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (  # noqa: E402
     load_catalogue,
     servable_chips,
@@ -106,18 +109,19 @@ def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mappi
                 lack = "no branch has it"
             has = f"{has} or newer"
         elif sort_key(has) < sort_key(offers[0]):
-            has = f"{has}, in vLLM's image"
+            has, lack = (has, offers[0]) if vendor["stack"] == "rocm" else (f"{has}, in vLLM's image", "")
         source = f"[{re.sub('^https://|/.*', '', vendor['source'])}]({vendor['source']}), {vendor['read']}"
         rows.append((vendor["what"], ", ".join(offers), has, lack, source))
     return rows
 
 
 def newest_stacks() -> dict[str, Mapping[str, Any]]:
-    """Return each stack of the newest release that has it."""
+    """Return each stack of the newest release that has it; on AMD's hosts the role chooses ROCm and driver itself."""
     found: dict[str, Mapping[str, Any]] = {}
     for path in sorted(RELEASES.glob("*.yml"), key=lambda path: sort_key(path.stem)):
         found |= yaml.safe_load(path.read_text(encoding="utf-8"))["stacks"]
-    return found
+    newest = max(ROCM_RELEASES.values(), key=lambda release: sort_key(release.rocm))
+    return {**found, "rocm": {"rocm": newest.rocm, "amdgpu": newest.driver}}
 
 
 def versions_in(text: str, pattern: str) -> list[str]:

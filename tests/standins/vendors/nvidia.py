@@ -29,7 +29,7 @@ class Nvidia(Vendor):
     """NVIDIA.
 
     Faults of nvidia-smi, as files in /var/lib/standin: ``mismatch``, ``no-driver``, ``lost-chip`` (with the address of
-    the chip), beside those of every tool.
+    the chip), ``mig`` (the MiB of each MIG instance of every chip), beside those of every tool.
     """
 
     name = "nvidia"

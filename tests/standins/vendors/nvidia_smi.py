@@ -65,7 +65,7 @@ def answer(argv: Sequence[str], place: Place) -> Answer:
     if not taken:
         return Answer(6, "No devices were found\n")
     if any(word.startswith("--query-gpu") for word in argv):
-        return Answer(out=_query(argv, place.machine(), taken, driver))
+        return Answer(out=_query(argv, place, taken, driver))
     if "-q" in argv:
         return Answer(out=_report(place, taken, driver))
     return Answer(out=HEADER.format(driver=driver, library=library))
@@ -83,11 +83,19 @@ def _bus_id(address: str) -> str:
     return f"0000{address.upper()}"
 
 
-def _query(argv: Sequence[str], machine: Machine, taken: Sequence[Function], driver: str) -> str:
+def _mig(about: Mapping[str, Any], place: Place) -> tuple[str, list[int]]:
+    """Return whether MIG is on, and the MiB of each instance: the file ``mig`` holds them for every chip that has it."""
+    instances = place.fault("mig")
+    if about["mig"] == "[N/A]" or instances is None:
+        return about["mig"], []
+    return "Enabled", [int(mib) for mib in instances.split()]
+
+
+def _query(argv: Sequence[str], place: Place, taken: Sequence[Function], driver: str) -> str:
     (words,) = (word.partition("=")[2] for word in argv if word.startswith("--query-gpu="))
     lines = []
     for number, function in enumerate(taken):
-        about = chip(machine, function.id)
+        about = chip(place.machine(), function.id)
         values = {
             "index": str(number),
             "name": about["name"],
@@ -95,7 +103,7 @@ def _query(argv: Sequence[str], machine: Machine, taken: Sequence[Function], dri
             "compute_cap": about["compute_capability"],
             "memory.total": f"{about['memory_mib']} MiB",
             "driver_version": driver,
-            "mig.mode.current": about["mig"],
+            "mig.mode.current": _mig(about, place)[0],
             "pci.bus_id": _bus_id(function.address),
             "pci.device_id": f"0x{function.id[5:].upper()}10DE",
         }
@@ -118,7 +126,8 @@ def _gpu(gpu: ElementTree.Element, number: int, function: Function, place: Place
     """Make one chip of the recorded one."""
     about = chip(place.machine(), function.id)
     state, status = _fabric(about, place, driver)
-    mig = "N/A" if about["mig"] == "[N/A]" else about["mig"]
+    mig, instances = _mig(about, place)
+    mig = "N/A" if mig == "[N/A]" else mig
     gpu.set("id", _bus_id(function.address))
     for path, text in {
         "product_name": about["name"],
@@ -134,6 +143,16 @@ def _gpu(gpu: ElementTree.Element, number: int, function: Function, place: Place
         "fabric/status": status,
     }.items():
         gpu.find(path).text = text
+    if instances:
+        # The form of netdata's recording of an A100 with MIG.
+        devices = gpu.find("mig_devices")
+        devices = ElementTree.SubElement(gpu, "mig_devices") if devices is None else devices
+        devices.text = ""
+        for index, mib in enumerate(instances):
+            device = ElementTree.SubElement(devices, "mig_device")
+            ElementTree.SubElement(device, "index").text = str(index)
+            memory = ElementTree.SubElement(device, "fb_memory_usage")
+            ElementTree.SubElement(memory, "total").text = f"{mib} MiB"
     _add_faults(gpu, function, place)
     return gpu
 

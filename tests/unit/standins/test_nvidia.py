@@ -64,6 +64,15 @@ def test_the_line_of_a_chip_has_the_form_of_the_recorded_one(tmp_path):
     assert len(line) == len(recorded)
 
 
+@pytest.mark.parametrize(("name", "status", "memory"), [("hgx_h200", "Enabled", (16384,) * 7), ("l40s_pcie", "", ())])
+def test_a_chip_that_can_be_divided_has_the_mig_instances_of_the_file(tmp_path, name, status, memory):
+    place = machine(tmp_path, name)
+    (place.state / "mig").write_text("16384 " * 7)
+    reports = parse_report(answer("nvidia-smi", ["-q", "-x"], place).out)
+    assert {(report.mig, report.mig_pending, report.mig_memory) for report in reports} == {(status, status, memory)}
+    assert {gpu.mig for gpu in parse_query(answer("nvidia-smi", ASKED, place).out)} == {status or "[N/A]"}
+
+
 def test_chips_join_the_fabric_once_the_manager_of_the_drivers_version_runs(tmp_path):
     place = machine(tmp_path, "hgx_h200")
 
