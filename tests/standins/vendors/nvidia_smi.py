@@ -84,7 +84,7 @@ def _bus_id(address: str) -> str:
 
 
 def _mig(about: Mapping[str, Any], place: Place) -> tuple[str, list[int]]:
-    """Return whether MIG is on, and the MiB of each instance: the file ``mig`` holds them for every chip that has it."""
+    """Return whether MIG is on, and the MiB of each instance, which the file ``mig`` has for all chips."""
     instances = place.fault("mig")
     if about["mig"] == "[N/A]" or instances is None:
         return about["mig"], []
