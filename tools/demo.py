@@ -36,14 +36,14 @@ PHASES = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", nargs="?", choices=["down"], help="remove the demo again")
+    parser.add_argument("action", nargs="?", choices=["up", "down"], help="build the demo, or remove it again")
     arguments = parser.parse_args()
     if os.geteuid():
         sys.exit("The demo boots hosts in containers, which needs root. Run: sudo make demo")
     os.chdir(TOP)
     os.environ.setdefault("LAB_NAME", "demo")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    if arguments.action:
+    if arguments.action == "down":
         take_down()
         return
     log = Path(os.environ.get("LAB_HOME", ".lab")) / "demo.log"

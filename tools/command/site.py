@@ -33,8 +33,7 @@ RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0
 TEMPLATE = TOP / "inventories/four-servers"
 COMMON = ("group_vars/inference.yml",)
 GATEWAY = ("group_vars/all.yml", "group_vars/gateways.yml", ".gitignore")
-# Chips of one server, as it says itself.
-MOST_CHIPS = 1024
+MOST_CHIPS = 1024  # of one server, as it says itself
 
 
 class Chips(NamedTuple):
@@ -72,8 +71,7 @@ def run_lab(given: argparse.Namespace) -> int:
     program = TOP / "tools/demo.py"
     if not program.exists():
         raise CommandError("lab: only a checkout has a lab; clone the repository")
-    words = ["down"] if given.direction == "down" else []
-    return subprocess.run([sys.executable, str(program), *words], check=False).returncode
+    return subprocess.run([sys.executable, str(program), given.direction], check=False).returncode
 
 
 def init(given: argparse.Namespace) -> int:

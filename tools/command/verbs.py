@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 # What `apply` and `check` run: the playbook of servers and mirrors, and that of gateways.
 SERVING = ("site", "gateway")
+_DAY = "[0-9]{4}(-[0-9]{2}){1,2}(T[0-9:.]{2,15}(Z|[+-][0-9:]{5})?)?|[0-9]{2}(:[0-9]{2}){1,2}"
+_AGO = "([+-]?[0-9]{1,9}(s|min|m|h|d|w|month|y))+|now|today|yesterday"
 # The pattern of a word for a value, and what is expected; with an instance's or a time's no word needs quoting.
 VALUES = {
     "INSTANCE": (r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}", "the name of an instance"),
     "NUMBER": (r"[0-9]{1,15}", "a number"),
     "SECONDS": (r"[0-9]{1,9}(\.[0-9]+)?", "seconds"),
-    "TIME": (r"[0-9a-zA-Z:.+-]{1,40}", "a time such as -1h or 2026-11-28T03:00"),
+    "TIME": (f"{_AGO}|{_DAY}", "a time such as -1h or 2026-11-28T03:00"),
 }
 
 

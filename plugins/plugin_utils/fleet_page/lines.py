@@ -58,7 +58,8 @@ class Line:
     ``found`` describe the sources in words, ``facts`` the other findings. ``why`` is the reason of the state, ``todo``
     the action to take. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
     instances with their recipes, "" where these are not plain text. An instance that spans several hosts has the others
-    as a third text. ``planned`` pairs them with the release of vLLM in the inventory, "" for none or a template.
+    as a third text. ``planned`` pairs them with the release of vLLM in the inventory, "" for none or a template;
+    ``answers`` with the names by which clients call the model.
     """
 
     host: str
@@ -74,6 +75,7 @@ class Line:
     seen_at: int | None = None
     serves: tuple[tuple[str, ...], ...] = ()
     planned: tuple[tuple[str, str], ...] = ()
+    answers: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -136,6 +138,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
         serves=_serves(variables.get("vllm_instances"), host.name),
         planned=planned,
+        answers=_answers(variables.get("vllm_instances")),
     )
 
 
@@ -322,6 +325,18 @@ def _planned(instances: Any, release: Any) -> tuple[tuple[str, str], ...]:
         for name, entry in sorted(instances.items(), key=lambda pair: str(pair[0]))
     }
     return tuple((name, _plain_release(value)) for name, value in named.items())
+
+
+def _answers(instances: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the instances with the names of each: its own, else its recipe's."""
+    if not isinstance(instances, Mapping):
+        return ()
+    entries = {str(name): entry for name, entry in instances.items() if isinstance(entry, Mapping)}
+    listed = {name: entry.get("served_model_names") or [entry.get("recipe")] for name, entry in entries.items()}
+    return tuple(
+        (name, tuple(each for each in names if isinstance(each, str)) if isinstance(names, (list, tuple)) else ())
+        for name, names in sorted(listed.items())
+    )
 
 
 def _plain_release(value: Any) -> str:

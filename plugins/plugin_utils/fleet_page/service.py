@@ -17,6 +17,9 @@ from .table import age
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]
 SERVICES = ("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s", "last change")
+PLANNED = ("service", "model", "release", "hosts", "state")
+# Hosts of a row.
+MOST_HOSTS = 4
 # Lines of teams for each gateway.
 MOST_TEAMS = 20
 TODO = {
@@ -59,9 +62,29 @@ def services_table(results: Results, lines: Sequence[Line], addresses: Mapping[s
     """Return the table of what is served: where, by how many servers, since when, how fast; empty without services.
 
     ``addresses`` has the address of each gateway. Requests at several gateways are added up; each counts all tokens.
+    A site without gateways has a table of what its inventory says; nobody was asked.
     """
+    if not results:
+        rows = [_planned_row(name, lines) for name in sorted({pair[0] for line in lines for pair in line.serves})]
+        return table(PLANNED, rows, width).splitlines()
     names = sorted({service for result in results.values() for service in result.get("backends", {})})
     return table(SERVICES, [_service_row(name, results, lines, addresses) for name in names], width).splitlines()
+
+
+def _planned_row(name: str, lines: Sequence[Line]) -> list[str]:
+    hosts = [line.host for line in lines if any(pair[0] == name for pair in line.serves)]
+    more = f" and {len(hosts) - MOST_HOSTS:,} more" if len(hosts) > MOST_HOSTS else ""
+    return [
+        name,
+        ", ".join(sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})),
+        _releases(name, lines),
+        f"{', '.join(hosts[:MOST_HOSTS])}{more}",
+        "no gateway knows; verify asks",
+    ]
+
+
+def _releases(name: str, lines: Sequence[Line]) -> str:
+    return ", ".join(sorted({release for line in lines for each, release in line.planned if each == name and release}))
 
 
 def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str]) -> list[str]:
@@ -74,8 +97,8 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
         if entry["backend"] == name
     ]
     models = sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})
-    releases = sorted({release for line in lines for instance, release in line.planned if instance == name and release})
-    rates = [max(result["tokens_per_s"].get(model, 0) for result in found.values()) for model in models]
+    called = {each for line in lines for instance, names in line.answers if instance == name for each in names}
+    rates = [max(result["tokens_per_s"].get(each, 0) for result in found.values()) for each in called]
     since, host, newest = min(servers, key=lambda each: each[0])
     state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
     # Each gateway has its own checks of the same servers.
@@ -83,7 +106,7 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
     return [
         name,
         ", ".join(models),
-        ", ".join(releases),
+        _releases(name, lines),
         ", ".join(addresses.get(gateway, gateway) for gateway in found),
         ", ".join(dict.fromkeys(f"{each['ready']:,} of {each['servers']:,}" for each in backends)),
         f"{sum(entry['sessions'] for _since, _host, entry in servers):,}",

@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 
 from tools.command import main
 from tools.command.site import RELEASES, Chips, _releases
-from tools.command.verbs import VERBS
+from tools.command.verbs import VERBS, value_of
 
 TOP = Path(__file__).resolve().parents[4]
 FOUR = Chips("h200", 8, "cuda")
@@ -281,6 +281,7 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
         (["key", "add"], "NAME"),
         (["logs", "a", "../b"], "INSTANCE: found '../b', expected the name of an instance"),
         (["logs", "a", "b", "--since", "now; reboot"], "expected a time such as"),
+        (["usage", "--since", "yesterdy"], "--since: found 'yesterdy', expected a time such as -1h or"),
         (["lab", "up", "--", "-f", "1"], "lab runs nothing of Ansible that could take -f"),
         (["init", "{empty}", "--hosts", "a b"], "--hosts: expected names such as gpu-a-01=192.0.2.10, found 'a b'"),
         (["init", "{empty}", "--hosts", "a,a", "--no-detect"], "--hosts: a name stands there twice"),
@@ -387,3 +388,10 @@ def test_a_misspelt_switch_of_site_yml_is_named(site):
     done = run("plan", cwd=site)
     group_vars.unlink()
     assert "site_healht is not a switch of site.yml; nearest: 'site_health'" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["-1h", "30d", "2h30min", "yesterday", "03:00", "2026-11", "2026-11-28", "2026-11-28T03:00:00Z"]
+)
+def test_a_time_is_what_journalctl_and_the_gateways_take(text):
+    assert value_of("TIME")(text) == text

@@ -187,3 +187,18 @@ def test_totals():
             "l40s": {"hosts": 1, "chips": 2},
         },
     }
+
+
+def test_clients_call_a_model_by_its_own_names_else_by_its_recipe():
+    instances = {
+        "chat": {"recipe": "openai/gpt-oss-20b"},
+        "code": {"recipe": "org/code", "served_model_names": ["code", "code-large"]},
+        "odd": {"recipe": "org/odd", "served_model_names": "{{ names }}"},
+        "none": "text",
+    }
+    assert dict(line_of(Host("gpu-1", (), {"vllm_instances": instances}), {}).answers) == {
+        "chat": ("openai/gpt-oss-20b",),
+        "code": ("code", "code-large"),
+        "odd": (),
+    }
+    assert line_of(Host("gpu-1", (), {"vllm_instances": []}), {}).answers == ()

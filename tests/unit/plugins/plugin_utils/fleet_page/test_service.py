@@ -100,7 +100,8 @@ def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
         }
         for gateway, rate in rates.items()
     }
-    lines = [line("gpu-1", serves=(("chat", "openai/gpt-oss-20b"),), planned=(("chat", "0.33.0"),))]
+    model = "openai/gpt-oss-20b"
+    lines = [line("gpu-1", serves=(("chat", model),), planned=(("chat", "0.33.0"),), answers=(("chat", (model,)),))]
     _head, _rule, chat, code = services_table(results, lines, {"gw1": "https://192.0.2.10"}, 200)
     assert re.split(r"  +", chat) == [
         "chat", "openai/gpt-oss-20b", "0.33.0", "https://192.0.2.10, gw2", "1 of 2", "6", "12", "1,000.5",
@@ -108,6 +109,33 @@ def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
     ]  # fmt: skip
     assert code.startswith("code ") and code.endswith("gpu-1 up for 2 h")
     assert services_table({"gw1": {"msg": "no socket"}}, lines, {}, 200) == []
+
+
+def test_the_rate_of_a_service_is_that_of_the_names_by_which_clients_call_it():
+    entry = {**WELL, "backend": "chat", "sessions": 0, "queued": 0, "changed_s": 60, "downs": 0}
+    results = {
+        "gw1": {
+            "servers": {"gpu-1--chat": entry},
+            "backends": {"chat": {"ready": 1, "servers": 1, "queued": 0}},
+            "tokens_per_s": {"gpt": 10.0, "gpt-large": 5.5, "openai/gpt-oss-20b": 1.0},
+        }
+    }
+    lines = [line(serves=(("chat", "openai/gpt-oss-20b"),), answers=(("chat", ("gpt", "gpt-large")),))]
+    assert "  15.5  " in services_table(results, lines, {}, 200)[2]
+
+
+def test_a_site_without_gateways_has_a_table_of_what_its_inventory_says():
+    lines = [
+        line(f"gpu-{number}", serves=(("chat", "openai/gpt-oss-20b"),), planned=(("chat", "0.33.0"),))
+        for number in range(1, 7)
+    ]
+    (head, _rule, chat) = services_table({}, [*lines, line("spare")], {}, 200)
+    assert head.split() == ["service", "model", "release", "hosts", "state"]
+    assert re.split(r"  +", chat) == [
+        "chat", "openai/gpt-oss-20b", "0.33.0", "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more",
+        "no gateway knows; verify asks",
+    ]  # fmt: skip
+    assert services_table({}, [line()], {}, 200) == []
 
 
 def test_services_and_silent_gateways_are_listed():
