@@ -94,7 +94,7 @@ def lacks(offered: Mapping[str, Any], releases: Iterable[str], chips: Iterable[s
 def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Return the rows of drivers and toolkits; ``stacks`` are those of the newest release that has each.
 
-    vLLM's images bring their toolkit, so a newer one is no lack. A driver that no branch offers any more is, and one
+    vLLM's images bring their toolkit, so a newer one is no lack. A driver that no branch offers is, and one
     that is older than its toolkit needs.
     """
     rows: list[tuple[str, ...]] = []
