@@ -30,7 +30,7 @@ FUZZ = "_fuzz.py"
 # Plugins that these tests do not use; together they take a quarter of the time of a short test.
 WITHOUT = ("xdist", "xdist.looponfail", "pytest11.testinfra", "cacheprovider")
 # These tests write many small files so that they survive a crash; on a disk, that is a seventh of their processor time.
-MEMORY = "/dev/shm"  # noqa: S108  a directory of its own is made there
+MEMORY = "/dev/shm"  # noqa: S108  a new directory is made there
 FORK = multiprocessing.get_context("fork")
 
 
