@@ -7,9 +7,11 @@ import subprocess
 
 import pytest
 import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
 
 from tests.fakes.wheelhouse import ROOT
-from tests.parity.real import RELEASES, Refused
+from tests.parity.real import NEWEST, RELEASES, Refused
+from tools.vllm.variables import getters_of, value_of
 
 SERVER = ["python", "-m", "vllm.entrypoints.openai.api_server"]
 
@@ -88,3 +90,19 @@ def test_the_bundled_table_agrees_with_the_real_parser(parser):
     for table in (real, ours):
         table["flags"].pop("mm-processor-device", None)
     assert real == ours
+
+
+TEXTS = ("x", "", "0", "7", "-1", " 7 ", "+7", "1_0", "0.5", "1e3", "inf", "true", "8000x", "tcp://a:1", "[]", "none")
+
+
+def test_vllm_and_the_plan_read_the_same_values_of_variables(parser):
+    root = parser.directory if parser.version == NEWEST else next(parser.python.parents[1].glob("lib/*/site-packages"))
+    getters, table = getters_of(root / "vllm" / "envs.py"), load_table(parser.version)
+    # Some functions read files or other modules, and refuse for reasons that are not the value's form.
+    typed = {name: entry for name, entry in table.env.items() if entry["kind"] != "text"}
+    assert len(typed) > 180
+    for name, entry in typed.items():
+        choices = [*entry.get("values", ()), ",".join(entry.get("values", ()))]
+        for text in {*TEXTS, *choices, *map(str.swapcase, choices)}:
+            vllm = bool(value_of(name, getters[name], text))
+            assert [not [*table.check_values({name: text})], name, text] == [vllm, name, text]

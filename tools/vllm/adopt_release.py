@@ -157,7 +157,8 @@ def report(before: Release, after: Release, missing: Sequence[str]) -> Iterator[
     yield f"vLLM {after.version}, compared with {before.version}"
     old, new = before.options.get("flags") or {}, after.options.get("flags") or {}
     yield from change("flags", old, new, [name for name in new if name in old and differences_of(old[name], new[name])])
-    yield from change("variables", before.options.get("env") or (), after.options.get("env") or ())
+    had, has = variables_of(before.options), variables_of(after.options)
+    yield from change("variables", had, has, [name for name in has if name in had and had[name] != has[name]])
     for flag in ("tool-call-parser", "reasoning-parser"):
         yield from change(f"{flag}s", *((flags.get(flag) or {}).get("known") or () for flags in (old, new)))
     for part in ("metrics", "routes"):
@@ -165,6 +166,12 @@ def report(before: Release, after: Release, missing: Sequence[str]) -> Iterator[
     changed = [name for name, sha256 in after.recipes.items() if before.recipes.get(name) not in (None, sha256)]
     yield from change("recipes", before.recipes, after.recipes, changed)
     yield from (f"MISSING: {text}" for text in missing)
+
+
+def variables_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kind of each variable of a table; of a choice with its values."""
+    kinds: Mapping[str, Any] = options.get("env") or {}
+    return {name: (kind, names[name] if kind == "choice" else ()) for kind, names in kinds.items() for name in names}
 
 
 def change(what: str, before: Iterable[str], after: Iterable[str], changed: Sequence[str] = ()) -> Iterator[str]:

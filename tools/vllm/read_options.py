@@ -37,6 +37,7 @@ sys.path.insert(0, str(TOP))
 
 from tools.vllm.limits import Alias, Limits  # noqa: E402
 from tools.vllm.modules import Sources, registered  # noqa: E402
+from tools.vllm.variables import Getters, getters_of, kinds_of, lines_of  # noqa: E402
 
 # Where a release builds the command line of `vllm serve`: newest first.
 CLI_MODULES = (
@@ -277,20 +278,6 @@ def _one(member: Any) -> Any:
     return {bool: "boolean", int: "integer", float: "number", str: "text"}.get(origin, "any")
 
 
-# --- the variables ---------------------------------------------------------------------------------------------------
-
-
-def variables(root: Path) -> list[str]:
-    """Return the environment variables of ``vllm/envs.py``, sorted."""
-    path = root / "vllm" / "envs.py"
-    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(target, ast.Name) and target.id == "environment_variables" for target in targets):
-                return sorted(str(key.value) for key in node.value.keys if isinstance(key, ast.Constant))
-    raise ReadError(f"{path}: no environment_variables there; this release keeps its variables in another place")
-
-
 # --- the file --------------------------------------------------------------------------------------------------------
 
 HEAD = """\
@@ -317,15 +304,15 @@ def flow(value: Any) -> str:
     return json.dumps(value)
 
 
-def table(version: str, how: str, entries: Mapping[str, dict[str, Any]], env: Sequence[str], root: Path) -> str:
-    """Return the file's text, sorted: one line for each flag and variable, a long flag with a line for each key."""
+def table(version: str, how: str, entries: Mapping[str, dict[str, Any]], env: Getters, root: Path) -> str:
+    """Return the file's text, sorted: a line for each flag or for each key of a long one, and variables by kind."""
     limits = Limits(root)
     entries = limits.apply(with_parsers(entries, root))
     flags_ = [line for name in sorted(entries) for line in block(name, _sorted(entries[name]), "  ")]
     used = [name for name in sorted(limits.types) if any(f"*{name}" in line for line in flags_)]
     types_ = [line for name in used for line in _type(name, limits.types[name])]
     lines = [*(["types:", *types_] if types_ else []), "flags:", *flags_]
-    lines += ["env:", *(f"  - {name}" for name in sorted(env))]
+    lines += ["env:", *lines_of(kinds_of(env), flow)]
     return HEAD.format(version=version, how=how) + "".join(line + "\n" for line in lines)
 
 
@@ -384,11 +371,15 @@ def check_version(root: Path, wanted: str) -> None:
 
 def read(version: str, root: Path) -> str:
     """Return the table of the release whose packages lie in ``root``."""
-    if not (root / "vllm" / "envs.py").is_file():
+    path = root / "vllm" / "envs.py"
+    if not path.is_file():
         raise ReadError(f"{root}: no vLLM there (vllm/envs.py is missing); name the directory that holds vllm/")
     check_version(root, version)
     how = "its own argument code, run on classes rebuilt from its sources (no import of vLLM)"
-    return table(version, how, flags(*source_parser(root)), variables(root), root)
+    env = getters_of(path)
+    if env is None:
+        raise ReadError(f"{path}: no environment_variables there; this release keeps its variables in another place")
+    return table(version, how, flags(*source_parser(root)), env, root)
 
 
 def real() -> str:
@@ -396,7 +387,7 @@ def real() -> str:
     package = importlib.import_module("vllm")
     version, root = package.__version__.partition("+")[0], Path(str(package.__file__)).parents[1]
     env = importlib.import_module("vllm.envs").environment_variables
-    return table(version, "the real parser, built by an imported vLLM", flags(*real_parser()), list(env), root)
+    return table(version, "the real parser, built by an imported vLLM", flags(*real_parser()), env, root)
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -69,7 +69,7 @@ def table_drift(older: Side, newer: Side, replaced: Mapping[str, Any]) -> list[R
         if change != SAME:
             texts = states_of(before, after, details)
             rows.append(_of_tables("--" + ".".join(path), change, texts, WORKS if after else REFUSED, replaced, newer))
-    for name in sorted(older.table.env ^ newer.table.env):
+    for name in sorted(set(older.table.env) ^ set(newer.table.env)):
         there = name in newer.table.env
         texts = ("not read", "read") if there else ("read", "not read")
         rows.append(

@@ -12,11 +12,12 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Seq
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import sort_key
-from .values import Entry, decoded, described, expected, fits, is_added, is_unlisted, key_problems, near_value
+from .values import Entry, decoded, described, expected, fits, is_added, is_unlisted, key_problems, near_value, reads
 
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
+VARIABLE_KINDS = ("choice", "integer", "json", "number", "switch", "text")
 
 # The flag whose keys a plugin of vLLM defines.
 ADDITIONAL = "additional-config"
@@ -93,11 +94,11 @@ class Foreign(NamedTuple):
 
 @dataclass(frozen=True)
 class OptionTable:
-    """What one release accepts: flags by name without dashes, and the names of its variables."""
+    """What one release accepts: flags by name without dashes, and its variables with what vLLM reads them as."""
 
     version: str
     flags: Mapping[str, Entry]
-    env: frozenset[str]
+    env: Mapping[str, Entry]
     # Every spelling with its dashes -> the flag; computed from the flags.
     spellings: Mapping[str, Flag] = field(default_factory=dict, repr=False, compare=False)
 
@@ -110,12 +111,12 @@ class OptionTable:
         if not isinstance(data, Mapping) or not {"version", "flags", "env"} <= set(data):
             raise OptionTableError(f"{where}: expected a mapping with version, flags and env")
         flags = data["flags"]
-        if not isinstance(flags, Mapping) or not isinstance(data["env"], list):
-            raise OptionTableError(f"{where}: expected flags to be a mapping and env to be a list")
+        if not isinstance(flags, Mapping) or not isinstance(data["env"], (Mapping, list)):
+            raise OptionTableError(f"{where}: expected flags to be a mapping and env to be one or a list")
         for name, entry in flags.items():
             if not isinstance(entry, Mapping) or entry.get("kind") not in FLAG_KINDS:
                 raise OptionTableError(f"{where}: flags.{name} needs a kind, one of {', '.join(FLAG_KINDS)}")
-        return cls(str(data["version"]), flags, frozenset(data["env"]), dict(_spellings(flags)))
+        return cls(str(data["version"]), flags, dict(_variables(data["env"], where)), dict(_spellings(flags)))
 
     def canonical(self, flag: str) -> Flag | None:
         """Return the flag behind a spelling, None where this release has none.
@@ -219,6 +220,14 @@ class OptionTable:
                 )
         return problems
 
+    def check_values(self, env: Mapping[str, Any]) -> Iterator[str]:
+        """Yield a problem for each variable whose value this release refuses when it reads the variable."""
+        for name, value in env.items():
+            entry = self.env.get(name, {"kind": "text"})
+            if value is not None and not reads(entry, str(value)):
+                right = {"switch": "0 or 1", "json": "JSON"}.get(entry["kind"]) or expected(entry)
+                yield f"{name}: expected {right}, found {described(value)}{near_value(entry, value)}"
+
     def _unknown_flag(self, spelling: str, others: Sequence[OptionTable], replaced: Replaced) -> str:
         history = _history(self.version, [table for table in others if table.canonical(spelling)])
         name = spelling.partition("=")[0].split(".")[0].lstrip("-").replace("_", "-")
@@ -303,6 +312,15 @@ class OptionTable:
             if entry is None:
                 return False
         return bool(entry)
+
+
+def _variables(env: Mapping[str, Any] | Sequence[str], where: str) -> Iterator[tuple[str, Entry]]:
+    """Yield each variable with its entry, from the names of each kind, or from a list of names alone."""
+    for kind, names in env.items() if isinstance(env, Mapping) else [("text", env)]:
+        if kind not in VARIABLE_KINDS:
+            raise OptionTableError(f"{where}: env.{kind}: no such kind; {nearest(str(kind), VARIABLE_KINDS)}")
+        for name in names:
+            yield str(name), {**(names[name] if isinstance(names, Mapping) else {}), "kind": kind}
 
 
 def _spellings(flags: Mapping[str, Entry]) -> Iterator[tuple[str, Flag]]:

@@ -29,6 +29,9 @@ LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
     "lt": (operator.lt, "below"),
 }
 
+# How vLLM reads a variable of a kind.
+READERS: Mapping[str, Callable[[str], Any]] = {"integer": int, "switch": int, "number": float, "json": load_json}
+
 # The entry of one flag or key in a table: its kind, and what the kind needs.
 Entry = Mapping[str, Any]
 
@@ -61,6 +64,20 @@ def fits(entry: Entry, value: Any) -> bool:
         # A flag of text that holds a mapping is one word of JSON on the command line (--lora-modules).
         return kind == "text" and isinstance(value, Mapping)
     return _scalar_fits(entry, str(value))
+
+
+def reads(entry: Entry, text: str) -> bool:
+    """Return whether vLLM's code, which is Python's, can read the text of a variable."""
+    kind = entry["kind"]
+    if kind == "choice":
+        fold = str.lower if entry.get("any_case") else str
+        words = [word.strip() for word in text.split(",") if word.strip()] if entry.get("many") else [text]
+        return {fold(word) for word in words} <= {fold(value) for value in entry["values"]}
+    try:
+        READERS.get(kind, str)(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _scalar_fits(entry: Entry, text: str) -> bool:

@@ -337,6 +337,7 @@ def option_problems(
     return [
         *table.check_args(to_mapping(args, table), others, replaced, foreign.values),
         *table.check_env(own, foreign, others, replaced),
+        *table.check_values(env),
         *foreign.check_keys(args),
     ]
 

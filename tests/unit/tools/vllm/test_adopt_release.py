@@ -23,7 +23,7 @@ OLD = Release(
             "b": {"kind": "text"},
             "tool-call-parser": {"kind": "text", "known": ["hermes"], "plugin": "p"},
         },
-        "env": ["VLLM_A"],
+        "env": {"integer": ["VLLM_B"], "choice": {"VLLM_A": {"values": ["a"]}}, "text": ["VLLM_C"]},
     },
     {"metrics": ["vllm:x"], "routes": ["GET /v1/models"]},
     {"org/a": "1", "org/b": "2"},
@@ -36,7 +36,10 @@ NEW = Release(
             "c": {"kind": "text"},
             "tool-call-parser": {"kind": "text", "known": ["hermes", "kimi"], "plugin": "p"},
         },
-        "env": ["VLLM_A", *(f"VLLM_{number:02}" for number in range(14))],
+        "env": {
+            "choice": {"VLLM_A": {"values": ["a", "b"]}},
+            "text": ["VLLM_B", "VLLM_C", *(f"VLLM_{number:02}" for number in range(14))],
+        },
     },
     {"metrics": ["vllm:y"], "routes": ["GET /v1/models"]},
     {"org/a": "1", "org/b": "3"},
@@ -47,9 +50,10 @@ def test_the_report_names_what_appears_vanishes_and_changes():
     assert list(report(OLD, NEW, ["metric vllm:x"])) == [
         "vLLM 1.1, compared with 1.0",
         *("flags: 3 -> 3", "  1 appear: c", "  1 vanish: b", "  2 change: a, tool-call-parser"),
-        "variables: 1 -> 15",
+        "variables: 3 -> 17",
         "  14 appear: VLLM_00, VLLM_01, VLLM_02, VLLM_03, VLLM_04, VLLM_05, VLLM_06, VLLM_07, VLLM_08, VLLM_09, "
         "VLLM_10, VLLM_11 and 2 more",
+        "  2 change: VLLM_A, VLLM_B",
         *("tool-call-parsers: 1 -> 2", "  1 appear: kimi", "reasoning-parsers: 0 -> 0"),
         *("metrics: 1 -> 1", "  1 appear: vllm:y", "  1 vanish: vllm:x", "routes: 1 -> 1"),
         *("recipes: 2 -> 2", "  1 change: org/b"),

@@ -22,8 +22,48 @@ TOOL = ROOT / "tools" / "vllm" / "read_options.py"
 FILES = {
     "vllm/__init__.py": "",
     "vllm/envs.py": """
+        import json
+        import os
+        import sys
         import torch
-        environment_variables: dict[str, object] = {"VLLM_B": lambda: 1, 'VLLM_A': lambda: 2, "CUDA_HOME": lambda: 3}
+
+        def chosen(env_name, choices, case_sensitive=True):
+            def read():
+                value = os.environ[env_name]
+                known = choices() if callable(choices) else choices
+                if value not in known and (case_sensitive or value.lower() not in map(str.lower, known)):
+                    raise ValueError(value)
+                return value
+            return read
+
+        def listed(env_name, choices):
+            def read():
+                for value in os.environ[env_name].split(","):
+                    choices.index(value)
+            return read
+
+        def file_or_text():
+            text = os.environ["VLLM_FILE"]
+            return json.load(open(text)) if os.path.exists(text) else json.loads(text)
+
+        def port():
+            from vllm.utils import nothing
+            return int(os.environ["VLLM_PORT"])
+
+        environment_variables: dict[str, object] = {
+            "VLLM_B": lambda: 1,
+            "VLLM_PORT": port,
+            'VLLM_A': lambda: int(os.getenv("VLLM_A", "8" if __import__("torch").version.hip else "4")),
+            "VLLM_ON": lambda: bool(int(os.environ["VLLM_ON"])),
+            "VLLM_SHARE": lambda: float(os.environ["VLLM_SHARE"]),
+            "VLLM_JSON": lambda: json.loads(os.environ["VLLM_JSON"]),
+            "VLLM_FILE": file_or_text,
+            "VLLM_WAY": chosen("VLLM_WAY", ["fork", "spawn"]),
+            "VLLM_CASE": chosen("VLLM_CASE", ["High"], case_sensitive=False),
+            "VLLM_LIST": listed("VLLM_LIST", ["a", "b"]),
+            "VLLM_ASKED": chosen("VLLM_ASKED", lambda: torch.names.__members__),
+            "CUDA_HOME": lambda: sys.modules[__name__].port,
+        }
     """,
     "vllm/config/__init__.py": "from vllm.config.model import ModelConfig\nfrom vllm.config.vllm import VllmConfig\n",
     "vllm/config/utils.py": "def config(cls): return cls\n",
@@ -177,9 +217,15 @@ flags:
   tool-call-parser: {kind: text, known: [hermes, openai], plugin: tool-parser-plugin}
   tool-parser-plugin: {kind: text}
 env:
-  - CUDA_HOME
-  - VLLM_A
-  - VLLM_B
+  choice:
+    VLLM_CASE: {values: [High], any_case: true}
+    VLLM_LIST: {values: [a, b], many: true}
+    VLLM_WAY: {values: [fork, spawn]}
+  integer: [VLLM_A, VLLM_PORT]
+  json: [VLLM_JSON]
+  number: [VLLM_SHARE]
+  switch: [VLLM_ON]
+  text: [CUDA_HOME, VLLM_ASKED, VLLM_B, VLLM_FILE]
 """
 
 

@@ -14,7 +14,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
     other_tables,
     releases,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
+    VARIABLE_KINDS,
+    OptionTableError,
+)
 
 # What a key of a JSON flag may hold.
 KEY_KINDS = ("boolean", "integer", "number", "text", "choice", "list", "json", "any")
@@ -144,7 +147,9 @@ def _kinds(entry):
 @pytest.mark.parametrize("version", releases())
 def test_table_is_sorted_and_every_kind_is_known(version):
     data = yaml.safe_load((BUNDLED / f"{version}.yml").read_text())
-    assert data["env"] == sorted(set(data["env"]))
+    names = [name for kind in data["env"].values() for name in kind]
+    assert len(names) == len(set(names)) and set(data["env"]) <= set(VARIABLE_KINDS)
+    assert all(list(kind) == sorted(kind) for kind in data["env"].values())
     assert list(data["flags"]) == sorted(data["flags"])
     for entry in data["flags"].values():
         assert list(entry.get("keys", {})) == sorted(entry.get("keys", {}))
@@ -180,7 +185,10 @@ def test_table_under_another_release_s_name_is_refused(tmp_path):
     [
         ("flags: [", "1.0.0.yml: not YAML"),
         ("version: 1.0.0\nflags: {}\n", "1.0.0.yml: expected a mapping with version, flags and env"),
-        ("version: 1.0.0\nflags: {}\nenv: {}\n", "1.0.0.yml: expected flags to be a mapping and env to be a list"),
+        (
+            "version: 1.0.0\nflags: {}\nenv: 1\n",
+            "1.0.0.yml: expected flags to be a mapping and env to be one or a list",
+        ),
         ("version: 1.0.0\nflags: {x: {kind: int}}\nenv: []\n", "1.0.0.yml: flags.x needs a kind, one of switch"),
     ],
 )

@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     Flag,
     Foreign,
     OptionTable,
+    OptionTableError,
     Unknown,
 )
 
@@ -393,6 +394,67 @@ def test_speculative_config_keys():
     assert problem == (
         "--speculative-config.num_speculative_token: no such key in vLLM 0.33.0; nearest: 'num_speculative_tokens'"
     )
+
+
+VALUES = OptionTable.from_data(
+    {
+        "version": "1.0",
+        "flags": {},
+        "env": {
+            "choice": {
+                "VLLM_WAY": {"values": ["fork", "forkserver"]},
+                "VLLM_CASE": {"values": ["High"], "any_case": True},
+                "VLLM_LIST": {"values": ["a", "b"], "many": True},
+            },
+            "integer": ["VLLM_PORT"],
+            "json": ["VLLM_JSON"],
+            "number": ["VLLM_SHARE"],
+            "switch": ["VLLM_ON"],
+            "text": ["VLLM_NAME"],
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("VLLM_PORT", "x", 'expected an integer, found "x"'),
+        ("VLLM_PORT", "", 'expected an integer, found ""'),
+        ("VLLM_PORT", 1.5, "expected an integer, found 1.5"),
+        ("VLLM_PORT", "8" * 6000, f'expected an integer, found "{"8" * 199}...'),
+        ("VLLM_ON", "true", 'expected 0 or 1, found "true"'),
+        ("VLLM_SHARE", "half", 'expected a number, found "half"'),
+        ("VLLM_JSON", "[" * 100_000, f'expected JSON, found "{"[" * 199}...'),
+        ("VLLM_WAY", "forksever", "expected one of fork, forkserver, found \"forksever\"; nearest: 'forkserver'"),
+        ("VLLM_WAY", "", 'expected one of fork, forkserver, found ""'),
+        ("VLLM_LIST", "a,c", 'expected one of a, b, found "a,c"'),
+    ],
+)
+def test_a_value_that_vllm_cannot_read_is_refused(name, value, problem):
+    assert [*VALUES.check_values({name: value})] == [f"{name}: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("VLLM_PORT", value) for value in ("8000", 8000, -1, " 7 ", "1_000", None)),
+        *(("VLLM_ON", value) for value in ("0", 1, "2")),
+        *(("VLLM_SHARE", value) for value in ("0.5", 1, "1e3", "inf")),
+        *(("VLLM_JSON", value) for value in ("{}", "[1]", 3)),
+        *(("VLLM_CASE", value) for value in ("high", "HIGH")),
+        *(("VLLM_LIST", value) for value in ("a", "a, b", "", ",")),
+        ("VLLM_NAME", "anything"),
+        ("NCCL_DEBUG", "anything"),
+    ],
+)
+def test_a_value_that_vllm_reads_passes(name, value):
+    assert [*VALUES.check_values({name: value})] == []
+
+
+def test_a_kind_of_variables_that_nobody_knows_is_refused():
+    with pytest.raises(OptionTableError, match=r"own\.yml: env\.integr: no such kind; nearest: 'integer'"):
+        OptionTable.from_data({"version": "1.0", "flags": {}, "env": {"integr": ["A"]}}, "own.yml")
 
 
 def test_a_parser_that_the_release_does_not_register_is_refused():
