@@ -6,8 +6,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-# The levels of a value that a message shows. A server's answer may have more than Python can follow.
-DEEPEST = 8
+# The levels and characters of a value that a message shows. A server's answer may have more than Python can follow.
+DEEPEST, LONGEST = 8, 200
 # A boolean is also an int.
 _KINDS = (
     (bool, "true or false"),
@@ -36,7 +36,8 @@ def show_value(value: object) -> str:
 
     Python would say None, True and False, and the names of Ansible's derived classes.
     """
-    return "nothing" if value is None else _flow(value)
+    text = "nothing" if value is None else _flow(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _flow(value: object, depth: int = 0) -> str:

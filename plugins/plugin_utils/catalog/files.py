@@ -172,10 +172,15 @@ def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]
     return _recipe(find("recipes", name, RECIPES, directories))
 
 
-def recipe_notes(name: str, directories: Sequence[str] = ()) -> list[str]:
-    """Return a sentence for each key of a recipe that has no effect."""
-    path = find("recipes", name, RECIPES, directories)
-    return unread_keys(_recipe(path), str(path))
+def file_notes(kind: str, name: str, directories: Sequence[str] = ()) -> list[str]:
+    """Return a sentence for a site's file that replaces another one of this collection, and for keys without effect."""
+    path, own = (lookup(kind, name, RECIPES, places) for places in (directories, ()))
+    if path is None:
+        return []
+    notes = unread_keys(_recipe(path), str(path)) if kind == "recipes" else []
+    if own and read(own) != read(path):
+        notes.append(f"{VARIABLES[kind]}: {path} replaces the collection's own file for {name}")
+    return notes
 
 
 @functools.lru_cache(maxsize=None)

@@ -22,6 +22,8 @@ from ..planning.inputs import PlanError
 # A part of the schema: gets a value and its place, yields the problems.
 Check = Callable[[Any, str], Iterator[str]]
 
+# Of sizes: more than any model has tokens, bytes or chips.
+MOST = 10**15
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 
 
@@ -83,6 +85,17 @@ def _of(kind: Any, expected: str) -> Check:
     def check(value: Any, where: str) -> Iterator[str]:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, where, expected)
+
+    return check
+
+
+def _positive(kind: Any, expected: str) -> Check:
+    of_kind = _of(kind, expected)
+
+    def check(value: Any, where: str) -> Iterator[str]:
+        wrong = [*of_kind(value, where)]
+        # Not a number (.nan) fails every comparison.
+        yield from wrong if wrong or 0 < value <= MOST else [_wrong(value, where, f"{expected} above 0, at most 10^15")]
 
     return check
 
@@ -181,8 +194,8 @@ def _conditions(results: bool) -> Check:
 
 
 TEXT = _of(str, "a text")
-NUMBER = _of((int, float), "a number")
-INTEGER = _of(int, "a whole number")
+NUMBER = _positive((int, float), "a number")
+INTEGER = _positive(int, "a whole number")
 BOOLEAN = _of(bool, "true or false")
 NAMES = _list(_scalar, "a list of names")
 WORDS = _list(_scalar, "a list of words, each flag and each value one of them")

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import load_catalogue, servable_chips
-from ..catalog.files import find, load_families, load_manifest, load_recipe, load_release, recipe_notes
+from ..catalog.files import file_notes, find, load_families, load_manifest, load_recipe, load_release
 from ..catalog.option_tables import (
     load_exclusive,
     load_foreign,
@@ -39,6 +39,7 @@ def library(
     weights_manifest_path: Sequence[str] = (),
 ) -> Library:
     """Return the source of files for plans, each found once: the site's directories first, then the catalogue."""
+    paths = {"recipes": recipe_path, "releases": release_path, "weights": weights_manifest_path}
     return Library(
         recipe=cache(lambda name: load_recipe(name, recipe_path)),
         release=cache(lambda name: load_release(name, release_path)),
@@ -50,7 +51,7 @@ def library(
         exclusive=load_exclusive(),
         families=load_families(),
         restrictions=load_restrictions(),
-        notes=cache(lambda name: recipe_notes(name, recipe_path)),
+        notes=cache(lambda kind, name: file_notes(kind, name, paths[kind])),
         chips=lambda: servable_chips(load_catalogue()),
     )
 

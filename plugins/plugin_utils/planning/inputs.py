@@ -76,9 +76,9 @@ class Library:
     """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
     ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
-    returns the tables of the other releases, ``notes`` the warnings about a recipe's file, ``chips`` one of each chip
-    that the catalogue has. ``families`` holds the guards and known issues of families of models, ``restrictions`` what
-    a recipe cannot set alone.
+    returns the tables of the other releases, ``notes`` the warnings about a file by its kind (recipes, releases,
+    weights) and name, ``chips`` one of each chip that the catalogue has. ``families`` holds the guards and known issues
+    of families of models, ``restrictions`` what a recipe cannot set alone.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -91,5 +91,5 @@ class Library:
     exclusive: Sequence[Mapping[str, Any]] = ()
     families: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     restrictions: Restrictions = field(default_factory=Restrictions)
-    notes: Callable[[str], Sequence[str]] = lambda _name: ()
+    notes: Callable[[str, str], Sequence[str]] = lambda _kind, _name: ()
     chips: Callable[[], Sequence[Accelerator]] = lambda: ()

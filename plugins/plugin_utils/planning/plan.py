@@ -312,7 +312,9 @@ def _has_examples(entry: Chosen, accelerator: Accelerator) -> bool:
 def _warnings(
     entry: Chosen, composed: Composed, facts: Mapping[str, Any], accelerator: Accelerator, library: Library
 ) -> list[str]:
-    warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
+    files = {"recipes": entry.requested["recipe"], "releases": entry.release_name, "weights": entry.pinned}
+    warnings = [note for kind, name in files.items() for note in library.notes(kind, name)]
+    warnings += entry.software.warnings
     warnings += cache_doubt(entry, composed, accelerator, library)
     warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)

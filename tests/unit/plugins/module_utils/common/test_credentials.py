@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import (
+    MASK,
+    redact_credentials,
+)
 
 DEB = "deb [signed-by=/etc/apt/keyrings/docker.asc trusted=yes] https://{}m:8443/download.docker.com bookworm stable"
 TEXTS = [
@@ -40,3 +43,10 @@ def test_a_text_without_credentials_is_unchanged(text):
 def test_masking_twice_changes_nothing(text):
     once = redact_credentials(text)
     assert redact_credentials(once) == once
+
+
+@pytest.mark.parametrize("shape", ["a://", "a://x:y", "a://#", "a://:1:@", "a://?'", "@", "?", "password\n"])
+def test_the_time_grows_with_the_text_only(shape):
+    # A quadratic search of these takes minutes.
+    hidden = redact_credentials(shape * (400_000 // len(shape)) + " http://me:secret@host/x?token=t#")
+    assert hidden.endswith(f"http://{MASK}@host/x?{MASK}")

@@ -7,6 +7,8 @@ import json
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
+    VARIABLES,
+    file_notes,
     find,
     load_manifest,
     load_recipe,
@@ -236,3 +238,26 @@ def test_a_manifest_of_another_revision_than_its_name(revisions):
     (revisions / f"org/model@{NEW}.yml").rename(revisions / f"org/model@{'c' * 40}.yml")
     with pytest.raises(PlanError, match=f"revision: found '{NEW}', expected {'c' * 40} as in the file's name"):
         load_manifest("org/model@" + "c" * 40, [str(revisions)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "suffix"),
+    [
+        ("recipes", "openai/gpt-oss-20b", ".yml"),
+        ("releases", "0.33.0", ".yml"),
+        ("weights", "openai/gpt-oss-20b", ".yaml"),
+    ],
+)
+def test_a_file_of_the_site_that_replaces_another_of_the_collection_is_named(tmp_path, kind, name, suffix):
+    own = tmp_path / f"{name}{suffix}"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    text = (CATALOG / kind / f"{name}.yml").read_text(encoding="utf-8")
+    own.write_text(text, encoding="utf-8")
+    assert file_notes(kind, name, [str(tmp_path)]) == []
+    own = tmp_path / "second" / own.relative_to(tmp_path)
+    own.parent.mkdir(parents=True)
+    own.write_text(f"{text}\nguide: '# other'\n", encoding="utf-8")
+    (note,) = file_notes(kind, name, [str(tmp_path / "second")])
+    assert note == f"{VARIABLES[kind]}: {own} replaces the collection's own file for {name}"
+    assert file_notes(kind, name) == []
+    assert file_notes(kind, "no/such", [str(tmp_path)]) == []

@@ -128,6 +128,30 @@ def test_a_section_may_be_empty(section):
             "model.context_length: found true, expected a whole number",
         ),
         (
+            {"model": {"model_id": "a", "context_length": -1}},
+            "model.context_length: found -1, expected a whole number above 0, at most 10^15",
+        ),
+        (
+            {"model": {"model_id": "a", "kv_cache_bytes_per_token": 0}},
+            "model.kv_cache_bytes_per_token: found 0, expected a whole number above 0, at most 10^15",
+        ),
+        (
+            {"variants": {"a": {"vram_minimum_gb": float("nan")}}},
+            "variants.a.vram_minimum_gb: found nan, expected a number above 0, at most 10^15",
+        ),
+        (
+            {"variants": {"a": {"vram_minimum_gb": float("inf")}}},
+            "variants.a.vram_minimum_gb: found inf, expected a number above 0, at most 10^15",
+        ),
+        (
+            {"variants": {"a": {"tp": {"h200": -2}}}},
+            "variants.a.tp.h200: found -2, expected a whole number above 0, at most 10^15",
+        ),
+        (
+            {"presets": {"a": {"tp": 10**400}}},
+            f"presets.a.tp: found 1{'0' * 199}..., expected a whole number above 0, at most 10^15",
+        ),
+        (
             {"model": {"model_id": "a", "min_vllm_version": "0.11\t.0"}},
             "model.min_vllm_version: found the text '0.11\\t.0', expected a version such as 0.33.0",
         ),
