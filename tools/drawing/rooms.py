@@ -25,7 +25,7 @@ TREES = {
     "plugin_utils": ("plugins/plugin_utils: the controller runs it", "action, inventory, filter and callback plugins"),
     "module_utils": ("plugins/module_utils: a managed host may run it", "modules, and the controller's rooms above"),
 }
-WIDTH, BOX, HEIGHT, FLOOR = 900, 126, 56, 90
+WIDTH, BOX, HEIGHT, FLOOR = 900, 126, 66, 100
 # A floor with more rooms takes several rows, so that no two boxes overlap.
 IN_A_ROW, ROW = 6, HEIGHT + 14
 
