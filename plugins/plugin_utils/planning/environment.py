@@ -12,7 +12,7 @@ from .choices import Chosen
 from .compose import Composed
 from .hardware import Accelerator
 from .inputs import SiteSettings
-from .own_place import cache_paths, check_answers, check_place, reasons_of
+from .own_place import cache_paths, check_place, reasons_of
 from .runtime import ROOT_STACKS, visible_env
 from .side_models import paths_in
 
@@ -54,7 +54,6 @@ def environment_of(
 
     It is made of the composed variables, its own caches, its own chips and its middleware.
     """
-    check_answers(entry, composed)
     cache = f"{site.cache_root}/{name}"
     caches = _caches(cache, entry, accelerator)
     visible = visible_env(accelerator, chips, entry.runtime, {})

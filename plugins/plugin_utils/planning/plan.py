@@ -59,6 +59,7 @@ from .kernels import ISSUES, Kernels, compiles, plan_kernels
 from .live_adapters import BECAUSE, live_env
 from .named_files import WITH_EXAMPLES, file_problems, with_files
 from .offload import check_offload, offload_layers, shm_size
+from .own_place import check_answers
 from .packages import check_packages
 from .permission import check_permission, check_remote_code, check_secrets
 from .preload import check_preload, preload_layers
@@ -224,6 +225,8 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     elif entry.group is not None:
         check_executor(composed.args, entry.where)
     check_frontend(composed.env, entry.where)
+    # First: what nobody can allow needs no permission.
+    check_answers(entry, unchanged)
     check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
     return composed
 

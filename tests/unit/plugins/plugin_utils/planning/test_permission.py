@@ -257,3 +257,10 @@ def test_three_files_of_code_are_named_and_the_setting_to_repeat():
         plan(a_recipe=TRUSTING, manifests=manifests("b.py", "c.py", "a.py"))
     assert "would run: a.py, b.py, c.py; read these files" in str(caught.value)
     assert caught.value.settings == {"args": {"trust-remote-code": True}}
+
+
+@pytest.mark.parametrize("words", [["--uds", "/run/x"], ["--grpc"]])
+def test_nobody_is_told_to_allow_what_the_plan_refuses_then(words):
+    with pytest.raises(PlanError, match="nobody answers at the port") as caught:
+        strict_plan(a_recipe=recipe(model={"base_args": words}))
+    assert "allow it with" not in str(caught.value)
