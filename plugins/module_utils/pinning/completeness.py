@@ -36,8 +36,9 @@ _LONGEST_GGUF = 64 << 20
 # Fewer bytes of tensors may all be zero.
 _SMALL = 4096
 _TAIL = 65_558
-_WEIGHTS = ("*.safetensors", "*.gguf", "pytorch_model*.bin", "*.pt", "*.pth")
-_TEXTS = (*_JSON, "*.model", "*.tiktoken")
+_WEIGHTS = ("*.safetensors", "*.gguf", "pytorch_model*.bin", "adapter_model*.bin", "*.pt", "*.pth")
+# Other files that engines read. None is empty or a web page, whatever its format.
+_TEXTS = (*_JSON, "*.model", "*.tiktoken", "*.bin", "*.jinja", "merges.txt", "vocab.txt")
 
 
 class CompletenessCheck:

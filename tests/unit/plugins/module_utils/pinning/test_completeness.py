@@ -41,7 +41,7 @@ COMPLETE = {
     "pytorch_model.bin": archive(), "consolidated.00.pth": archive(),
     "old.pt": b"\x80\x02}q\x00.", "config.json": b"{}", "tokenizer.json": b"{}",
     "tokenizer_config.json": b"\xef\xbb\xbf{}", "vocab.json": b"{}", "tokenizer.model": b"x", "sub/empty": b"",
-    "merges.txt": b"", "other.bin": b"anything", "notes.json": b"{'a': 1}", "index.html": PAGE,
+    "notes.txt": b"", "other.bin": b"anything", "notes.json": b"{'a': 1}", "index.html": PAGE,
     "__init__.py": b"", "model.safetensors.index.json": b"{}",
 }  # fmt: skip
 
@@ -58,6 +58,10 @@ def test_a_complete_file(name):
         ("tokenizer.json", POINTER, "is a pointer of Git LFS"), ("anything.dat", POINTER, "is a pointer of Git LFS"),
         ("m.safetensors", b"", "is empty"), ("config.json", b"", "is empty"), ("tokenizer.model", b"", "is empty"),
         ("m.gguf", b"", "is empty"), ("m.safetensors", PAGE, "is a web page"), ("config.json", PAGE, "is a web page"),
+        ("adapter_model.bin", PAGE, "is a web page"), ("model-00001-of-00002.bin", PAGE, "is a web page"),
+        ("adapter_model.bin", bytes(5000), "does not begin as a file of PyTorch"), ("model.bin", b"", "is empty"),
+        ("chat_template.jinja", PAGE, "is a web page"), ("merges.txt", b"", "is empty"),
+        ("vocab.txt", PAGE, "is a web page"),
         ("m.gguf", b"\n  <html>", "is a web page"), ("m.safetensors", bytes(100_000), "has no header of safetensors"),
         ("m.safetensors", WHOLE[:7], "has no header"), ("m.safetensors", WHOLE[:60], "has no header"),
         ("m.safetensors", WHOLE[:-1], f"has {len(WHOLE) - 1} bytes, and its header describes {len(WHOLE)}"),
