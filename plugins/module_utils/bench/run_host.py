@@ -8,7 +8,6 @@ import contextlib
 import os
 import pwd
 import selectors
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Callable, Iterator, Mapping, Sequence, cast
 
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_trees_host import remove_tree
 from ..vllm.unit import mask
 from .answers import STARTED, explain_output, read_result
 from .measurement import API_KEY, KILL_AFTER, TIMED_OUT, BenchError, Measurement, bench_argv, limited_argv
@@ -189,7 +189,7 @@ def working_directory(user: str) -> Iterator[tuple[str, pwd.struct_passwd | None
     try:
         yield directory, account
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_tree(directory, ignore_errors=True)
 
 
 def environment(directory: str, program: str, variables: Mapping[str, str]) -> dict[str, str]:

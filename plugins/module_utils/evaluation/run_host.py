@@ -21,6 +21,7 @@ from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_trees_host import remove_tree
 from ..instance.marks import RUN_DIR
 from .tool import OUT, OutputError, Tool, shorten
 
@@ -78,7 +79,7 @@ def remove_abandoned(work: str, instance: str) -> None:
         path = os.path.join(parent, name)
         with contextlib.suppress(OSError):
             if name != own and abandoned.match(name) and os.lstat(path).st_mtime < time.time() - _COPIED:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path, ignore_errors=True)
 
 
 def read_data(path: str) -> tuple[list[dict[str, Any]], int]:

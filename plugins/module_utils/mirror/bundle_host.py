@@ -9,6 +9,8 @@ import stat
 from typing import Collection, Iterable, Iterator, Mapping, NamedTuple
 
 from ..common.files_host import MOST_TEXT, existing_above, publish, sha256_of, text_of
+from ..common.foreign_text import quote_foreign
+from ..common.foreign_trees_host import walk_tree
 from ..weights.plan import STAMP_NAME
 from . import checksums
 from .bundle import (
@@ -24,6 +26,9 @@ from .bundle import (
     parse_bundle,
     walk,
 )
+
+# Directories below each other on a disk; more of them would end the walk.
+_DEEPEST = 64
 
 
 class Room(NamedTuple):
@@ -125,7 +130,8 @@ def find_foreign_entries(root: str, signed: Mapping[str, str]) -> list[str]:
     A link counts wherever it is: it leads to content that nobody signed. The index of wheels may be there, because the
     role mirror makes it, and makes it again from the signed wheels.
     """
-    return sorted(f"{path}: {problem}" for path, problem in _foreign(root, "", {*signed, *checksums.OWN}))
+    found = _foreign(root, "", {*signed, *checksums.OWN})
+    return sorted(f"{quote_foreign(path)}: {problem}" for path, problem in found)
 
 
 def _foreign(root: str, directory: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -141,7 +147,8 @@ def _foreign(root: str, directory: str, known: Collection[str]) -> Iterator[tupl
         if entry.is_symlink():
             yield path, "is a link, and only files can be signed; remove it"
         elif entry.is_dir(follow_symlinks=False):
-            yield from _foreign(root, path, known)
+            too_deep = path.count("/") >= _DEEPEST
+            yield from [(path, "lies deeper than any content")] if too_deep else _foreign(root, path, known)
         elif not entry.is_file(follow_symlinks=False):
             yield path, "is not a file; remove it"
         elif path not in known and not checksums.is_generated(path, known, entry.stat(follow_symlinks=False).st_size):
@@ -162,7 +169,7 @@ def read_notes(root: str, files: Files) -> dict[str, str]:
 
 def _walk_files(root: str, top: str) -> Iterator[str]:
     """Yield everything below a directory that is not a directory, links to directories too."""
-    for directory, directories, names in os.walk(os.path.join(root, top)):
+    for directory, directories, names in walk_tree(os.path.join(root, top)):
         links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
         for name in [*names, *links]:
             yield os.path.relpath(os.path.join(directory, name), root)

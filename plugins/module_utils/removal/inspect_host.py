@@ -11,6 +11,7 @@ import re
 from typing import Callable, Iterable
 
 from ..common.files_host import listed
+from ..common.foreign_trees_host import walk_tree
 from ..encodings.files import ENCODINGS
 from ..instance.marks import CACHE_DIR, CONFIG_DIR
 from ..slots.host import Host, Slots, readlink, turn_of
@@ -277,7 +278,7 @@ def instance_paths(name: str) -> list[str]:
 def disk_usage(path: str) -> int:
     """Return the bytes on disk of a file or directory that have no second name elsewhere; 0 for a missing one."""
     total = _blocks(path)
-    for parent, directories, names in os.walk(path):
+    for parent, directories, names in walk_tree(path):
         total += sum(_blocks(os.path.join(parent, name)) for name in (*names, *directories))
     return total
 

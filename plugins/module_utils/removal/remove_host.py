@@ -11,6 +11,7 @@ from functools import partial
 from typing import Callable, Iterable, Mapping
 
 from ..common.files_host import LockedError, listed, locked, sync_directory
+from ..common.foreign_trees_host import remove_tree
 from ..instance.marks import CACHE_DIR
 from ..slots.restore_host import Service
 from ..vllm.files import STATE_DIR
@@ -194,7 +195,7 @@ class Removal:
             return False
         try:
             if os.path.isdir(real) and not os.path.islink(real):
-                shutil.rmtree(real)
+                remove_tree(real)
             else:
                 os.unlink(real)
         except OSError as exc:

@@ -17,6 +17,7 @@ import tarfile
 from typing import IO, Any, Callable, Iterator
 
 from ..common.files_host import publish, sha256_of, text_of
+from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.module import Module
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_base, fetch_file, join_location
@@ -171,7 +172,7 @@ def _at_once(path: str, flags: int) -> int:
 def _files(top: str) -> Iterator[str]:
     """Yield the regular files of the parts; links and everything else are left out, and so are locks."""
     for part in PARTS:
-        for directory, _directories, names in os.walk(os.path.join(top, part)):
+        for directory, _directories, names in walk_tree(os.path.join(top, part)):
             for name in names:
                 path = os.path.join(directory, name)
                 if stat.S_ISREG(os.lstat(path).st_mode) and not name.endswith(".lock"):
@@ -181,7 +182,7 @@ def _files(top: str) -> Iterator[str]:
 def unpack(file: IO[bytes], top: str, most: int) -> str:
     """Unpack an archive into a cache that has none of its parts, as its owner. Raises CacheError."""
     fresh = os.path.join(top, _UNPACKED)
-    shutil.rmtree(fresh, ignore_errors=True)
+    remove_tree(fresh, ignore_errors=True)
     try:
         with tarfile.open(fileobj=file, mode="r:gz") as archive:
             _extract(archive, fresh, most)
@@ -192,7 +193,7 @@ def unpack(file: IO[bytes], top: str, most: int) -> str:
     except (tarfile.TarError, EOFError, OSError) as exc:
         raise CacheError(f"the archive cannot be unpacked: {exc}") from exc
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove_tree(fresh, ignore_errors=True)
     return ""
 
 

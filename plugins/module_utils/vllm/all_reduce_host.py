@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
+from ..common.foreign_trees_host import remove_tree
 from .all_reduce import parse_all_reduce
 
 # Seconds to load torch from a cold disk, and to end.
@@ -57,7 +57,7 @@ def run_all_reduce(command: Command, program: str, options: str, seconds: float)
             subprocess.run(list(command.stop), capture_output=True, check=False)
         return parse_all_reduce(out, err, process.returncode or 0, timed_out, seconds + GRACE)
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        remove_tree(home, ignore_errors=True)
 
 
 def _wait(process: subprocess.Popen[str], program: str, seconds: float) -> tuple[str, str, bool]:

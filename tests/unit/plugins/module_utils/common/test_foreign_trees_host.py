@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_trees_host import (
+    remove_tree,
+    walk_tree,
+)
+
+# More than Python's recursion, the usual number of open files, and the kernel's longest path.
+DEPTH = 2500
+
+
+@pytest.fixture
+def deep(tmp_path):
+    """A directory with as many below each other as its user liked to make."""
+    top = tmp_path / "chat"
+    top.mkdir()
+    (top / "file").write_text("x")
+    (top / "link").symlink_to("/")
+    level = os.open(top, os.O_RDONLY)
+    for _number in range(DEPTH):
+        os.mkdir("d", dir_fd=level)
+        below = os.open("d", os.O_RDONLY, dir_fd=level)
+        os.close(level)
+        level = below
+    os.close(level)
+    yield top
+    subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+def test_a_tree_that_is_deeper_than_any_recursion_is_walked_and_removed(deep):
+    found = list(walk_tree(str(deep)))
+    assert found[0] == (str(deep), ["d"], ["file", "link"]) or found[0] == (str(deep), ["d"], ["link", "file"])
+    assert 1000 < len(found) <= DEPTH + 1
+    remove_tree(str(deep))
+    assert not deep.exists()
+
+
+def test_it_is_the_walk_of_the_standard_library(tmp_path):
+    for name in ("a/b", "a/c", "d"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "file").write_text("")
+    (tmp_path / "a/up").symlink_to(tmp_path)
+
+    def plain(walk):
+        return sorted((top, sorted(below), sorted(names)) for top, below, names in walk)
+
+    # os.walk counts a link to a directory as a directory that it does not enter.
+    expected = [(top, [n for n in below if n != "up"], names) for top, below, names in plain(os.walk(tmp_path))]
+    found = [(top, below, [n for n in names if n != "up"]) for top, below, names in plain(walk_tree(str(tmp_path)))]
+    assert found == expected
+
+
+def test_what_is_missing_is_an_error_unless_errors_are_ignored(tmp_path):
+    assert list(walk_tree(str(tmp_path / "none"))) == []
+    remove_tree(str(tmp_path / "none"), ignore_errors=True)
+    with pytest.raises(FileNotFoundError):
+        remove_tree(str(tmp_path / "none"))
