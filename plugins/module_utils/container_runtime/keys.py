@@ -9,7 +9,10 @@ import hashlib
 import re
 from typing import Iterator
 
-_ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----(?P<body>.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
+# The body ends at the next line of dashes, so that a file of beginnings is not searched from each to its end.
+_ARMOUR = re.compile(
+    rb"-----BEGIN PGP PUBLIC KEY BLOCK-----(?P<body>[^-]*(?:-(?!----)[^-]*)*)-----END PGP PUBLIC KEY BLOCK-----"
+)
 _PRIMARY = 6
 
 

@@ -126,7 +126,7 @@ def _why_not(found: Found, missing: Sequence[str]) -> str:
 
 def cdi_kind(text: str) -> str:
     """Return the kind of a CDI specification, YAML or JSON; empty where it names none."""
-    found = re.search(r"""^\s*\{?\s*["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)""", text, re.MULTILINE)
+    found = re.search(r"""^[ \t]*(?:\{\s*)?["']?kind["']?\s*:\s*["']?([\w.-]+/[\w.-]+)""", text, re.MULTILINE)
     if found is None:
         # A JSON document may stand on one line.
         found = re.search(r'"kind"\s*:\s*"([\w.-]+/[\w.-]+)"', text)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
+from ..common.foreign_numbers import read_count
 from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
 from .config_host import listening_in
@@ -22,6 +23,7 @@ from .warm_up_host import WarmUp, WarmUpError
 STATE_DIR = "/var/lib/vllm"
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
+LARGEST_VOCABULARY = 10**8
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
 # Among the kernels that it speaks of, so that it goes with them.
 WARM = "warm-up.json"
@@ -124,7 +126,9 @@ def vocabulary_of(name: str) -> int:
     try:
         model = ForeignDirectory(os.path.realpath(f"{STATE_DIR}/{name}/model"))
         config = load_json(model.read("config.json", MAX_CONFIG_BYTES))
-        return int(config.get("vocab_size") or config["text_config"]["vocab_size"])
+        found = read_count(config.get("vocab_size") or config["text_config"]["vocab_size"])
+        # Each token of a prompt is a number below it.
+        return found if found and found < LARGEST_VOCABULARY else VOCABULARY
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return VOCABULARY
 

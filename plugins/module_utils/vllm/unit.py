@@ -219,7 +219,7 @@ def _with_detail(parsed: Sequence[tuple[str, str]], index: int) -> str:
     """Return an exception's line, with the next line if it belongs to it (pydantic writes the cause there)."""
     text = parsed[index][1]
     after = parsed[index + 1][1] if index + 1 < len(parsed) else ""
-    if text.endswith(("validation error", ":")) or re.search(r"\d+ validation errors? for ", text):
+    if text.endswith(("validation error", ":")) or re.search(r"\d validation errors? for ", text):
         return f"{text} {after.strip()}".strip()
     return text
 

@@ -28,7 +28,7 @@ BY_ROLE = {
     "restart", "rm", "runtime", "security-opt", "shm-size", "stop-timeout", "tmpfs", "tty", "ulimit", "user", "userns",
     "uts", "volume", "workdir",
 }  # fmt: skip
-_CHIP = re.compile(r"/dev/(?:davinci|nvidia)([0-9]{1,4})(?::|\Z)|\w+\.com/gpu=([0-9]{1,4})\Z")
+_CHIP = re.compile(r"/dev/(?:davinci|nvidia)([0-9]{1,4})(?::|\Z)|\b\w+\.com/gpu=([0-9]{1,4})\Z")
 
 
 def run_command(words: Sequence[str]) -> int | None:

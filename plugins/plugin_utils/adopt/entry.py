@@ -17,9 +17,10 @@ from .start import Start
 from .variables import sort_variables
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")
-# How huggingface_hub and modelscope name directories of their caches.
+# How huggingface_hub and modelscope name directories of their caches; bounded, because each part may begin anywhere.
 _CACHED = re.compile(
-    r"(?:models--([\w.-]+?)--([\w.-]+)(?:/|\Z))|(?:/modelscope/(?:hub/)?(?:models/)?([\w.-]+)/([\w.-]+)/?\Z)"
+    r"(?:(?<![^/])models--([\w.-]{1,96}?)--([\w.-]{1,96})(?:/|\Z))"
+    r"|(?:/modelscope/(?:hub/)?(?:models/)?([\w.-]+)/([\w.-]+)/?\Z)"
 )
 # Flags that name this host among several.
 _OF_SEVERAL = (

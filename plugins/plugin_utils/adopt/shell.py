@@ -44,7 +44,9 @@ def check_text(text: str) -> None:
 def statements(text: str) -> list[list[str]]:
     """Return the words of each statement; what a shell would replace in them is marked. Raises CommandError."""
     check_text(text)
-    text = _PROMPT.sub("", _CONTINUED.sub(" ", text.replace("\u00a0", " ")))
+    # Where no line ends, each backslash with a comment would be searched to the end.
+    begin, end, last = text.replace("\u00a0", " ").rpartition("\n")
+    text = _PROMPT.sub("", _CONTINUED.sub(" ", begin + end) + last)
     found: list[list[str]] = [[]]
     for word in _split(text):
         if word is None:

@@ -103,7 +103,7 @@ def inner_statements(words: Sequence[str]) -> list[list[str]]:
     """Return the statements of ``bash -c TEXT``, else the words as one statement."""
     for place, word in enumerate(words[:-1]):
         if PurePosixPath(word).name in _SHELLS:
-            flags = [other for other in words[place + 1 : -1] if re.fullmatch(r"-[a-z]*c[a-z]*", other)]
+            flags = [other for other in words[place + 1 : -1] if re.fullmatch(r"-(?=[a-z]*c)[a-z]+", other)]
             text = as_written(words[-1])
             return statements(text) if flags else [list(words)]
     return [list(words)]

@@ -124,7 +124,8 @@ def _no_constant(name: str) -> NoReturn:
 class _JsonLines:
     """The lines of the keys of a JSON text; the text is searched once, on the first request."""
 
-    _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]')
+    # A string that does not end reaches to the end, so that it is not searched again from each of its quotes.
+    _TOKEN = re.compile(r'("(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z))(\s*:)?|[][{}]')
 
     def __init__(self, content: str) -> None:
         self._content = content

@@ -73,3 +73,9 @@ def test_armour_is_taken_off_and_put_on():
 def test_other_bytes_are_named(data, message):
     with pytest.raises(KeyFileError, match=message):
         fingerprints(data)
+
+
+def test_a_file_of_beginnings_is_read_in_the_time_of_its_length():
+    # As many bytes as a download may have.
+    with pytest.raises(KeyFileError):
+        fingerprints(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n" * 28_000)

@@ -149,6 +149,8 @@ def test_what_is_no_http_is_not_healthy():
 
 @pytest.mark.parametrize(("text", "expected"), [
     (json.dumps({"vocab_size": 32}), 32), ("{}", 1000), ("not JSON", 1000), (json.dumps({"text_config": 1}), 1000),
+    # A prompt of random tokens below these is no prompt, or takes all memory.
+    *((f'{{"vocab_size": {size}}}', 1000) for size in ("1e999", "-5", "1" + "0" * 4000, "true", '"x"', "[1]")),
 ])  # fmt: skip
 def test_the_vocabulary_is_the_models(host, text, expected):
     (host / "lib/chat/model/config.json").write_text(text)

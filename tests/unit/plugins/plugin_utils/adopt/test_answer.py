@@ -87,6 +87,16 @@ def test_a_number_without_end_is_no_fault_of_ours(text):
         assert answer(AdoptRequest(), text)["instances"]
 
 
+@pytest.mark.parametrize("text", [
+    "vllm serve " + "models--" * 7500, "vllm serve o/m " + "\\#" * 30_000,
+    "docker run --device " + "a" * 60_000 + " vllm/vllm-openai", "bash -" + "c" * 60_000 + "! vllm serve o/m",
+])  # fmt: skip
+def test_a_long_word_is_read_in_the_time_of_its_length(text):
+    # Searched from each place to the end, these take minutes to hours.
+    with contextlib.suppress(CommandError):
+        answer(AdoptRequest(), text)
+
+
 MANY = [
     "vllm serve o/m " + "--f1 1 " * 5000, "vllm serve o/m --lora-modules" + " a=/b" * 5000,
     " ".join(f"A{n}=1" for n in range(5000)) + " vllm serve o/m",
