@@ -21,7 +21,7 @@ _ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)\Z", re.DOTAL
 
 API_KEY = "VLLM_API_KEY"
 # How long vLLM waits for its engine, and the seconds of a start besides: Python's imports before, the warm-up after.
-READY_VARIABLE, START_MARGIN = "VLLM_ENGINE_READY_TIMEOUT_S", 300
+READY_VARIABLE, START_MARGIN, LONGEST_START = "VLLM_ENGINE_READY_TIMEOUT_S", 300, 999_999
 
 
 class InstanceError(Exception):
@@ -214,5 +214,9 @@ def _unquoted(value: str) -> str:
 
 def start_seconds(env: Mapping[str, Any]) -> int:
     """Return how long the unit must let a start take by what vLLM allows its engine, 0 where nothing says it."""
-    text = str(env.get(READY_VARIABLE, ""))
-    return int(text) + START_MARGIN if re.fullmatch("[0-9]{1,6}", text) else 0
+    try:
+        # As vLLM reads it.
+        seconds = int(str(env.get(READY_VARIABLE, "")))
+    except ValueError:
+        return 0
+    return min(seconds, LONGEST_START) + START_MARGIN if seconds > 0 else 0

@@ -11,7 +11,6 @@ from typing import Any
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
-from ..common.foreign_numbers import read_count
 from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
 from .config_host import listening_in
@@ -126,9 +125,9 @@ def vocabulary_of(name: str) -> int:
     try:
         model = ForeignDirectory(os.path.realpath(f"{STATE_DIR}/{name}/model"))
         config = load_json(model.read("config.json", MAX_CONFIG_BYTES))
-        found = read_count(config.get("vocab_size") or config["text_config"]["vocab_size"])
+        found = config.get("vocab_size") or config["text_config"]["vocab_size"]
         # Each token of a prompt is a number below it.
-        return found if found and found < LARGEST_VOCABULARY else VOCABULARY
+        return found if isinstance(found, int) and 1 < found < LARGEST_VOCABULARY else VOCABULARY
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return VOCABULARY
 

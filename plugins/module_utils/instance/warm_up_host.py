@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..common.foreign_json import load_json
-from ..common.foreign_numbers import read_count
 from .api_host import ask
 from .config_file import Listening
 from .listener_host import StrangerError
@@ -46,10 +45,11 @@ class WarmUp:
         try:
             model = found["data"][0]["id"]
             # Without a setting of the plan, vLLM takes the model's own limit.
-            longest = read_count(found["data"][0].get("max_model_len")) or self.limits.max_model_len
+            longest = found["data"][0].get("max_model_len")
         except (AttributeError, LookupError, TypeError, ValueError) as exc:
             raise WarmUpError(f"GET /v1/models names no model ({type(exc).__name__})") from exc
-        self.limits = replace(self.limits, max_model_len=longest)
+        if isinstance(longest, int) and longest > 0:
+            self.limits = replace(self.limits, max_model_len=longest)
         return self.progress.summary(self._rounds(model))
 
     def _rounds(self, model: str) -> str:

@@ -12,7 +12,19 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Seq
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import sort_key
-from .values import Entry, decoded, described, expected, fits, is_added, is_unlisted, key_problems, near_value, reads
+from .values import (
+    Entry,
+    decoded,
+    described,
+    expected,
+    fits,
+    is_added,
+    is_port,
+    is_unlisted,
+    key_problems,
+    near_value,
+    reads,
+)
 
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
@@ -224,8 +236,10 @@ class OptionTable:
         """Yield a problem for each variable whose value this release refuses when it reads the variable."""
         for name, value in env.items():
             entry = self.env.get(name, {"kind": "text"})
-            if value is not None and not reads(entry, str(value)):
+            port = is_port(name, entry)
+            if value is not None and not (reads(entry, str(value)) and (not port or 0 <= int(value) < 65536)):
                 right = {"switch": "0 or 1", "json": "JSON"}.get(entry["kind"]) or expected(entry)
+                right = "the number of a port" if port else right
                 yield f"{name}: expected {right}, found {described(value)}{near_value(entry, value)}"
 
     def _unknown_flag(self, spelling: str, others: Sequence[OptionTable], replaced: Replaced) -> str:

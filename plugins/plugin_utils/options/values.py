@@ -66,6 +66,11 @@ def fits(entry: Entry, value: Any) -> bool:
     return _scalar_fits(entry, str(value))
 
 
+def is_port(name: str, entry: Entry) -> bool:
+    """Return whether a variable is the number of a port, with which vLLM listens or connects."""
+    return entry["kind"] == "integer" and name.endswith("_PORT")
+
+
 def reads(entry: Entry, text: str) -> bool:
     """Return whether vLLM's code, which is Python's, can read the text of a variable."""
     kind = entry["kind"]

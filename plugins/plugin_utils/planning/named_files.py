@@ -7,6 +7,7 @@ on the runtime.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterator, Mapping
 
 from ...module_utils.vllm.files import CHAT_TEMPLATES, LIBRARY
@@ -15,6 +16,8 @@ from ..options.table import Doubt
 TEMPLATE = "chat-template"
 FLAGS = (TEMPLATE, "reasoning-parser-plugin", "tool-parser-plugin")
 EXAMPLES = "examples/"
+# Templates that vLLM has itself, and those of its examples.
+_OWN, _EXAMPLE = re.compile(r"template_\w+\.jinja"), re.compile(r"examples/(?:\w+/)*[\w.]+\.jinja")
 # Stacks whose images have vLLM's examples in their working directory.
 WITH_EXAMPLES = ("cuda", "cpu")
 
@@ -43,10 +46,15 @@ def with_files(
     return found
 
 
+def _is_of_vllm(value: str, examples: bool) -> bool:
+    """Return whether vLLM brings a chat template: by a name among its own, or with the ``examples`` of its image."""
+    return bool(_OWN.fullmatch(value) or (examples and _EXAMPLE.fullmatch(value)))
+
+
 def file_problems(args: Mapping[str, Any], pinned: bool, examples: bool) -> Iterator[str]:
     """Yield a sentence for each file that nothing has brought where vLLM starts; a Doubt without ``pinned`` weights."""
     for flag, value in named(args):
-        if value.startswith("/") or (flag == TEMPLATE and (examples or "/" not in value)):
+        if value.startswith("/") or (flag == TEMPLATE and _is_of_vllm(value, examples)):
             continue
         text = (
             f"{flag} names {value}, which nothing brings to the place where vLLM starts; set args {flag} to the "

@@ -8,7 +8,7 @@ instance with data parallelism there are several engines, and those of a tensor 
 from __future__ import annotations
 
 import math
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping
 
 from ...module_utils.common.kinds import show_value
 from ..options.values import decoded, read_number
@@ -18,7 +18,7 @@ from .hardware import Accelerator
 from .inputs import PlanError
 
 KEY, HOST_GIB, AUTO = "kv_cache", "host_gib", "auto"
-SIZE, CONNECTOR = "kv-offloading-size", "kv-transfer-config"
+SIZE, CONNECTOR, OFFLOAD = "kv-offloading-size", "kv-transfer-config", "cpu-offload-gb"
 GIB = 1024**3
 # What all instances of a host take together where host_gib is auto. /dev/shm has half of the memory.
 SHARE = 0.4
@@ -79,13 +79,21 @@ def cache_gib(args: Mapping[str, Any], chips: int) -> float:
     """Return the GiB of the host that the engines of an instance take for their KV cache."""
     engines = _engines(args)
     found = engines * (read_number(str(args.get(SIZE, 0))) or 0)
-    config = decoded(args.get(CONNECTOR))
-    extra = config.get("kv_connector_extra_config") if isinstance(config, Mapping) else None
-    if isinstance(extra, Mapping):
+    for extra in _extras(decoded(args.get(CONNECTOR))):
         found += chips * (read_number(str(extra.get("cpu_bytes_to_use_per_rank", 0))) or 0) / GIB
         if "cpu_bytes_to_use_per_rank" not in extra:
             found += engines * (read_number(str(extra.get("cpu_bytes_to_use", 0))) or 0) / GIB
     return found
+
+
+def _extras(config: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the settings of a connector of vLLM, and of those that it joins."""
+    extra = config.get("kv_connector_extra_config") if isinstance(config, Mapping) else None
+    if isinstance(extra, Mapping):
+        yield extra
+        joined = extra.get("connectors")
+        for each in joined if isinstance(joined, list) else ():
+            yield from _extras(each)
 
 
 def shm_size(args: Mapping[str, Any], chips: int) -> str:
@@ -98,8 +106,12 @@ def check_offload(args: Mapping[str, Mapping[str, Any]], chips: Mapping[str, int
 
     ``args`` and ``chips`` are those of each instance, replicas included.
     """
+    for name, own in args.items():
+        for flag in (SIZE, OFFLOAD):
+            if (read_number(str(own.get(flag, 0))) or 0) < 0:
+                raise PlanError(f"vllm_instances.{name}.args.{flag}: found {show_value(own[flag])}, expected 0 or more")
     wanted = {
-        name: cache_gib(own, chips[name]) + chips[name] * (read_number(str(own.get("cpu-offload-gb", 0))) or 0)
+        name: cache_gib(own, chips[name]) + chips[name] * (read_number(str(own.get(OFFLOAD, 0))) or 0)
         for name, own in args.items()
     }
     has = (accelerator.host_memory_mib or 0) / 1024

@@ -318,7 +318,7 @@ def test_a_recipe_without_a_preset_names_those_of_its_class():
         ("a100", {"features": ["fp8_kv_cache"]}, "does not run on a100"),
         ("h200", {"preset": "latency", "args": {"cudagraph-capture-sizes": [1, 2]}}, "vLLM refuses another one"),
         ("b200", {"env": {"VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": "1"}, "release": "0.17.1"}, "pick one of them"),
-        ("h200", {"env": {"VLLM_PORT": "x"}}, 'instances.chat: VLLM_PORT: expected an integer, found "x"'),
+        ("h200", {"env": {"VLLM_PORT": "x"}}, 'instances.chat: VLLM_PORT: expected the number of a port, found "x"'),
         ("h200", {"env": {"VLLM_ENGINE_READY_TIMEOUT_S": "x"}}, "VLLM_ENGINE_READY_TIMEOUT_S: expected an integer"),
         ("h200", {"env": {"VLLM_ROCM_QUICK_REDUCE_QUANTIZATION": "INT5"}}, "expected one of FP, INT8, INT6, INT4"),
         ("h200", {"args": {"cuda-graph-sizes": 2048}}, "instead: --max-cudagraph-capture-size"),

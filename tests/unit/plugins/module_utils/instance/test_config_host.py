@@ -53,6 +53,11 @@ OPTIONS = {
         ("A=1\n", 0),
         ("A=1\nVLLM_ENGINE_READY_TIMEOUT_S=3600\n", 3900),
         ("VLLM_ENGINE_READY_TIMEOUT_S=\n", 0),
+        # What Python reads as a number.
+        ("VLLM_ENGINE_READY_TIMEOUT_S=3_600\n", 3900),
+        ("VLLM_ENGINE_READY_TIMEOUT_S=+3600\n", 3900),
+        (f"VLLM_ENGINE_READY_TIMEOUT_S={10**12}\n", 1_000_299),
+        ("VLLM_ENGINE_READY_TIMEOUT_S=-3600\n", 0),
     ],
 )
 def test_nobody_waits_shorter_than_the_unit_lets_an_instance_start(tmp_path, text, seconds):

@@ -406,7 +406,7 @@ VALUES = OptionTable.from_data(
                 "VLLM_CASE": {"values": ["High"], "any_case": True},
                 "VLLM_LIST": {"values": ["a", "b"], "many": True},
             },
-            "integer": ["VLLM_PORT"],
+            "integer": ["VLLM_PORT", "VLLM_SECONDS"],
             "json": ["VLLM_JSON"],
             "number": ["VLLM_SHARE"],
             "switch": ["VLLM_ON"],
@@ -419,10 +419,10 @@ VALUES = OptionTable.from_data(
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("VLLM_PORT", "x", 'expected an integer, found "x"'),
-        ("VLLM_PORT", "", 'expected an integer, found ""'),
-        ("VLLM_PORT", 1.5, "expected an integer, found 1.5"),
-        ("VLLM_PORT", "8" * 6000, f'expected an integer, found "{"8" * 199}...'),
+        *(("VLLM_PORT", port, f'expected the number of a port, found "{port}"') for port in ("x", "-1", "65536")),
+        ("VLLM_SECONDS", "", 'expected an integer, found ""'),
+        ("VLLM_SECONDS", 1.5, "expected an integer, found 1.5"),
+        ("VLLM_SECONDS", "8" * 6000, f'expected an integer, found "{"8" * 199}...'),
         ("VLLM_ON", "true", 'expected 0 or 1, found "true"'),
         ("VLLM_SHARE", "half", 'expected a number, found "half"'),
         ("VLLM_JSON", "[" * 100_000, f'expected JSON, found "{"[" * 199}...'),
@@ -438,7 +438,8 @@ def test_a_value_that_vllm_cannot_read_is_refused(name, value, problem):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("VLLM_PORT", value) for value in ("8000", 8000, -1, " 7 ", "1_000", None)),
+        *(("VLLM_PORT", value) for value in ("8000", 8000, " 7 ", "1_000", None)),
+        ("VLLM_SECONDS", -1),
         *(("VLLM_ON", value) for value in ("0", 1, "2")),
         *(("VLLM_SHARE", value) for value in ("0.5", 1, "1e3", "inf")),
         *(("VLLM_JSON", value) for value in ("{}", "[1]", 3)),

@@ -31,6 +31,11 @@ def test_files_of_the_weights_and_of_this_collection_get_their_path(args, exampl
         ({"chat-template": "examples/other.jinja"}, True, False, [str]),
         ({"chat-template": "examples/other.jinja"}, False, False, [str]),
         ({"chat-template": "examples/other.jinja"}, True, True, []),
+        *(
+            ({"chat-template": name}, True, True, [str])
+            for name in ("chat.jinja", "examples/../x.jinja", "examples/tool_chat_template_hermes", "../x.jinja", "x")
+        ),
+        ({"chat-template": "examples/pooling/embed/template/x.jinja"}, True, True, []),
         # vLLM looks for these among its own.
         ({"chat-template": "template_chatml.jinja"}, True, False, []),
         ({"reasoning-parser-plugin": "parser.py"}, True, True, [str]),

@@ -127,6 +127,8 @@ def test_what_engines_keep_there_is_counted(args, chips, gib):
     [
         ({"kv-offloading-size": 64}, 200, "need 256 GiB of the host's memory (a 128 GiB, b 128 GiB), which has 200.0"),
         ({"cpu-offload-gb": 20}, 100, "need 160 GiB of the host's memory (a 80 GiB, b 80 GiB), which has 100.0"),
+        ({"kv-offloading-size": -64}, 300, "vllm_instances.a.args.kv-offloading-size: found -128, expected 0 or more"),
+        ({"cpu-offload-gb": -1}, None, "vllm_instances.a.args.cpu-offload-gb: found -1, expected 0 or more"),
         ({"kv-offloading-size": 64}, 300, None),
         ({"kv-offloading-size": 64}, None, None),
         ({}, 1, None),
@@ -141,3 +143,12 @@ def test_what_is_kept_in_the_host_s_memory_has_to_fit(args, memory, message):
     with pytest.raises(PlanError) as caught:
         check_offload(own, {"a": 4, "b": 4}, host)
     assert message in str(caught.value)
+
+
+def test_connectors_that_are_joined_are_counted_too():
+    inner = {
+        "kv_connector": "SimpleCPUOffloadConnector",
+        "kv_connector_extra_config": {"cpu_bytes_to_use_per_rank": 2**33},
+    }
+    joined = {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": ["x", {}, inner, inner]}}
+    assert cache_gib({"kv-transfer-config": joined}, 4) == 64
