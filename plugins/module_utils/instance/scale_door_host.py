@@ -38,7 +38,8 @@ from .scale_door import (
 )
 from .systemd_host import show_instances
 
-# Seconds of a connection, and connections at the same time. KEPT: so long an answer of systemd is good.
+# Seconds of a connection, and connections at the same time, of addresses that have proven a key as of all others.
+# KEPT: so long an answer of systemd is good.
 SECONDS, MOST = 5.0, 16
 KEPT = 0.9
 _PROPERTIES = ("ActiveState", "SubState", "ActiveEnterTimestampMonotonic", "NRestarts")
@@ -56,15 +57,21 @@ class Door(socketserver.ThreadingTCPServer):
         # The units' properties, and until when they are good: each gateway asks every second.
         self.units: dict[str, dict[str, str]] = {}
         self.good_until = 0.0
-        self.board, self.lock, self.slots = Board(), threading.Lock(), threading.BoundedSemaphore(MOST)
+        self.board, self.lock = Board(), threading.Lock()
+        # Addresses that have proven what they are, and the places of both kinds: those of gateways are nobody else's.
+        self.proven: set[str] = set()
+        self.places = {proven: threading.BoundedSemaphore(MOST) for proven in (False, True)}
+        self.taken: dict[Any, threading.BoundedSemaphore] = {}
         self.address_family = socket.AF_INET6 if ":" in config["listen"] else socket.AF_INET
         super().__init__((config["listen"], config.get("port", PORT)), Visit)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread; one too many is closed."""
-        if not self.slots.acquire(blocking=False):
+        places = self.places[client_address[0] in self.proven]
+        if not places.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        self.taken[request] = places
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -72,7 +79,7 @@ class Door(socketserver.ThreadingTCPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.slots.release()
+            self.taken.pop(request).release()
 
     def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Do what a gateway asks for; return who decides, what gateways report, and the state of the instances."""
@@ -154,6 +161,7 @@ class Visit(socketserver.BaseRequestHandler):
                 secret, document = unseal(_keys(), nonce, line)
             except RefusedError:
                 return
+            self.server.proven.add(self.client_address[0])
             try:
                 answer = self.server.answer(document)
             except (RefusedError, OSError) as exc:

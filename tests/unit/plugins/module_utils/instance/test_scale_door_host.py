@@ -242,6 +242,21 @@ def test_those_who_say_nothing_do_not_stop_others_for_long(host: Host, monkeypat
             assert time.monotonic() < deadline
 
 
+def test_those_who_say_nothing_take_no_place_of_a_gateway_that_was_here(host: Host) -> None:
+    host.ask()
+    port = int(host.address.partition(":")[2])
+    with contextlib.ExitStack() as stack:
+        # Other users of the host have other addresses than a gateway elsewhere.
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 30, source_address=("127.0.0.2", 0)))
+            for _number in range(scale_door_host.MOST + 1)
+        ]
+        # Each that has a place was greeted, and one was closed.
+        assert [bool(each.recv(100)) for each in silent].count(False) >= 1
+        for _number in range(3):
+            assert host.ask()["instances"]["chat"]["holder"] == "gw-a"
+
+
 def test_the_longest_reports_of_all_gateways_fit_into_an_answer(host: Host) -> None:
     # In the answer each of these letters takes three times as many bytes.
     report = {"waiting": {}, "held": ["\u00e9" * 10000]}

@@ -144,8 +144,6 @@ def test_a_key_inside_json_needs_a_permission_of_its_own():
         (["--compilation-config", '{"some_new_key": 1}'], "compilation-config.some_new_key"),
         (["--tokenizer", "/srv/evil"], "tokenizer"),
         (["--chat-template", "/etc/passwd"], "chat-template"),
-        (["--chat-template", "evil.jinja"], "chat-template"),
-        (["--chat-template", "examples/../../../etc/passwd"], "chat-template"),
         (["--speculative-config", '{"model": "https://example.org/draft"}'], "speculative-config.model"),
     ],
 )
@@ -184,8 +182,10 @@ def test_an_unknown_variable_is_named_with_what_allows_it():
 def test_a_template_of_the_pinned_weights_is_the_model_s_own():
     own = recipe(model={"base_args": ["--chat-template", "chat/own.jinja"]})
     assert strict_plan(a_recipe=own, manifests=manifests("chat/own.jinja")).args["chat-template"].endswith("/own.jinja")
-    with pytest.raises(PermissionNeededError, match="--chat-template to "):
-        strict_plan(a_recipe=own, manifests=manifests("own.jinja"))
+    for words in (["chat/own.jinja"], ["examples/../../../etc/passwd"], ["evil.jinja"]):
+        other = recipe(model={"base_args": ["--chat-template", *words]})
+        with pytest.raises(PlanError, match=f"chat-template names {words[0]}, which nothing brings"):
+            strict_plan(a_recipe=other, manifests=manifests("own.jinja"))
 
 
 def test_what_the_collection_itself_sets_needs_none():
