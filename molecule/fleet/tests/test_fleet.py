@@ -70,6 +70,21 @@ def test_a_run_with_nothing_to_do_costs_little(again):
 
 
 @pytest.mark.long
+def test_other_mig_instances_than_those_of_the_plans_stop_their_host():
+    host = connect("cuda-12")
+    kept = host.file("/var/lib/standin/mig").content_string
+    host.check_output("echo 20480 20480 20480 20480 >/var/lib/standin/mig")
+    try:
+        done = playbook("site.yml", "-l", "cuda-12", inventories=INVENTORIES)
+    finally:
+        host.check_output(f"echo {kept.strip()} >/var/lib/standin/mig")
+    words = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "instances of 20480, 20480, 20480, 20480 MiB" in words
+    assert "nvidia-smi mig -i" in words
+
+
+@pytest.mark.long
 def test_a_host_that_is_not_whole_is_named_and_holds_up_no_other():
     connect("cuda-12").check_output("touch /var/lib/standin/mismatch")
     try:

@@ -21,6 +21,7 @@ KEYS = (
     *("decoder_sparse_step", "interleave_moe_layer_step"),
     *("sliding_window", "use_sliding_window", "sliding_window_pattern", "attention_chunk_size"),
     *("kv_lora_rank", "qk_rope_head_dim", "index_head_dim", "compress_ratios"),
+    *("index_topk_freq", "index_skip_topk_offset", "index_topk_pattern"),
     *("full_attention_interval", "linear_attn_config", "linear_num_key_heads", "linear_num_value_heads"),
     *("linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim"),
     *("hybrid_override_pattern", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ..options.values import decoded
 from .chips import GIB, read_tokens
 from .divisions import size_of
 from .engine_memory import GRAPHS_SINCE, NEWEST, Engine, packs_sparse
@@ -96,7 +97,7 @@ class Request:
         kept = Cache(element, batched * self.engine.steps(stages, self.args), contexts, packed)
         cache = request_bytes(self.shape, tokens, tensor, kept) / stages
         weights = (self.weights_bytes - self.expert_bytes) / (tensor * stages)
-        experts = self.expert_bytes / chips
+        experts = self.expert_bytes / chips * (1 + self._redundant() / max(1, self.shape.expert_count))
         if self.precision == "mxfp4":
             shared, width = 1 if apart else shared, self.shape.expert_width
             experts *= self.engine.padding(self.shape.hidden, width, shared, self.accelerator, self.args)
@@ -106,6 +107,11 @@ class Request:
             # vllm-ascend leaves as much for the workspace of its operators (_310p/worker_310p.py of 0.30.0rc2).
             overhead += cache
         return Footprint(weights, cache, overhead, chips, tokens)
+
+    def _redundant(self) -> int:
+        """Return the copies of experts in each layer that balance the load of chips."""
+        config = decoded(self.args.get("eplb-config")) if self.args.get("enable-eplb") else None
+        return size_of(config, "num_redundant_experts", 0) if isinstance(config, Mapping) else 0
 
     @property
     def expert_bytes(self) -> float:

@@ -75,7 +75,8 @@ class Layers:
 class ModelShape:
     """The sizes of a model: ``context`` in tokens (0: unknown), ``element_bytes`` of a number in a plain cache.
 
-    ``experts`` is the number of parameters of all routed experts, 0 for a model without, ``expert_width`` their width.
+    ``experts`` is the number of parameters of all routed experts, 0 for a model without, ``expert_width`` their width,
+    ``expert_count`` their number in a layer.
     """
 
     hidden: int
@@ -85,6 +86,7 @@ class ModelShape:
     layers: tuple[Layers, ...]
     experts: int = 0
     expert_width: int = 0
+    expert_count: int = 0
 
 
 def shape_of(config: Mapping[str, Any] | None) -> ModelShape | None:
@@ -119,6 +121,7 @@ def _shape(config: Mapping[str, Any]) -> ModelShape:
         layers=_layers(config),
         experts=_expert_layers(config) * experts_of(config) * _MATRICES * int(config["hidden_size"]) * width,
         expert_width=width,
+        expert_count=experts_of(config),
     )
 
 
@@ -251,9 +254,21 @@ def _latent(count: int, config: Mapping[str, Any]) -> Layers:
         raise UnknownShapeError("kv_lora_rank of a model that may not cache the latent vector")
     index, latent = int(config.get("index_head_dim") or 0), int(config["kv_lora_rank"])
     rotary = int(config["qk_rope_head_dim"])
+    kept = _index_layers(int(config["num_hidden_layers"]), config)
     # FlashMLA's sparse kernels keep the rotary part in BF16 and scales of 128 numbers each in FP32.
     packed = latent + latent // 32 + 2 * rotary if index else 0
-    return Layers("latent", count, 1, latent + rotary, extra_bytes=index + 4 if index else 0, packed=packed)
+    return Layers(
+        "latent", count, 1, latent + rotary, extra_bytes=round((index + 4) * kept) if index else 0, packed=packed
+    )
+
+
+def _index_layers(count: int, config: Mapping[str, Any]) -> float:
+    """Return the share of layers with an index of their own: GLM-5.2's others take that of a layer before them."""
+    pattern, every = config.get("index_topk_pattern"), int(config.get("index_topk_freq") or 1)
+    if isinstance(pattern, str) and pattern:
+        return 1 - pattern.count("S") / len(pattern)
+    first = int(config.get("index_skip_topk_offset") or 2) - 1
+    return sum(max(number - first, 0) % every == 0 for number in range(count)) / count
 
 
 def _mamba2(config: Mapping[str, Any]) -> int:

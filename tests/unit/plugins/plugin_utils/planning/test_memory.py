@@ -61,6 +61,17 @@ def test_data_parallelism_divides_the_experts_and_nothing_else(more):
     assert half.weights == pytest.approx(others + 2 * (CODER_PARAMETERS - others) / 8, rel=0.001)
 
 
+@pytest.mark.parametrize("config", [{"num_redundant_experts": 32}, '{"num_redundant_experts": 32}'])
+def test_copies_of_experts_for_their_balance_count(config):
+    args = {"data-parallel-size": 8, "enable-expert-parallel": True}
+    request = Request(shape_of(CODER), 2 * CODER_PARAMETERS, args, H200, 262144)
+    balanced = replace(request, args={**args, "enable-eplb": True, "eplb-config": config})
+    more = balanced.footprint().weights - request.footprint().weights
+    assert more == pytest.approx(request.expert_bytes / 8 * 32 / 160)
+    off = replace(balanced, args={**balanced.args, "enable-eplb": False})
+    assert off.footprint().weights == request.footprint().weights
+
+
 @pytest.mark.parametrize(
     ("precision", "weights", "experts"),
     [

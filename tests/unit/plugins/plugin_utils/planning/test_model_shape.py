@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import Cache, request_bytes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import (
     Layers,
     shape_of,
@@ -212,6 +213,28 @@ def test_the_sizes_besides_the_layers():
 def test_a_model_that_is_not_understood_has_no_shape(config):
     assert shape_of(config) is None
     assert shape_problem(config or {})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"index_topk_freq": 3},
+        {"index_topk_pattern": "FF" + "SSF" * 25 + "S"},
+        {"index_topk_freq": 3, "index_skip_topk_offset": 2},
+    ],
+)
+def test_layers_that_share_the_index_of_another_keep_none(more):
+    # "54,728 B/token all layers" of GLM-5.2 in DeepSeek's FP8 format: pull request 82 of local-inference-lab/vllm.
+    config = {**DEEPSEEK_V3, "model_type": "glm_moe_dsa", "index_head_dim": 128, "num_hidden_layers": 78, **more}
+    assert request_bytes(shape_of(config), 16000, 8, Cache(1, 8192, packed=True)) / 16000 == pytest.approx(
+        54_728, rel=0.001
+    )
+
+
+@pytest.mark.parametrize(("tokens", "running", "blocks"), [(30_000, 16_384, 6800), (2**20, 8192, 7450)])
+def test_a_request_of_deepseek_v4_takes_as_many_blocks_as_vllm_counts(tokens, running, blocks):
+    # get_kv_cache_groups and max_memory_usage_pages of vLLM 0.32.0, with the caches of its vllm/models/deepseek_v4.
+    assert request_bytes(shape_of(DEEPSEEK_V4_FLASH), tokens, 8, Cache(1, running)) == blocks * 1_002_240
 
 
 def test_the_caches_of_deepseek_v4_share_a_pool_of_blocks():
