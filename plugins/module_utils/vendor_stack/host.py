@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -21,7 +22,7 @@ from .users import Holder
 Run = Callable[[Sequence[str]], CommandResult]
 
 # If a chip hangs, the vendor's tool waits forever. Eight healthy chips without persistence mode take half a minute.
-PATIENCE = 90
+PATIENCE, LAST_PATIENCE = 90, 5
 LOG_LINES = 8
 KMSG = "/dev/kmsg"
 # Records have at most 8 KiB.
@@ -42,21 +43,26 @@ def run_command(argv: Sequence[str]) -> CommandResult:
     if path is None:
         return NOT_INSTALLED
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [path, *argv[1:]],
-            check=False,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
             env={**os.environ, "LC_ALL": "C"},
-            timeout=PATIENCE,
         )
-    except subprocess.TimeoutExpired:
-        return CommandResult(TIMED_OUT)
     except OSError as exc:
         return CommandResult(126, err=f"{path}: {exc.strerror}")
-    return CommandResult(done.returncode, done.stdout, done.stderr)
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        # One that waits for a chip within the kernel does not even end by that, so nobody waits for it longer.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LAST_PATIENCE)
+        return CommandResult(TIMED_OUT)
+    return CommandResult(process.returncode, out, err)
 
 
 def read_host(
