@@ -263,7 +263,7 @@ def _latent(count: int, config: Mapping[str, Any]) -> Layers:
 
 
 def _index_layers(count: int, config: Mapping[str, Any]) -> float:
-    """Return the share of layers with an index of their own: GLM-5.2's others take that of a layer before them."""
+    """Return the share of layers with a separate index: GLM-5.2's others take that of a layer before them."""
     pattern, every = config.get("index_topk_pattern"), int(config.get("index_topk_freq") or 1)
     if isinstance(pattern, str) and pattern:
         return 1 - pattern.count("S") / len(pattern)
