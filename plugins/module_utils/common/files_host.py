@@ -145,6 +145,14 @@ def listed(directory: str) -> list[str]:
         return []
 
 
+def target_of(link: str) -> str:
+    """Return the target of a symlink, empty where there is none."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
 def existing_above(path: str) -> str:
     """Return a path as an absolute one if it exists, else the nearest directory above it."""
     path = os.path.abspath(path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import Counter, Dict, Iterable, Tuple
 
-from ..common.files_host import text_of
+from ..common.files_host import target_of, text_of
 from ..instance.sock_diag_host import connected_to
 
 Endpoints = Dict[Tuple[str, int], int]
@@ -47,14 +47,7 @@ def _parent(pid: int, proc: str) -> tuple[int, str]:
 def _sockets(pid: int, proc: str) -> list[int]:
     directory = f"{proc}/{pid}/fd"
     try:
-        targets = [_target(f"{directory}/{descriptor}") for descriptor in os.listdir(directory)]
+        targets = [target_of(f"{directory}/{descriptor}") for descriptor in os.listdir(directory)]
     except OSError:  # the process has ended
         return []
     return [int(target[8:-1]) for target in targets if target.startswith("socket:[")]
-
-
-def _target(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except OSError:  # closed in the meantime
-        return ""

@@ -10,11 +10,11 @@ import pwd
 import re
 from typing import Callable, Iterable
 
-from ..common.files_host import listed
+from ..common.files_host import listed, target_of
 from ..common.foreign_trees_host import walk_tree
 from ..encodings.files import ENCODINGS
 from ..instance.marks import CACHE_DIR, CONFIG_DIR
-from ..slots.host import Host, Slots, readlink, turn_of
+from ..slots.host import Host, Slots, turn_of
 from ..slots.state import NAME
 from ..vllm.files import QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
 from ..weights.plan import STAMP_NAME
@@ -192,7 +192,7 @@ class Inspection:
             slots = Slots(self.host, name)
             for digest in listed(slots.directory):
                 # Even a damaged or unfinished slot has its link to the weights.
-                by, model = f"the kept state {digest} of {name}", readlink(f"{slots.directory}/{digest}/model")
+                by, model = f"the kept state {digest} of {name}", target_of(f"{slots.directory}/{digest}/model")
                 found += [Use(by, name, model=model)] if model else []
             for digest, slot, _damage in slots.all():
                 by = f"the kept state {digest} of {name}"

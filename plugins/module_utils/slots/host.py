@@ -22,6 +22,7 @@ from ..common.files_host import (
     publish_link,
     sync_directory,
     sync_tree,
+    target_of,
 )
 from ..common.foreign_files_host import ForeignDirectory
 from ..instance.marks import APPLIED, CONFIG_DIR, RUN_DIR
@@ -118,7 +119,7 @@ class Host:
         if launch.ref:
             image = Image(launch.ref, self.image_id(launch.engine, launch.ref), launch.engine)
         files = tuple(read[0] for _path, read in sorted(found.items()) if read)
-        return SlotState(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
+        return SlotState(kind, files, target_of(self.at(link_of(name))), image, launch.venv)
 
     def missing(self, name: str, state: SlotState) -> list[str]:
         """Return the paths that a complete instance has and this one lacks."""
@@ -166,7 +167,7 @@ class Slots:
 
     def link(self, which: str) -> str:
         """Return the digest that the link ``good`` or ``previous`` points to, empty without a slot there."""
-        digest = readlink(os.path.join(self.directory, which))
+        digest = target_of(os.path.join(self.directory, which))
         return digest if DIGEST.match(digest) and os.path.isdir(os.path.join(self.directory, digest)) else ""
 
     @property
@@ -204,7 +205,7 @@ class Slots:
                         found.append(f"{copy} has changed since it was kept (sha256)")
             except OSError as exc:
                 found.append(f"{copy}: {exc.strerror}")
-        if readlink(f"{top}/model") != slot.state.model:
+        if target_of(f"{top}/model") != slot.state.model:
             found.append(f"{top}/model does not lead to {slot.state.model}")
         return found
 
@@ -354,14 +355,6 @@ class Slots:
         doomed = os.path.join(self.directory, f".{digest}.removed")
         os.rename(os.path.join(self.directory, digest), doomed)
         shutil.rmtree(doomed)
-
-
-def readlink(path: str) -> str:
-    """Return the target of a symlink, empty where there is none."""
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
 
 
 def turn_of(host: Host) -> dict[str, Any] | None:

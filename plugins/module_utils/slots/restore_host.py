@@ -9,14 +9,14 @@ import os
 from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
-from ..common.files_host import create, publish_link, sync_directory
+from ..common.files_host import create, publish_link, sync_directory, target_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.systemd import parse_properties
 from ..vllm.files import QUADLET, firewall_path, firewall_table
 from ..weights.files_host import MAX_STAMP_BYTES
 from ..weights.plan import STAMP_NAME, parse_stamp
-from .host import Host, Slots, is_full, readlink
+from .host import Host, Slots, is_full
 from .state import (
     Image,
     Slot,
@@ -299,7 +299,7 @@ class Restore:
             os.rename(temporary, final)
             sync_directory(os.path.dirname(final))
         link = self.host.at(link_of(self.name))
-        if readlink(link) != state.model:
+        if target_of(link) != state.model:
             publish_link(state.model, link)
         for path in self.foreign:
             os.unlink(self.host.at(path))

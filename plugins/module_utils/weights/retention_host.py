@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Sequence
 
+from ..common.files_host import listed
 from .lock_host import lock_model_directory
 from .manifest import Manifest, WeightsError
 from .plan import STAMP_NAME
@@ -150,13 +151,13 @@ def linked_revisions(directory: str, state_dir: str) -> set[str]:
 
 
 def _links(state_dir: str) -> list[str]:
-    return [os.path.join(state_dir, name, "model") for name in _list_names(state_dir)]
+    return [os.path.join(state_dir, name, "model") for name in listed(state_dir)]
 
 
 def _kept_links(state_dir: str) -> list[str]:
-    slots = [os.path.join(state_dir, name, "slots") for name in _list_names(state_dir)]
+    slots = [os.path.join(state_dir, name, "slots") for name in listed(state_dir)]
     # An unfinished slot counts too.
-    return [os.path.join(top, name, "model") for top in slots for name in _list_names(top)]
+    return [os.path.join(top, name, "model") for top in slots for name in listed(top)]
 
 
 def _revisions_of(directory: str, links: Iterable[str]) -> set[str]:
@@ -175,7 +176,7 @@ def running_revisions(proc: str = "/proc") -> set[str]:
     An instance that was not restarted still uses the former target of its symlink; other programs have no symlink.
     """
     found: set[bytes] = set()
-    for name in _list_names(proc):
+    for name in listed(proc):
         if name.isdigit():
             for text in _process(f"{proc}/{name}"):
                 found.update(_REVISIONS.findall(text))
@@ -187,7 +188,7 @@ def _process(directory: str) -> Iterator[bytes]:
         # A process may end, or belong to another user and not be readable.
         with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
             yield file.read()
-    for link in ["cwd", *(f"fd/{name}" for name in _list_names(f"{directory}/fd"))]:
+    for link in ["cwd", *(f"fd/{name}" for name in listed(f"{directory}/fd"))]:
         with contextlib.suppress(OSError):
             yield os.fsencode(os.readlink(f"{directory}/{link}"))
 
@@ -202,7 +203,7 @@ def _wanted(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
 def _list_directories(directory: str) -> list[Found]:
     """Return the directories of a repository. Symlinks were not made by the role and are left out."""
     found = []
-    for name in _list_names(directory):
+    for name in listed(directory):
         path = os.path.join(directory, name)
         if os.path.isdir(path) and not os.path.islink(path):
             stamped = 0
@@ -210,13 +211,6 @@ def _list_directories(directory: str) -> list[Found]:
                 stamped = os.lstat(os.path.join(path, STAMP_NAME)).st_mtime_ns
             found.append(Found(name, stamped))
     return found
-
-
-def _list_names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def _disk_usage(directory: str, name: str) -> int:

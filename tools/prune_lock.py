@@ -1,0 +1,81 @@
+#!/usr/bin/env python
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the hashes of a lock that pip uses for some Pythons and processors; uv names each file of each release.
+
+    uv pip compile --universal --no-annotate --no-header --generate-hashes ironic.in -o ironic.txt
+    tools/prune_lock.py ironic.txt 3.11-x86_64 3.11-aarch64 3.12-x86_64 ...
+
+Asks the package index that pip is configured for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.markers import Marker
+
+# The minor version of glibc 2 of the oldest hosts: Debian 12 has 2.36.
+GLIBC = "36"
+
+
+def wanted_by(text: str, python: str) -> str:
+    """Return the requirements of a lock that a Python needs, without their markers: pip compares those with itself."""
+    found = []
+    for requirement in re.split(r"\n(?=\w)", text):
+        first, _newline, hashes = requirement.partition("\n")
+        name, _semicolon, marker = first.strip(" \\").partition(" ; ")
+        if not marker or Marker(marker).evaluate({"python_full_version": f"{python}.0", "python_version": python}):
+            found.append(f"{name} \\\n{hashes}" if hashes else name)
+    return "\n".join(found)
+
+
+def used_hashes(text: str, target: str) -> set[str]:
+    """Return the sha256 of each file that pip chooses for a target such as ``3.13-x86_64`` or ``3.13-x86_64-28``."""
+    python, processor, glibc = f"{target}-{GLIBC}".split("-")[:3]
+    platforms = [*(f"manylinux_2_{minor}" for minor in range(int(glibc), 4, -1)), "manylinux2014", "manylinux1"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--no-deps"]
+    command += ["--ignore-requires-python", "--only-binary", ":all:", "--require-hashes", "--report", "-"]
+    command += ["--target", "/nonexistent", "--python-version", python, "--platform", "any"]
+    command += [f"--platform={platform}_{processor}" for platform in platforms]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as lock:
+        lock.write(wanted_by(text, python))
+        lock.flush()
+        found = subprocess.run([*command, "-r", lock.name], check=True, stdout=subprocess.PIPE)
+    return {item["download_info"]["archive_info"]["hashes"]["sha256"] for item in json.loads(found.stdout)["install"]}
+
+
+def prune(text: str, used: set[str]) -> str:
+    """Return a lock with these hashes only, without its comments."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        word = line.strip(" \\")
+        if word.startswith("--hash="):
+            if word.rpartition(":")[2] in used:
+                lines[-1] += " \\"
+                lines.append(f"    {word}")
+        elif word and not word.startswith("#"):
+            lines.append(word)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Prune a lock in place."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lock", type=Path)
+    parser.add_argument(
+        "targets", nargs="+", metavar="PYTHON-PROCESSOR[-GLIBC]", help=f"GLIBC is {GLIBC}, of 2.{GLIBC}, if missing"
+    )
+    options = parser.parse_args()
+    text = options.lock.read_text(encoding="utf-8")
+    used = set().union(*(used_hashes(text, target) for target in options.targets))
+    options.lock.write_text(prune(text, used), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
