@@ -8,6 +8,8 @@ import os
 import time
 from typing import Any
 
+from ..common.foreign_files_host import ForeignDirectory
+from .files_host import read_stamp
 from .plan import STAMP_NAME
 from .scrub import REPORT, VERSION
 
@@ -39,10 +41,9 @@ def describe_damage(root: str, report: str = REPORT) -> list[str]:
 
 def _stands(entry: dict[str, Any]) -> bool:
     """Whether the model exists and the file was not verified since; otherwise the stamp would list it again."""
-    path = os.path.join(entry["directory"], STAMP_NAME)
-    if not os.path.exists(path):
+    if not ForeignDirectory(entry["directory"]).has(STAMP_NAME):
         return False
-    files = read_json(path).get("files")
+    files = read_stamp(entry["directory"]).get("files")
     return not entry["withdrawn"] or not isinstance(files, dict) or entry["name"] not in files
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage, has_scrub
 
@@ -36,6 +38,15 @@ def test_damage_is_forgotten_with_its_model(run, root, tmp_path):
     assert describe_damage(str(root), str(tmp_path / "state/report.json")) == []
     status, report = run()
     assert (status, report["damaged"]) == (0, {})
+
+
+def test_a_fifo_in_place_of_the_stamp_is_not_waited_for(run, root, tmp_path):
+    flip(root / "example/tiny" / A / "model.safetensors")
+    run()
+    stamp = root / "example/tiny" / A / ".verified.json"
+    stamp.unlink()
+    os.mkfifo(stamp)
+    assert describe_damage(str(root), str(tmp_path / "state/report.json")) == []
 
 
 @pytest.mark.parametrize(
