@@ -225,17 +225,9 @@ WAYS_TO_OPEN = {
 }  # fmt: skip
 # Directories of other users, whose files are always opened by the door.
 FOREIGN = {
-    "RUN_DIR",
-    "run_dir",
-    "STAMP_NAME",
-    "READY",
-    "UNHEALTHY",
-    "OPERATOR",
-    "HOLD",
-    "WATCHED",
-    "STOPPING",
-    "CLOSED",
-}
+    "APPLIED", "CLOSED", "CONTAINER", "HOLD", "OPERATOR", "READY", "RUN_DIR", "SPARE", "STAMP_NAME", "STOPPING",
+    "UNHEALTHY", "WATCHED", "WITHDRAWN", "run_dir",
+}  # fmt: skip
 
 
 def opens(source: str) -> set[str]:
