@@ -151,6 +151,14 @@ def test_what_a_rollout_has_returned_to_service_stays_for_ten_minutes() -> None:
     assert left == [3000 + DOWN_AFTER]
 
 
+def test_after_a_rollout_none_leaves_for_ten_minutes_though_its_host_does_not_serve_yet() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, SERVING, LOST)
+    for now in range(0, 3000, INTERVAL):
+        assert not scale.decide([*found[:2], replace(found[2], held=True)], 0, now).verb
+    left = [now for now in range(3000, 3700, INTERVAL) if scale.decide(found, 0, now).verb]
+    assert left == [2998 + DOWN_AFTER]
+
+
 def test_what_site_yml_has_started_stays_for_ten_minutes() -> None:
     scale = Scale(1, 4)
     assert not settled(scale, replicas(SERVING, STOPPED, STOPPED)).verb

@@ -46,6 +46,15 @@ def test_the_counters_have_the_check_of_haproxy_itself_and_no_frontends():
         read_servers(STAT.rstrip("\n"))
 
 
+def test_bytes_of_its_router_move_an_engine_and_errors_of_the_router_do_not_count():
+    watched = Watched(60, 60)
+    watch = ServiceWatch({"a": {"name": "a", "service": "chat"}}, {"a": watched}, 1)
+    server = Counted(up=True, healthy=True, errors=0, sent=0)
+    for now, sent in ((1.0, 5), (2.0, 9)):
+        watch.update({"a": server, "router:a": Counted(up=True, healthy=True, errors=sent, sent=sent)}, now)
+    assert (watched.flowed_at, watched.errors) == (2.0, ())
+
+
 def test_a_sick_server_is_spare_only_while_its_service_keeps_enough_others():
     servers = {name: {"name": name, "service": "chat"} for name in "ab"}
     watched = {name: Watched(60, 60, verdict="up") for name in "ab"}

@@ -134,7 +134,13 @@ class TestRefusals:
         for total, now in ((0, 0), (4, 1), (5, 12), (0, 13), (3, 14)):
             watched.counts(total, 0, now)
         assert not watched.saw(TestWatched.metrics(1), 14)
+        watched.counts(9, 0, 20)
+        assert watched.saw(TestWatched.metrics(1), 30) and not watched.saw(TestWatched.metrics(1), 31)
         assert not self.watched(error_limit=0, errors=((0, 99),)).saw(TestWatched.metrics(1), 1)
+
+    def test_an_engine_that_hangs_says_so_whoever_else_of_its_group_is_missing(self):
+        assert self.watched(incomplete="b").answer == "down #b, which serves together with it, is missing"
+        assert self.watched(incomplete="b", verdict="down #hangs: x").answer == "down #hangs: x"
 
     def test_the_last_server_stays(self):
         watched = self.watched(refusal="the request for a token was answered with HTTP 500")

@@ -153,6 +153,13 @@ def test_a_person_need_not_wait_and_the_chip_begins_anew():
     assert ledger.returns == {}
 
 
+def test_a_fault_of_no_chip_holds_nothing():
+    ledger = Ledger(returns={"": [50.0]})
+    ledger.record(Event(COPY.fault, ""), FIRST, 100.0, "boot-1")
+    ledger.advance(SECOND, "boot-1")
+    assert ledger.to_prove(SECOND, 101.0) == ["chat"]
+
+
 def test_a_clock_that_was_set_back_holds_no_chip():
     ledger = Ledger(returns={CHIP: [50.0]})
     ledger.record(COPY, FIRST, 100.0, "boot-1")

@@ -6,6 +6,7 @@ import os
 import subprocess
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.provisioning import disk_marks_host
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.disk_marks_host import (
     contents,
     marker_below,
@@ -26,6 +27,16 @@ def test_a_marker_is_read_without_following_links_or_waiting(tmp_path):
     assert len(marker_in(str(tmp_path))) <= 200
     (place / "host").write_text("")
     assert marker_in(str(tmp_path)) == "unreadable"
+    (place / "host").unlink()
+    (place / "host").symlink_to("/etc/hostname")
+    assert marker_in(str(tmp_path)) == "unreadable"
+
+
+def test_a_mark_that_cannot_be_read_needs_a_release(monkeypatch):
+    monkeypatch.setattr(disk_marks_host, "contents", lambda _device: [("/dev/sda2", "ext4")])
+    monkeypatch.setattr(disk_marks_host, "marker_on", lambda *_names: disk_marks_host.UNREADABLE)
+    assert "this guard cannot see what it holds; release the host" in refusal("/dev/sda", "")
+    assert refusal("/dev/sda", "gpu-01") == ""
 
 
 @pytest.mark.parametrize(("kind", "make"), [("ext4", "mkfs.ext4"), ("xfs", "mkfs.xfs")])
@@ -45,6 +56,7 @@ def test_the_disk_that_lsblk_shows_is_judged_by_what_the_kernel_mounts(tmp_path,
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert contents("/dev/sda") == [("/dev/sda1", "vfat"), ("/dev/sda2", kind)]
     assert "/dev/sda2 holds the host 'gpu-01'" in refusal("/dev/sda", "")
+    assert "/dev/sda2 holds the host 'gpu-01'" in refusal("/dev/sda", "gpu-02")
     assert refusal("/dev/sda", "gpu-01") == ""
     assert all("-o ro," in line for line in (tmp_path / "mount.log").read_text().splitlines())
 

@@ -40,7 +40,8 @@ def test_an_instance_that_is_named_goes_though_it_is_declared():
 def test_the_copies_of_a_declared_instance_go_with_it_unless_declared_themselves():
     found = Contents({"chat": 0, "chat-2": 0, "chat-3": 0})
     assert len(decide(ask("instance", "chat", declared=("chat",)), found).items) == 3
-    assert len(decide(ask("instance", "chat", declared=("chat", "chat-2")), found).items) == 2
+    two = decide(ask("instance", "chat", declared=("chat", "chat-2")), found)
+    assert len(two.items) == 2 and "if they are copies" not in "".join(two.kept)
     alone = decide(ask("instance", "chat"), found)
     assert gone(alone) == [("instance", "vllm@chat.service")]
     assert alone.kept == ("chat-2, chat-3 stay; if they are copies of chat, name them too",)
@@ -59,7 +60,7 @@ def test_a_misspelt_name_is_an_error_with_the_nearest_one(kind, name, contents):
         decide(ask(kind, name), contents)
 
 
-@pytest.mark.parametrize("name", ["chat-2", "chat", "embed"])
+@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "codes", "embed"])
 def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
     plan = decide(ask("instance", name), Contents({"chat-3": 0, "code": 0}))
     assert plan.items == ()
@@ -112,7 +113,9 @@ def test_the_revision_that_the_inventory_needs_stays_and_an_older_one_goes():
 
 def test_weights_that_the_role_did_not_publish_stay():
     own = Model("me/mine", "/srv/models/me/mine", (Directory(A, f"/srv/models/me/mine/{A}", 1, "foreign"),))
+    used = Use("process 71 (python3)", model=own.revisions[0].path)
     plan = decide(ask("model", "me/mine"), Contents(models=(own,)))
+    assert plan == decide(ask("model", "me/mine"), Contents(models=(own,), uses=(used,)))
     assert plan.items == ()
     assert plan.kept == (f"/srv/models/me/mine/{A} stays: the role weights did not publish it",)
 
@@ -181,6 +184,13 @@ def test_everything_takes_all_but_what_others_use():
         ("user", "vllm"),
     ]
     assert plan.kept == (f"{TOP}/{B} stays: process 7 (backup) uses it",)
+
+
+@pytest.mark.parametrize(("container", "stays"), [("vllm-chat", False), ("db", True)])
+def test_an_image_goes_with_its_own_container_and_stays_with_that_of_somebody_else(container, stays):
+    image = StoredImage("docker", "sha256:11aa", IMAGE.names, 3, (container,))
+    plan = decide(ask("everything"), Contents({"chat": 0}, images=(image,)))
+    assert bool(plan.kept) is stays and (("image", IMAGE.names[0]) in gone(plan)) is not stays
 
 
 def test_everything_is_refused_while_the_inventory_declares_something():

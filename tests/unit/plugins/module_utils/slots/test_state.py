@@ -102,6 +102,10 @@ def test_the_oldest_go_and_never_the_good_or_the_one_before(keep, gone):
     assert surplus(ages, "a", "b", keep) == gone
 
 
+def test_one_slot_stays_though_none_is_to_be_kept_and_none_was_good():
+    assert surplus({"a": "1", "b": "2"}, "", "", 0) == ["a"]
+
+
 @pytest.mark.parametrize(
     ("started", "changed", "verified", "found"),
     [

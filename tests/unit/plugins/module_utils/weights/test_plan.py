@@ -6,6 +6,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
     FileStatus,
+    check_inodes,
     check_space,
     make_stamp,
     plan_fetch,
@@ -41,7 +42,10 @@ def test_full_verification_reads_all():
     ]
 
 
-@pytest.mark.parametrize("stamp", [{}, {"version": 2}, {"version": 1}, {"version": 1, "files": {"config.json": 3}}])
+OF_ANOTHER_VERSION = {**make_stamp(parse_manifest(GOOD), SEEN), "version": 2}
+
+
+@pytest.mark.parametrize("stamp", [{}, OF_ANOTHER_VERSION, {"version": 1}, {"version": 1, "files": {"config.json": 3}}])
 def test_without_a_good_stamp_all_is_read(stamp):
     assert names(plan_fetch(parse_manifest(GOOD), SEEN, stamp).check) == ["config.json", "model.safetensors"]
 
@@ -79,3 +83,6 @@ def test_too_little_space_names_both_figures():
         "free some space, or set weights_root to a larger file system"
     )
     check_space("/srv", 5, 5, ["a/b"])
+    with pytest.raises(WeightsError, match=r"/srv: 6 inodes are needed for a/b, 5 are free \(df -i\)"):
+        check_inodes("/srv", 6, 5, ["a/b"])
+    check_inodes("/srv", 5, 5, ["a/b"])

@@ -32,6 +32,8 @@ def test_another_server_is_refused_also_when_the_host_is_released(released):
     assert "shows the serial number 'SRV0001', provision.bmc_serial says 'SRV9': it is another server" in (said or "")
     said = refusal(entry(), server(), {"bmc_serial": "SRV8"}, lock(released=released))
     assert "the record of the last run says 'SRV8'" in (said or "")
+    said = refusal(entry(bmc_serial="SRV9"), server(serial=""), {}, lock(released=released))
+    assert "shows the serial number 'nothing'" in (said or "")
     # The inventory's own word is stronger than the record, for a board that was replaced.
     assert refusal(entry(bmc_serial="SRV0001"), server(), {"bmc_serial": "SRV8"}, lock(released=released)) is None
 
