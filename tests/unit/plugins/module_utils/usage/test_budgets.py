@@ -75,6 +75,15 @@ def test_a_budget_is_used_up_until_its_window_ends(store):
     assert list(again.over(NOW)) == ["@research"]
 
 
+def test_of_budgets_that_are_used_up_the_one_that_ends_last_is_told_and_once():
+    budgets = Budgets({"alice": {"month": 12, "minute": 12}})
+    budgets.add([row_of(record(1), NOW, 0)], NOW)
+    assert budgets.over(NOW)["alice"].endswith("|12|month") and budgets.reached.is_set()
+    budgets.reached.clear()
+    budgets.add([row_of(record(2), NOW, 0)], NOW)
+    assert not budgets.reached.is_set()
+
+
 def test_a_database_that_fails_at_the_second_look_counts_nothing_twice():
     budgets, answers = Budgets({"alice": {"day": 20}}), iter([[("alice", "", 12)], ValueError("locked")])
 

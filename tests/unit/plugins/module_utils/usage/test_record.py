@@ -7,7 +7,9 @@ import json
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
+    DAY,
     INSTANCE,
+    LARGEST,
     SERVICE,
     Asked,
     Part,
@@ -57,9 +59,26 @@ def test_what_is_damaged_or_odd_proves_nothing(header, words):
     assert not proves(header, words, SERVICE)
 
 
+def test_a_key_that_is_empty_proves_nothing():
+    assert not proves(header_of_reader("").encode(), ["instance:"], INSTANCE)
+
+
 def test_a_client_without_team_and_an_open_gateway_have_no_names():
     row = row_of({"number": 1, **record_of(Asked.from_header(b"gw1 - - r"), 5, "m", "complete", Tokens())}, 5, 0)
     assert (row["client"], row["team"], row["id"]) == ("", "", "r")
+
+
+@pytest.mark.parametrize(("at", "stored"), [(5, 100), (50, 50), (100 + DAY, 100 + DAY), (101 + DAY, 100)])
+def test_a_time_of_a_clock_that_is_quite_wrong_is_not_stored(at, stored):
+    record = {"number": 1, **record_of(Asked.from_header(b"gw1 a t r"), at, "m", "complete", Tokens())}
+    assert row_of(record, 100, 10)["at"] == stored
+
+
+@pytest.mark.parametrize("change", [{"number": LARGEST + 1}, {"prompt": LARGEST + 1}, {"cached": -1}])
+def test_a_number_that_no_database_takes_is_damage(change):
+    record = {"number": 1, **record_of(Asked.from_header(b"gw1 a t r"), 5, "m", "complete", Tokens()), **change}
+    with pytest.raises(ValueError, match="no count"):
+        row_of(record, 5, 0)
 
 
 def test_the_newest_file_has_the_largest_number_whatever_the_clock_says():

@@ -214,6 +214,14 @@ def test_a_missing_file_or_another_stamp_is_a_change(tmp_path, missing, current,
     assert ModelState(state.manifest, state.directory, (), missing, current).changed is changed
 
 
+def test_a_stamp_is_on_the_disk_before_its_name_counts(tmp_path, monkeypatch):
+    state, known, _touched = verified(tmp_path)
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    write_stamp(state.partial, state.manifest, known)
+    assert [os.path.dirname(synced[0]), synced[1]] == [state.partial, state.partial]
+
+
 def test_a_stamp_is_read_as_it_was_written(tmp_path):
     state, known, _touched = verified(tmp_path)
     write_stamp(state.partial, state.manifest, known)

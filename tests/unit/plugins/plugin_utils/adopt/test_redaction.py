@@ -13,6 +13,16 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.redactio
 SECRET = "s3cr3tw0rd"
 
 
+def test_a_secret_that_begins_as_another_one_leaves_no_end_of_it():
+    text = f"A_TOKEN={SECRET} B_TOKEN={SECRET}tail"
+    assert "tail" not in redact(text, text)
+
+
+def test_a_variable_in_place_of_a_secret_and_a_value_as_short_as_a_word_are_shown():
+    text = "docker run -e HF_TOKEN=$HUB_TOKEN -e VLLM_API_KEY='{{ vault_key }}' -e MY_PASSWORD=run i"
+    assert redact(text, text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -122,6 +122,8 @@ def test_failures_up_to_the_limit_do_not_stop_it():
     assert verdict(waves, 1, {"b": "fra"}, {"fra": 1}) == ""
     said = verdict(waves, 2, {"b": "fra", "d": "fra"}, {"fra": 1})
     assert said == "cluster fra: b, d failed, and rollout_max_failures is 1"
+    # A canary has no part in the limit.
+    assert verdict(waves, 1, {"a": "fra", "b": "fra"}, {"fra": 1}) == ""
 
 
 def test_a_wave_that_went_well_stops_nothing():
