@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Layer, compose
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     PermissionNeededError,
     PlanError,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.permission import check_permission
 
-from tests.fakes.plans import CPU, H200, RELEASE, plan, recipe
+from tests.fakes.plans import CPU, H200, RELEASE, TABLE, plan, recipe
 
 TRUSTING = recipe(model={"base_args": ["--trust-remote-code"]})
 
@@ -124,6 +127,18 @@ def test_the_instance_allows_the_same_value_only_or_removes_it():
     # Its own value replaces the recipe's.
     own = {"env": {"PYTHONPATH": "/srv/b"}, "args": {"middleware": "mine.Code"}}
     assert strict_plan(own, a_recipe=evil).env["PYTHONPATH"] == f"{LIBRARY}:/srv/b"
+
+
+def test_a_value_from_elsewhere_allows_a_recipe_no_other_one():
+    entry = SimpleNamespace(table=TABLE, where="vllm_instances.chat", requested={})
+    layers = [
+        Layer("release", ["--middleware", "own.Code"], {"LD_PRELOAD": "/image/a.so"}),
+        Layer("model", ["--middleware", "evil.Code"], {"LD_PRELOAD": "/srv/b.so"}, by_recipe=True),
+    ]
+    check_permission(entry, compose(layers[:1], TABLE, entry.where), layers[:1], RESTRICTIONS)
+    with pytest.raises(PermissionNeededError) as caught:
+        check_permission(entry, compose(layers, TABLE, entry.where), layers, RESTRICTIONS)
+    assert caught.value.settings == {"args": {"middleware": "evil.Code"}, "env": {"LD_PRELOAD": "/srv/b.so"}}
 
 
 def test_a_key_inside_json_needs_a_permission_of_its_own():
