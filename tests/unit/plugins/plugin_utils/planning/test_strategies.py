@@ -132,6 +132,7 @@ def test_a_size_for_this_very_chip_offers_tensor_parallelism():
     listed = recipe("single_node_tp", "single_node_dep", strategy_hardware=gates)
     assert compatible(listed, H200, {"h200": 8}) == ["single_node_dep", "single_node_tp"]
     assert compatible(listed, H200, {"hopper": 8}) == compatible(listed, H200, 8) == ["single_node_dep"]
+    assert compatible({}, H200, {"h200": 8}) == ["single_node_tp"]
     assert choose_strategy(listed, H200, None, 1, "chat", {"h200": 8}) == "single_node_tp"
 
 
