@@ -102,6 +102,25 @@ def test_what_waits_for_no_token_is_not_unanswered(tmp_path, text):
             assert unanswered(engine) == "1"
 
 
+def test_a_request_that_ends_without_an_answer_is_forgotten(tmp_path, monkeypatch):
+    """A client that leaves gets no answer, and would count for ever."""
+    monkeypatch.setenv("AVAILABILITY_DIRECTORY", str(tmp_path))
+    (tmp_path / "watched").touch()
+    counted = []
+
+    async def left(_scope, receive, _send):
+        await receive()
+        counted.append(len(found.unanswered))
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}"}
+
+    found = availability_host.Availability(left)
+    scope = {"type": "http", "path": "/v1/responses", "method": "POST", "headers": [], "query_string": b""}
+    asyncio.run(found(scope, receive, receive))
+    assert (counted, found.unanswered, found.open) == ([1], set(), 0)
+
+
 def test_an_answer_that_has_begun_is_not_unanswered(tmp_path):
     with stopping_engine(tmp_path) as engine:
         (tmp_path / "watched").touch()
