@@ -21,7 +21,6 @@ READABLE = {
 # such as a part of a RAID, of LVM or of ZFS, a container of encrypted data, and what a later blkid knows.
 WITHOUT_HOST = ("swap", "vfat", "iso9660")
 AMBIGUOUS = "of several kinds at once"
-# The marker of a host whose name cannot be read.
 UNREADABLE = "unreadable"
 MOST_SUBVOLUMES = 100
 
@@ -54,11 +53,8 @@ def marker_in(directory: str) -> str:
     """Return the marker of a mounted system, empty where it has none."""
     try:
         descriptor = os.open(os.path.join(directory, MARKER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except OSError:
-        # Such as a link, or a block that the disk cannot read.
-        return UNREADABLE
+    except OSError as exc:
+        return "" if isinstance(exc, (FileNotFoundError, NotADirectoryError)) else UNREADABLE
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return UNREADABLE
@@ -90,9 +86,8 @@ def refusal(device: str, released: str) -> str:
     """Return why a disk must not be written, empty where nothing forbids it."""
     for name, kind in contents(device):
         found = marker_on(name, kind)
-        if found in (None, UNREADABLE):
-            if not released:
-                return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
-        elif found and found != released:
+        if found in (None, UNREADABLE) and not released:
+            return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
+        if found not in (None, "", UNREADABLE, released):
             return f"{name} holds the host {found!r}, which nobody has released; nothing was written"
     return ""

@@ -41,10 +41,8 @@ def describe_damage(root: str, report: str = REPORT) -> list[str]:
 
 def _stands(entry: dict[str, Any]) -> bool:
     """Whether the model exists and the file was not verified since; otherwise the stamp would list it again."""
-    if not ForeignDirectory(entry["directory"]).has(STAMP_NAME):
-        return False
-    files = read_stamp(entry["directory"]).get("files")
-    return not entry["withdrawn"] or not isinstance(files, dict) or entry["name"] not in files
+    is_there, files = ForeignDirectory(entry["directory"]).has(STAMP_NAME), read_stamp(entry["directory"]).get("files")
+    return is_there and not (entry["withdrawn"] and isinstance(files, dict) and entry["name"] in files)
 
 
 def _sentence(path: str, entry: dict[str, Any]) -> str:
