@@ -6,9 +6,12 @@ The code that uses such an option on a host refuses the same values, but only af
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
+from ...module_utils.common.kinds import show_value
 from ...module_utils.encodings.host import check_sources
 from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
 from ...module_utils.health.webhook import check_token, check_url
@@ -46,7 +49,15 @@ def _listed(value: Any) -> list[Any]:
     return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value or [])
 
 
+def _version(name: str, value: Any) -> None:
+    """Raise ValueError for anything but the text of a version; YAML reads 580.10 without quotes as the number 580.1."""
+    if not isinstance(value, str) or not re.fullmatch(r"([0-9][\w.+~-]*)?", value, re.ASCII):
+        raise ValueError(f'{name}: found {show_value(value)[:80]}, expected a version in quotes, such as "580.95.05"')
+
+
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version"),
+    "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version"),
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
     "health_webhook_token": check_token,

@@ -25,6 +25,9 @@ FROM_0, FROM_1, PORT = Range(0), Range(1), Range(1, 65535)
 SHARE = Range(0, 1)
 RANGES: Mapping[str, Range] = {
     "accelerator_count": Range(1, MOST_CHIPS),
+    "accelerator_mec_firmware": FROM_0,
+    # Of one chip, or of a CPU's host. 81920 are MiB.
+    "accelerator_memory_gib": Range(1, 65536),
     "cann_reboot_timeout": FROM_1,
     "cuda_reboot_timeout": FROM_1,
     "encodings_connections": FROM_1,

@@ -26,10 +26,9 @@ from .yaml import read_yaml
 # playbooks, and those for other roles (their READMEs: "What other roles may read and set").
 FACTS = (
     "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_cann_version",
-    "accelerator_conflict", "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected",
-    "accelerator_discovered_at", "accelerator_discovery_cache", "accelerator_driver_version",
-    "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
-    "accelerator_partition", "accelerator_rocm_version", "accelerator_stale",
+    "accelerator_conflict", "accelerator_container_runtime", "accelerator_detected", "accelerator_discovered_at",
+    "accelerator_discovery_cache", "accelerator_firmware_version", "accelerator_mixed", "accelerator_rocm_version",
+    "accelerator_stale",
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
     "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
@@ -93,7 +92,9 @@ def check_names_and_values(
         if name in variables:
             _check_value(name, {"type": "bool"}, variables[name], template)
     for role, name in _set_options(frozenset(variables), roles):
-        _check_value(name, specs_of(role)[name], variables[name], template)
+        spec = specs_of(role)[name]
+        _check_nothing(name, spec, variables[name])
+        _check_value(name, spec, variables[name], template)
         _check_contents(name, variables[name], template)
     return warnings
 
@@ -141,6 +142,13 @@ def _meant(name: str, role: str, options: Iterable[str]) -> str | None:
         if (begin != name or not rest) and begin not in OTHERS and not own and misspelt(begin, [role]):
             return option
     return None
+
+
+def _check_nothing(name: str, spec: Spec, value: Any) -> None:
+    """Raise RoleOptionError for a key without a value, as ``vllm_release:``, which would replace the role's default."""
+    kind = spec.get("type", "str")
+    if value is None and kind in _EXPECTED and spec.get("default") is not None:
+        raise RoleOptionError(f"{name}: found nothing, expected {_EXPECTED[kind]}; remove the key to use the default")
 
 
 def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
@@ -266,6 +274,9 @@ def _show(value: Any) -> str:
 
 Spec = Mapping[str, Any]
 _TEXTS = ("str", "path")
+_EXPECTED = {
+    "bool": "true or false", "float": "a number", "int": "a whole number", "path": "a path", "str": "a text",
+}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=None)

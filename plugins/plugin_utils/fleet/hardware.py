@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ...module_utils.common.foreign_numbers import read_finite
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..catalog.accelerators import declared_accelerator
@@ -114,10 +115,7 @@ def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str |
 
 
 def _number(name: str, value: Any, kind: Callable[[Any], Any]) -> Any:
-    try:
-        number = kind(value)
-    except (TypeError, ValueError):
-        number = 0
-    if number <= 0 or isinstance(value, bool):
+    number = None if isinstance(value, bool) else read_finite(str(value))
+    if number is None or kind(number) <= 0:
         raise FleetError(f"{name}: found {show_value(value)}, expected a number above 0")
-    return number
+    return kind(number)

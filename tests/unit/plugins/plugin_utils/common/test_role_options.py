@@ -172,11 +172,29 @@ def test_what_ansible_refuses_in_words_of_its_own_is_refused_here(role):
 
 
 def test_numbers_may_be_texts_and_texts_may_be_numbers():
-    for value in (300, "300", 300.0, None):
+    for value in (300, "300", 300.0):
         assert check("vllm", vllm_drain_timeout=value) == []
-    for value in (0.33, "0.33.0", None, True):
+    for value in (0.33, "0.33.0", True):
         assert check("vllm", vllm_release=value) == []
     assert check("vllm", vllm_drain_timeout="{{ somewhere }}") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vllm_release", "a text"),
+        ("vllm_drain_timeout", "a whole number"),
+        ("vllm_strict", "true or false"),
+        ("vllm_weights_root", "a path"),
+    ],
+)
+def test_a_key_without_a_value_does_not_replace_the_default_of_the_role(name, expected):
+    with pytest.raises(RoleOptionError) as caught:
+        check("vllm", **{name: None})
+    assert str(caught.value) == f"gpu-1: {name}: found nothing, expected {expected}; remove the key to use the default"
+    # Nothing stands for an empty list or mapping, and where the role has no default, for what is not declared.
+    assert check("vllm", vllm_instances=None, vllm_recipe_path=None) == []
+    assert check("accelerator", accelerator_count=None, accelerator_mec_firmware=None) == []
 
 
 PATHS = [

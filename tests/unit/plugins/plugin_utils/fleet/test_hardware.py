@@ -24,6 +24,13 @@ def test_an_accelerator_is_declared_by_variables():
     assert where_from(accelerator="a100", accelerator_count=4, accelerator_memory_gib=40) == ("a100", 4, 40 * 1024)
 
 
+@pytest.mark.parametrize("value", [0, -1, True, "viel", [2], float("nan"), float("inf"), 10**400])
+def test_a_memory_or_number_that_no_chip_has_is_refused_with_its_name(value):
+    for name in ("accelerator_memory_gib", "accelerator_count"):
+        with pytest.raises(FleetError, match=f"{name}: found .*, expected a number above 0"):
+            where_from(**{"accelerator": "a100", name: value})
+
+
 CPX = {"accelerator": "mi300x", "accelerator_count": 8, "accelerator_partition": "CPX/NPS4"}
 
 
