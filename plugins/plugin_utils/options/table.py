@@ -13,6 +13,7 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Seq
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import sort_key
 from .values import (
+    JSON_LISTS,
     Entry,
     decoded,
     described,
@@ -189,7 +190,7 @@ class OptionTable:
         """Yield a problem for a name that the release does not register, unless a plugin of the site's may."""
         entry = self.flags[flag.name]
         known, plugin = entry.get("known") or (), entry.get("plugin")
-        if not plugin or flag.keys or str(value) in known or value in ("", False):
+        if not plugin or flag.keys or str(value) in known or value == "" or value is False:
             return
         if any(self.canonical(name) == Flag(plugin) and args[name] for name in args):
             return
@@ -306,7 +307,7 @@ class OptionTable:
         added: Collection[str],
     ) -> Iterator[str]:
         value = decoded(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name not in JSON_LISTS:
             for path, problem in key_problems(entry, value, (), added):
                 history = ""
                 if problem.startswith("no such key"):
@@ -314,9 +315,9 @@ class OptionTable:
                     history += _clause(_instead(".".join((name, *path)), self.version, replaced))
                 text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
                 yield Unknown(text) if problem.startswith("no such") else text
-        # A text that begins as JSON does, and is none: vLLM expects a mapping then.
-        elif (isinstance(value, str) and (not entry.get("text") or value.lstrip()[:1] == "{")) or "keys" in entry:
-            yield f"--{name}: expected {expected(entry)}, found {described(value)}"
+        elif not _can_be_json(name, entry, value):
+            right = "a list (JSON)" if name in JSON_LISTS else expected(entry)
+            yield f"--{name}: expected {right}, found {described(value)}"
 
     def has_key(self, path: Sequence[str]) -> bool:
         """Return whether this release types the JSON key ``path``: the flag's name, then the keys."""
@@ -326,6 +327,13 @@ class OptionTable:
             if entry is None:
                 return False
         return bool(entry)
+
+
+def _can_be_json(name: str, entry: Entry, value: Any) -> bool:
+    """Return whether a flag of JSON may have a value that is no mapping: a list, or a text such as a path."""
+    if isinstance(value, str):
+        return bool(entry.get("text")) and "keys" not in entry and value.lstrip()[:1] != "{"
+    return name in JSON_LISTS and isinstance(value, (list, tuple))
 
 
 def _variables(env: Mapping[str, Any] | Sequence[str], where: str) -> Iterator[tuple[str, Entry]]:

@@ -32,6 +32,9 @@ LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 # How vLLM reads a variable of a kind.
 READERS: Mapping[str, Callable[[str], Any]] = {"integer": int, "switch": int, "number": float, "json": load_json}
 
+# The flags of JSON that hold a list; all others hold a mapping.
+JSON_LISTS = ("allowed-headers", "allowed-methods", "allowed-origins")
+
 # The entry of one flag or key in a table: its kind, and what the kind needs.
 Entry = Mapping[str, Any]
 
@@ -53,17 +56,24 @@ def fits(entry: Entry, value: Any) -> bool:
     kind = entry["kind"]
     if kind == "list":
         of = {**entry, "kind": entry.get("of", "text")}
-        return all(fits(of, item) for item in value) if isinstance(value, (list, tuple)) else fits(of, value)
+        return _all_fit(of, value) if isinstance(value, (list, tuple)) else _item_fits(of, value)
     if kind == "switch":
         return isinstance(value, bool)
     if entry.get("repeat") and isinstance(value, (list, tuple)):
-        return all(fits({"kind": kind}, item) for item in value)
+        return _all_fit({"kind": kind}, value)
     if isinstance(value, bool):
-        return bool(entry.get("bare")) or value in entry.get("values", ())
-    if isinstance(value, (Mapping, list, tuple)):
-        # A flag of text that holds a mapping is one word of JSON on the command line (--lora-modules).
-        return kind == "text" and isinstance(value, Mapping)
-    return _scalar_fits(entry, str(value))
+        return bool(entry.get("bare")) or any(value is each for each in entry.get("values", ()))
+    return not isinstance(value, (Mapping, list, tuple)) and _scalar_fits(entry, str(value))
+
+
+def _all_fit(entry: Entry, values: Collection[Any]) -> bool:
+    """Return whether each item fits; vLLM refuses a flag of several values without any."""
+    return bool(values) and all(item is not None and _item_fits(entry, item) for item in values)
+
+
+def _item_fits(entry: Entry, value: Any) -> bool:
+    """Return whether an item fits; a mapping among texts is one word of JSON on the command line (--lora-modules)."""
+    return fits(entry, value) or (entry["kind"] == "text" and isinstance(value, Mapping))
 
 
 def is_port(name: str, entry: Entry) -> bool:

@@ -16,6 +16,7 @@ from ..options.values import NUMBER
 from .conditions import applies
 from .hardware import Accelerator
 from .inputs import PlanError
+from .side_models import adapter_problems
 
 # A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
@@ -336,6 +337,7 @@ def option_problems(
     own = [name for name in env if name.startswith("VLLM_")]
     return [
         *table.check_args(to_mapping(args, table), others, replaced, foreign.values),
+        *adapter_problems(args),
         *table.check_env(own, foreign, others, replaced),
         *table.check_values(env),
         *foreign.check_keys(args),

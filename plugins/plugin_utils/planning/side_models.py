@@ -10,6 +10,7 @@ import json
 from typing import Any, Callable, Mapping
 
 from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.kinds import show_value
 
 # A text that the repository replaces; the other flags below have separate forms.
 _DRAFT_NAME = "spec-model"
@@ -75,6 +76,22 @@ def adapter_names(args: Mapping[str, Any]) -> list[str]:
     adapters = args.get(_ADAPTERS)
     found = [_name(entry) for entry in (adapters if isinstance(adapters, (list, tuple)) else [adapters])]
     return [name for name in found if name]
+
+
+def adapter_problems(args: Mapping[str, Any]) -> list[str]:
+    """Return the entries of --lora-modules that vLLM refuses: each needs a name and a path."""
+    adapters = args.get(_ADAPTERS) or ()
+    return [
+        f"--{_ADAPTERS}: expected NAME=PATH, or a mapping with name and path, found {show_value(entry)}"
+        for entry in (adapters if isinstance(adapters, (list, tuple)) else [adapters])
+        if not _is_adapter(entry)
+    ]
+
+
+def _is_adapter(entry: Any) -> bool:
+    paths: list[Any] = []
+    _each_adapter(entry, paths.append)
+    return bool(_name(entry) and paths and all(paths))
 
 
 def _name(entry: Any) -> str:

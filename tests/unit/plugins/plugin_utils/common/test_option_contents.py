@@ -15,7 +15,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
 RUN = {"url": "https://mirror/Ascend-hdk-910b-npu-driver_25.2.0_linux-aarch64.run", "sha256": "0" * 64}
 VERSION = 'expected a version in quotes, such as "580.95.05"'
 REFUSED = [
-    *((f"accelerator_{kind}_version", value, VERSION) for kind in ("driver", "cuda") for value in (580.1, -1, "viel", True)),
+    *(("accelerator_driver_version", value, VERSION) for value in (580.1, -1, "viel", True)),
+    ("accelerator_cuda_version", 13.0, VERSION),
     ("accelerator_memory_gib", float("nan"), "found nan, expected a number"),
     ("accelerator_memory_gib", 81920, "found 81920, expected a number from 1 to 65536"),
     ("accelerator_mec_firmware", "viel", "found 'viel', expected a whole number"),

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import (
     adapter_names,
+    adapter_problems,
     paths_in,
     side_models,
     with_paths,
@@ -79,3 +81,14 @@ def test_a_plan_fetches_and_mounts_what_it_names():
 def test_a_draft_model_of_its_own_flag_is_one_too():
     assert side_models({"spec-model": "org/draft", "spec-method": "eagle3"}) == ["org/draft"]
     assert with_paths({"spec-model": "org/draft"}, {"org/draft": "/srv/d"}.get) == {"spec-model": "/srv/d"}
+
+
+@pytest.mark.parametrize(
+    "entry", [2, "viel", "law=", "=/srv/law", {}, {"a": 1}, {"name": "law"}, '{"name": "law"}', "{", None]
+)
+def test_an_adapter_without_a_name_or_a_path_is_refused(entry):
+    right = [{"name": "law", "path": "/srv/law"}, '{"name": "law", "path": "/srv/law"}', "law=/srv/law"]
+    assert adapter_problems({"lora-modules": right}) == adapter_problems({"lora-modules": right[2]}) == []
+    assert adapter_problems({"lora-modules": [*right, entry]}) == [
+        f"--lora-modules: expected NAME=PATH, or a mapping with name and path, found {show_value(entry)}"
+    ]
