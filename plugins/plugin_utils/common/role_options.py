@@ -160,7 +160,9 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
             raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
         choices = [str(choice) for choice in spec.get("choices") or () if str(choice)]
         if choices and str(value) not in (*choices, "") and not is_template(value):
-            raise RoleOptionError(f"{name}: found {_show(value)}, expected {' or '.join(choices)}")
+            # YAML reads off, no, on and yes without quotes as false and true.
+            quotes = ", in quotes" if isinstance(value, bool) else ""
+            raise RoleOptionError(f"{name}: found {_show(value)}, expected {' or '.join(choices)}{quotes}")
         if kind == "path":
             _check_path(name, spec, value, template)
         return
