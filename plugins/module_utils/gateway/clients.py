@@ -13,6 +13,9 @@ from ..common.spelling import nearest, not_a_number
 from .expiry import end_in_words, end_of
 
 MIN_KEY_LENGTH = 32
+# The largest limits of requests and of tokens; HAProxy and SQLite have 64 bits for them.
+MOST = 10**9
+MOST_TOKENS = 10**15
 # Limits of tokens, of clients and teams.
 BUDGETS = ("tokens_per_minute", "tokens_per_day", "tokens_per_month")
 OPTIONS = ("concurrent", "expires", "key_file", "models", "rate", "sha256", "team", *BUDGETS)
@@ -73,8 +76,8 @@ def _problems(name: str, entry: Any) -> list[str]:
     ]
     for key in ("rate", "concurrent"):
         value = entry.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            problem = not_a_number(value, "a whole number from 1")
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST):
+            problem = not_a_number(value, f"a whole number from 1 to {MOST}")
             found.append(f"{where}.{key}: {problem}; leave {key} out for no limit")
     models = entry.get("models")
     if models is not None and (not isinstance(models, (list, tuple)) or not models):

@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
-from ...module_utils.gateway.clients import BUDGETS, NAME
+from ...module_utils.gateway.clients import BUDGETS, MOST_TOKENS, NAME
 from .admission import class_problems
 
 # In front of the name of a team, which no client's name begins with.
@@ -71,11 +71,12 @@ def _team_problems(name: str, entry: Any) -> list[str]:
 
 
 def _limit_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+    right = f"a whole number from 1 to {MOST_TOKENS}"
     return [
-        f"{where}.{key}: {not_a_number(entry[key], 'a whole number from 1')}; leave {key} out for no limit"
+        f"{where}.{key}: {not_a_number(entry[key], right)}; leave {key} out for no limit"
         for key in BUDGETS
         if entry.get(key) is not None
-        and (isinstance(entry[key], bool) or not isinstance(entry[key], int) or entry[key] < 1)
+        and (isinstance(entry[key], bool) or not isinstance(entry[key], int) or not 1 <= entry[key] <= MOST_TOKENS)
     ]
 
 

@@ -11,7 +11,14 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
-from ...module_utils.gateway.clients import Client, KeyFileError, check_clients, hashes_of, shared_keys
+from ...module_utils.gateway.clients import (
+    MIN_KEY_LENGTH,
+    Client,
+    KeyFileError,
+    check_clients,
+    hashes_of,
+    shared_keys,
+)
 from ...module_utils.gateway.expiry import end_of
 from ..catalog.files import VARIABLES, load_recipe
 from ..common.clusters import ClusterError, cluster_of, same_cluster
@@ -148,7 +155,10 @@ def read_clients(entries: Any, with_keys: bool = True) -> tuple[list[Client], li
             read = "sha256" not in entry and with_keys
             hashes = hashes_of(_read(entry["key_file"])) if read else tuple(entry.get("sha256", ()))
         except KeyFileError as exc:
-            problems.append(f"gateway_clients.{name}.key_file: {entry['key_file']} {exc}")
+            path = entry["key_file"]
+            # A text that is no path may be the key itself, by mistake.
+            shown = path if path[0] in "/~" or len(path) < MIN_KEY_LENGTH else f"a text of {len(path)} characters"
+            problems.append(f"gateway_clients.{name}.key_file: {shown} {exc}")
             continue
         ends = end_of(entry.get("expires"))
         limits = (entry.get("rate") or 0, entry.get("concurrent") or 0)

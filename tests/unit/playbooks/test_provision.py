@@ -32,6 +32,27 @@ def test_site_follows_where_that_is_asked_for(tmp_path, words, expected, missing
     assert missing not in told
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("playbook", ["provision.yml", "deprovision.yml"])
+def test_a_provisioner_that_is_not_set_up_is_named_with_what_sets_it_up(tmp_path, playbook):
+    prov = f"{{ansible_connection: local, ansible_become: false, provisioner_config_dir: {tmp_path}}}"
+    (tmp_path / "hosts.yml").write_text(INVENTORY.replace("prov-1: {}", f"prov-1: {prov}"))
+    words = (
+        "-i",
+        str(tmp_path / "hosts.yml"),
+        f"playbooks/{playbook}",
+        "-l",
+        "gpu-1",
+        "--check",
+        "-e",
+        "provision_release=gpu-1",
+    )
+    done = command(tmp_path, "ansible-playbook", *words, "-e", "provision_password=x")
+    told = done.stdout + done.stderr
+    expected = f"prov-1: File not found: {tmp_path}/site.json; run playbooks/provisioner.yml first"
+    assert done.returncode == 2 and expected in told, told
+
+
 FLEET = """
 all:
   children:

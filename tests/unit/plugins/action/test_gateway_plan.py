@@ -138,6 +138,15 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     assert not (site / "plan.json").exists()
 
 
+def test_a_key_in_place_of_its_path_is_not_shown(site):
+    rc, said = run(site, gateway_clients={"alice": {"key_file": KEY}, "bob": {"key_file": "keys/bob.key"}})
+    assert rc != 0 and KEY not in said, said
+    assert f"gateway_clients.alice.key_file: a text of {len(KEY)} characters is not an absolute path; give" in said, (
+        said
+    )
+    assert "gateway_clients.bob.key_file: keys/bob.key is not an absolute path; give" in said, said
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [

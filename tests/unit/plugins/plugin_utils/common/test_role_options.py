@@ -198,7 +198,7 @@ def test_a_key_without_a_value_does_not_replace_the_default_of_the_role(name, ex
 
 
 def test_a_word_that_yaml_reads_as_false_is_asked_for_in_quotes():
-    with pytest.raises(RoleOptionError, match="gateway_admission: found false, expected off or .* or auto, in quotes"):
+    with pytest.raises(RoleOptionError, match=r"gateway_admission: found false, expected off or .* or auto, in quotes"):
         check("gateway", gateway_admission=False)
 
 

@@ -25,6 +25,7 @@ def test_without_a_budget_nothing_needs_to_be_counted():
         ({}, {"x": 5}, True, "gateway_teams.x: found 5, expected a mapping such as {tokens_per_day: 1000000}"),
         ({}, {"x": {"tokens_per_dya": 5}}, True, "nearest: 'tokens_per_day'"),
         ({}, {"x": {"tokens_per_day": 0}}, True, "gateway_teams.x.tokens_per_day: "),
+        ({}, {"x": {"tokens_per_day": 10**30}}, True, "expected a whole number from 1 to 1000000000000000; leave"),
         ({"a": {"tokens_per_day": True}}, {}, True, "gateway_clients.a.tokens_per_day: "),
         ({"a": {"tokens_per_day": "10"}}, {}, True, "gateway_clients.a.tokens_per_day: "),
         ({"a": {"team": "finanse"}}, {"finance": {}}, True, "gateway_clients.a.team: gateway_teams has no 'finanse'"),

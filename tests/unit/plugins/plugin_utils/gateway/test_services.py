@@ -350,6 +350,7 @@ class TestClients:
             ({"a": {}}, "gateway_clients.a.key_file"),
             ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
             ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),
+            ({"a": {"key_file": "/k", "rate": 10**30}}, "expected a whole number from 1 to 1000000000; leave rate out"),
             ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found the text '8'"),
             ({"a": {"key_file": "/k", "models": []}}, "gateway_clients.a.models: found []"),
             ({"a": {"key_file": "/k", "models": "chat"}}, "found 'chat', expected a list of model names"),
