@@ -19,9 +19,12 @@ def service(tmp_path, **more):
 
 
 def test_whatever_a_step_raises_its_thread_goes_on(tmp_path, monkeypatch, capsys):
-    found, steps = service(tmp_path), threading.Semaphore(0)
+    found, steps, ended = service(tmp_path), threading.Semaphore(0), threading.Event()
 
     def step():
+        if ended.is_set():
+            # Nothing ends such a thread.
+            threading.Event().wait()
         steps.release()
         raise RecursionError("deep")
 
@@ -29,7 +32,8 @@ def test_whatever_a_step_raises_its_thread_goes_on(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(found.followers[0], "step", step)
     monkeypatch.setattr(found.map, "step", step)
     found.start()
-    assert all(steps.acquire(timeout=5) for _time in range(10))
+    assert all(steps.acquire(timeout=60) for _time in range(10))
+    ended.set()
     said = capsys.readouterr().out
     for name in ("gw--chat-1", "budgets"):
         assert f"{name} failed, and is tried again: RecursionError: deep" in said
