@@ -23,7 +23,15 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 # Called by other roles, which have looked before.
 INTERNAL = {"vendor_stack"}
 # Declared in the inventory, by host; a default would declare something.
-DECLARED = {"accelerator", "accelerator_count", "accelerator_partition"}
+DECLARED = {
+    "accelerator",
+    "accelerator_count",
+    "accelerator_cuda_version",
+    "accelerator_driver_version",
+    "accelerator_mec_firmware",
+    "accelerator_memory_gib",
+    "accelerator_partition",
+}
 # What `default` may give to a condition.
 BOOLEANS = ("Const(value=True)", "Const(value=False)")
 # Mappings of names, with the keys that the code accepts below each name.
@@ -58,6 +66,10 @@ def is_template_of_another_type(value, option):
 
 # Read by the controller's code, from the variables of other hosts too, so that no task passes them on.
 READ_BY_CODE = {
+    ("accelerator", "accelerator_cuda_version"),
+    ("accelerator", "accelerator_driver_version"),
+    ("accelerator", "accelerator_mec_firmware"),
+    ("accelerator", "accelerator_memory_gib"),
     ("gateway", "gateway_host_address"),
     ("vllm", "vllm_cluster_address"),
     ("vllm", "vllm_cluster_interface"),
