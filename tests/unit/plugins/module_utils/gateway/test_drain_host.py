@@ -255,6 +255,17 @@ def test_errors_are_counted_from_a_restart_on(gateway, clock):
     outcome = gateway.change(BOTH, RETURN, False)
     with pytest.raises(ServersError, match="a--chat: 1 errors"):
         gateway.watch(outcome, 60)
+    gateway.haproxy.set(A, errors=9)
+    outcome = gateway.change(BOTH, RETURN, False)
+
+    def restart_again():
+        gateway.haproxy.started = "10-10"
+        gateway.haproxy.set(A, errors=2)
+
+    look = gateway.haproxy.looks
+    gateway.haproxy.later = {look + 2: restart_again, look + 3: lambda: gateway.haproxy.set(A, errors=4)}
+    with pytest.raises(ServersError, match="a--chat: 2 errors"):
+        gateway.watch(outcome, 60)
 
 
 def test_a_haproxy_that_stays_silent_fails_the_watch(gateway, clock):

@@ -171,6 +171,15 @@ def test_an_engine_without_figures_gets_its_time(tmp_path):
     assert said.startswith("Stopping: vLLM does not report whether requests run after 0.5 s")
 
 
+def test_a_moment_without_requests_is_no_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(drain_host, "SETTLE", 0.01)
+    monkeypatch.setattr(drain_host, "PAUSE", 0.02)
+    found = drain_host.Drain(Listening("127.0.0.1", 1), str(tmp_path))
+    loads = iter([0])
+    monkeypatch.setattr(found, "_load", lambda: next(loads, 3))
+    assert found._finish(0.5) == "Stopping: 3 requests still run after 0.5 s"
+
+
 def test_an_engine_that_has_gone_is_waited_for_by_nobody(tmp_path):
     with stopping_engine() as engine:
         port = engine.port

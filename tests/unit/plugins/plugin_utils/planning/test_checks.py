@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     Unknown,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
+    STOP_AT_VARIABLES,
     TRY_IT,
     check_driver,
     check_format,
@@ -19,11 +20,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     doubts_of,
     errors_of,
     exclusions,
+    flags_as_values,
     judge,
     known_issues,
     option_problems,
     other_variants,
     placeholders,
+    stopping_variables,
     untried_hardware,
     variant_doubts,
 )
@@ -350,6 +353,7 @@ TABLE = OptionTable.from_data(
         ),
         ({"eager": True, "j": {"other": [1]}}, {}, ["eager", "j.sizes"], None),
         ({"eager": True, "j": {"sizes": None}}, {}, ["eager", "j.sizes"], None),
+        ({"eager": True, "j": {"sizes": False}}, {}, ["eager", "j.sizes"], None),
         ({"eager": True, "j": "text"}, {}, ["eager", "j.sizes"], None),
         (
             {},
@@ -369,6 +373,17 @@ TABLE = OptionTable.from_data(
 def test_settings_that_exclude_each_other(args, env, settings, found):
     group = {"settings": settings, "because": "why"}
     assert list(exclusions(args, env, [group], TABLE)) == ([found] if found else [])
+
+
+def test_vllm_stops_at_its_own_unknown_variables_only():
+    (found,) = stopping_variables({STOP_AT_VARIABLES: True}, {"OMP_NUM_THREADS": "1", "VLLM_ASCEND_X": "1"}, TABLE)
+    assert found.startswith("VLLM_ASCEND_X: ")
+    assert not list(stopping_variables({}, {"VLLM_ASCEND_X": "1"}, TABLE))
+
+
+def test_a_negative_number_is_no_flag():
+    (found,) = flags_as_values({"size": "-1", "ratio": ["-0.5", "--grpc"]})
+    assert found.startswith("--ratio: found '--grpc'")
 
 
 @pytest.mark.parametrize(
