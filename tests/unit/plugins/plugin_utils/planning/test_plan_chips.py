@@ -88,6 +88,13 @@ def test_a_recipe_s_estimate_counts_for_the_chips_that_its_arguments_take():
     assert "341 GB (vram_minimum_gb of the recipe) make 317.6 GiB, 4 x ascend_a3 have 256.0 GiB" in problem
 
 
+def test_an_estimate_counts_unless_vllm_quantizes_the_weights_while_it_loads_them():
+    large = recipe(variants={"default": {"vram_minimum_gb": 9999}})
+    lenient = {"site": {"strict": False}, "manifests": {}}
+    assert "does not fit" in refusal({"args": {"quantization": "ascend"}}, A3, large, **lenient)
+    assert plan({"args": {"quantization": "fp8"}}, A3, large, **lenient).chips == list(range(16))
+
+
 def test_replicas_of_a_venv_see_their_chips_only():
     stack = {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}
     release = {**RELEASE, "stacks": {"cuda": stack}}
