@@ -96,7 +96,7 @@ once() {
   archive "$1"
   keep "$1"
 }
-# other NAME: throughput as another inventory has it, `fewer` or `cold`
+# other NAME: throughput as another inventory has it: `fewer`, `short` or `cold`
 other() {
   site "throughput-$1" || return 0
   for number in 1 2; do restart throughput "$1, kept caches, $number" "throughput-$1"; done

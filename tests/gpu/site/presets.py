@@ -127,10 +127,12 @@ def main() -> None:
     # For starts.sh: one instance after the other on one chip.
     for preset in ("latency", "balanced", "throughput"):
         write(f"starts-{preset}", **{preset: {**instance(preset, [0], 8010), **on}})
-    # Fewer sizes of graphs than the preset has, and the preset without a warm-up.
+    # Fewer sizes of graphs than the preset has, and the preset with a short warm-up and without one.
     fewer = instance("throughput", [0], 8010, **{"cudagraph-capture-sizes": FEW_SIZES})
     write("starts-throughput-fewer", throughput={**fewer, **on})
-    write("starts-throughput-cold", {"vllm_warmup": False}, throughput={**instance("throughput", [0], 8010), **on})
+    preset = {**instance("throughput", [0], 8010), **on}
+    write("starts-throughput-short", {"vllm_warmup_seconds": 3}, throughput=preset)
+    write("starts-throughput-cold", {"vllm_warmup": False}, throughput=preset)
     # For pair.sh: one on each chip behind a gateway, then two that share each chip.
     chat = {**instance("throughput", [0], 8010, **{"max-num-seqs": 256}), **on, "host": "0.0.0.0"}
     write_pair("pair-fair", chat=chat)
