@@ -57,6 +57,8 @@ SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_
 
 # Other variables, or what they begin with, that resemble a role.
 OTHERS = ("accelerators", "provision")
+# Directories of the system, whose owner and mode no role may change.
+_SYSTEM = re.compile(r"/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|sys|tmp|usr|var)?/*|/(.*/)?\.\.(/.*)?")
 # Paths on the controller, where ~ is the home of the person who runs Ansible.
 ON_CONTROLLER = (
     "gateway_ca_dir", "gateway_certificate", "gateway_certificate_key", "mirror_keyring", "rollout_state_dir",
@@ -198,6 +200,10 @@ def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
     # Directories in which the controller searches may be relative to where Ansible runs.
     option = name.partition("[")[0]
     needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
+    if needed and text != spec["default"] and _SYSTEM.fullmatch(text):
+        raise RoleOptionError(
+            f"{name}: found {_show(value)}, expected a directory of its own, such as {spec['default']}"
+        )
     if (not text and not needed) or text.startswith("/") or is_template(text) or option.endswith("_path"):
         return
     if option in ON_CONTROLLER and text.startswith("~"):

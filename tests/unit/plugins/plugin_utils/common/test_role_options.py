@@ -228,6 +228,15 @@ def test_a_directory_that_a_role_needs_is_not_empty(role, name, needed):
         check(role, **{name: ""})
 
 
+@pytest.mark.parametrize("value", ["/", "//", "/etc", "/usr/", "/srv/../etc", "/srv/..", "/.."])
+@pytest.mark.parametrize(
+    ("role", "name"), [("weights", "weights_root"), ("vllm", "vllm_venv_root"), ("mirror", "mirror_root")]
+)
+def test_a_role_s_directory_is_none_of_the_system(role, name, value):
+    with pytest.raises(RoleOptionError, match=f"{name}: found '{value}', expected a directory of its own, such as /"):
+        check(role, **{name: value})
+
+
 @pytest.mark.parametrize(("role", "name", "spec"), PATHS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_path_is_absolute(role, name, spec):
     several = spec["type"] == "list"
