@@ -248,6 +248,9 @@ def check_number(name: str, value: Any, limits: Range | None, whole: bool) -> No
     if number is None or (whole and not number.is_integer()):
         expected = "a whole number" if whole else "a number"
         raise RoleOptionError(f"{name}: found {_show(value)}, expected {expected}")
+    # systemd ignores a time that has more microseconds than 64 bits can hold.
+    if abs(number) > LARGEST:
+        raise RoleOptionError(f"{name}: found {_show(value)}, expected a number up to {LARGEST}")
     if limits and not limits.least <= number <= limits.most:
         raise RoleOptionError(
             f"{name}: found {_show(value)}, expected {'a whole number' if whole else 'a number'} {limits.describe()}"
@@ -280,6 +283,7 @@ def _show(value: Any) -> str:
     return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else show_value(value)[:80]
 
 
+LARGEST = 10**12
 Spec = Mapping[str, Any]
 _TEXTS = ("str", "path")
 _EXPECTED = {

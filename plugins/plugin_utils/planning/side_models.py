@@ -80,7 +80,9 @@ def adapter_names(args: Mapping[str, Any]) -> list[str]:
 
 def adapter_problems(args: Mapping[str, Any]) -> list[str]:
     """Return the entries of --lora-modules that vLLM refuses: each needs a name and a path."""
-    adapters = args.get(_ADAPTERS) or ()
+    adapters = args.get(_ADAPTERS)
+    if adapters is None:
+        return []
     return [
         f"--{_ADAPTERS}: expected NAME=PATH, or a mapping with name and path, found {show_value(entry)}"
         for entry in (adapters if isinstance(adapters, (list, tuple)) else [adapters])

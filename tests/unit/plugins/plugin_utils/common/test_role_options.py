@@ -197,6 +197,12 @@ def test_a_key_without_a_value_does_not_replace_the_default_of_the_role(name, ex
     assert check("accelerator", accelerator_count=None, accelerator_mec_firmware=None) == []
 
 
+@pytest.mark.parametrize("value", [10**30, -(10**30), "1" * 30])
+def test_a_number_that_systemd_would_ignore_is_refused(value):
+    with pytest.raises(RoleOptionError, match="vllm_start_timeout: found .*, expected a number up to 1000000000000"):
+        check("vllm", vllm_start_timeout=value)
+
+
 def test_a_word_that_yaml_reads_as_false_is_asked_for_in_quotes():
     with pytest.raises(RoleOptionError, match=r"gateway_admission: found false, expected off or .* or auto, in quotes"):
         check("gateway", gateway_admission=False)

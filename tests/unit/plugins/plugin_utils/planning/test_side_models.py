@@ -87,6 +87,7 @@ def test_a_draft_model_of_its_own_flag_is_one_too():
     "entry", [2, "viel", "law=", "=/srv/law", {}, {"a": 1}, {"name": "law"}, '{"name": "law"}', "{", None]
 )
 def test_an_adapter_without_a_name_or_a_path_is_refused(entry):
+    assert len(adapter_problems({"lora-modules": entry})) == (entry is not None)
     right = [{"name": "law", "path": "/srv/law"}, '{"name": "law", "path": "/srv/law"}', "law=/srv/law"]
     assert adapter_problems({"lora-modules": right}) == adapter_problems({"lora-modules": right[2]}) == []
     assert adapter_problems({"lora-modules": [*right, entry]}) == [
