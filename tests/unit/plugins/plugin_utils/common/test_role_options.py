@@ -199,7 +199,7 @@ def test_a_key_without_a_value_does_not_replace_the_default_of_the_role(name, ex
 
 @pytest.mark.parametrize("value", [10**30, -(10**30), "1" * 30])
 def test_a_number_that_systemd_would_ignore_is_refused(value):
-    with pytest.raises(RoleOptionError, match="vllm_start_timeout: found .*, expected a number up to 1000000000000"):
+    with pytest.raises(RoleOptionError, match=r"vllm_start_timeout: found .*, expected a number up to 1000000000000"):
         check("vllm", vllm_start_timeout=value)
 
 
