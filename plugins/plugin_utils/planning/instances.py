@@ -156,7 +156,8 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
             "in quotes"
         )
     for key in ("host", "node_address"):
-        if not _is_address(requested.get(key, "")):
+        # vLLM would listen on every address of an empty host.
+        if not _is_address(requested.get(key, "")) or (key == "host" and requested.get(key) == ""):
             raise PlanError(
                 f"{where}.{key}: found {show_value(requested[key])}, expected an IP address such as 10.0.0.5, 0.0.0.0 "
                 "or ::, or the name of a host"

@@ -136,6 +136,10 @@ DATE = datetime.date(2026, 1, 2)
         ({"port": "8010"}, ".port: found the text '8010', expected a whole number from 1 to 65535, without quotes"),
         ({"port": "web"}, ".port: found 'web', expected a whole number from 1 to 65535"),
         ({"port": 70000}, ".port: found 70000, expected a whole number from 1 to 65535"),
+        (
+            {"host": ""},
+            ".host: found '', expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, or the name of a host",
+        ),
         ({"port": 0}, ".port: found 0, expected a whole number from 1 to 65535"),
         ({"port": True}, ".port: found true, expected a whole number from 1 to 65535"),
         ({"replicas": 0}, ".replicas: found 0, expected a whole number from 1; leave replicas out to fill the host"),
@@ -287,7 +291,7 @@ def test_ports_that_collide(ports, message):
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "10.0.0.5", "localhost", "gpu-1.fra1.example.com", ""])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "10.0.0.5", "localhost", "gpu-1.fra1.example.com"])
 def test_an_instance_listens_on_an_address_or_a_name(host):
     check_instances({"chat": {"recipe": "x", "host": host}})
 
