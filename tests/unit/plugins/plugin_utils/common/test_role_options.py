@@ -239,7 +239,7 @@ def test_a_directory_that_a_role_needs_is_not_empty(role, name, needed):
     ("role", "name"), [("weights", "weights_root"), ("vllm", "vllm_venv_root"), ("mirror", "mirror_root")]
 )
 def test_a_role_s_directory_is_none_of_the_system(role, name, value):
-    with pytest.raises(RoleOptionError, match=f"{name}: found '{value}', expected a directory of its own, such as /"):
+    with pytest.raises(RoleOptionError, match=f"{name}: found '{value}', expected a separate directory, such as /"):
         check(role, **{name: value})
 
 
