@@ -16,7 +16,7 @@ import tempfile
 import textwrap
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -113,6 +113,13 @@ def lines_of(entries: Mapping[str, Mapping[str, Any]], flow: Callable[[Any], str
             yield f"  {kind}:"
             yield from (f"    {name}: {flow(entry)}" for name, entry in entry_of.items())
         else:
-            yield from textwrap.wrap(
-                f"{kind}: [{', '.join(names)}]", WIDTH, initial_indent="  ", subsequent_indent="    "
-            )
+            yield from list_lines(kind, names)
+
+
+def list_lines(key: str, names: Sequence[str]) -> list[str]:
+    """Return a list below ``key``: on one line where it fits, else with the brackets on lines of their own."""
+    text = ", ".join(names)
+    line = f"  {key}: [{text}]"
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"  {key}: [", *textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    "), "  ]"]
