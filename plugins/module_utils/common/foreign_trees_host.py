@@ -11,7 +11,7 @@ from typing import Iterator
 
 
 def walk_tree(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield what os.walk yields, however deep another user has made the directories.
+    """Yield what os.walk yields, however deep another user has made the directories; a link to one is a file.
 
     os.walk calls itself up to Python 3.11. What lies behind the kernel's longest path is left out.
     """
@@ -34,12 +34,12 @@ def remove_tree(path: str, ignore_errors: bool = False) -> None:
     Raises OSError.
     """
     try:
-        shutil.rmtree(path, ignore_errors=ignore_errors)
+        shutil.rmtree(path)
         return
     except RecursionError:
         pass
     except OSError as exc:
-        if exc.errno != errno.EMFILE:
+        if exc.errno != errno.EMFILE and not ignore_errors:
             raise
     words = ["rm", "--recursive", "--force", "--one-file-system", "--", path]
     done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True)

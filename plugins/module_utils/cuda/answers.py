@@ -29,8 +29,9 @@ _XID = re.compile(
 # The report, without the messages before and behind it.
 _DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
 # Any user of the chips chooses the name of a process, in which nvidia-smi escapes nothing.
-_NAME = re.compile(r"<process_name>[^\n]*")
-_PROCESSES = re.compile(r"<(processes|accounted_processes)>.*?</\1>", re.DOTALL)
+# The two lists of them stand together, and only the last end in a chip's part is nvidia-smi's.
+_PROCESSES = re.compile(r"<(?:accounted_)?processes>.*</(?:accounted_)?processes>", re.DOTALL)
+_CHIP = "<gpu id="
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
 
@@ -111,8 +112,9 @@ def split_report(text: str) -> tuple[list[ElementTree.Element], str]:
     if not document:
         return [], text
     messages = text[: document.start()] + text[document.end() :]
+    chips = [_PROCESSES.sub("", part) for part in document.group().split(_CHIP)]
     try:
-        root = ElementTree.fromstring(_PROCESSES.sub("", _NAME.sub("", document.group())))  # noqa: S314 - of a tool
+        root = ElementTree.fromstring(_CHIP.join(chips))  # noqa: S314 - of a tool
     except ElementTree.ParseError:
         return [], messages
     return root.findall("gpu"), messages

@@ -169,10 +169,8 @@ def read_notes(root: str, files: Files) -> dict[str, str]:
 
 def _walk_files(root: str, top: str) -> Iterator[str]:
     """Yield everything below a directory that is not a directory, links to directories too."""
-    for directory, directories, names in walk_tree(os.path.join(root, top)):
-        links = [name for name in directories if os.path.islink(os.path.join(directory, name))]
-        for name in [*names, *links]:
-            yield os.path.relpath(os.path.join(directory, name), root)
+    for directory, _directories, names in walk_tree(os.path.join(root, top)):
+        yield from (os.path.relpath(os.path.join(directory, name), root) for name in names)
 
 
 def write_documents(root: str, texts: Mapping[str, str]) -> bool:

@@ -61,23 +61,23 @@ def marker_in(directory: str) -> str:
         return file.read(200).decode("utf-8", "replace").strip() or UNREADABLE
 
 
-def marker_below(directory: str, kind: str) -> str:
-    """Return the marker of a mounted file system; with btrfs also of its subvolumes, because one may be the root."""
+def markers_below(directory: str, kind: str) -> list[str]:
+    """Return the markers of a mounted file system; with btrfs also of its subvolumes, because one may be the root."""
     subvolumes = sorted(os.listdir(directory))[:MOST_SUBVOLUMES] if kind == "btrfs" else []
-    return next(filter(None, (marker_in(os.path.join(directory, name)) for name in ("", *subvolumes))), "")
+    return [found for name in ("", *subvolumes) if (found := marker_in(os.path.join(directory, name)))]
 
 
-def marker_on(name: str, kind: str) -> str | None:
-    """Return the marker on a block device, empty where there is none, None where its content cannot be seen."""
+def markers_on(name: str, kind: str) -> list[str]:
+    """Return the markers on a block device; UNREADABLE is among them where its content cannot be seen."""
     if kind not in READABLE:
-        return "" if kind in WITHOUT_HOST else None
+        return [] if kind in WITHOUT_HOST else [UNREADABLE]
     with tempfile.TemporaryDirectory() as place:
         mount = ["mount", "-t", kind, "-o", READABLE[kind] + ",nosuid,nodev,noexec", name, place]
         if subprocess.run(mount, capture_output=True, check=False, timeout=120).returncode:
             # A write of the image that was cut off leaves such an ext4. Another kind may lack a second disk.
-            return "" if kind.startswith("ext") else None
+            return [] if kind.startswith("ext") else [UNREADABLE]
         try:
-            return marker_below(place, kind)
+            return markers_below(place, kind)
         finally:
             subprocess.run(["umount", place], check=True, timeout=120)
 
@@ -85,9 +85,9 @@ def marker_on(name: str, kind: str) -> str | None:
 def refusal(device: str, released: str) -> str:
     """Return why a disk must not be written, empty where nothing forbids it."""
     for name, kind in contents(device):
-        found = marker_on(name, kind)
-        if found in (None, UNREADABLE) and not released:
-            return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
-        if found not in (None, "", UNREADABLE, released):
-            return f"{name} holds the host {found!r}, which nobody has released; nothing was written"
+        for found in markers_on(name, kind):
+            if found == UNREADABLE and not released:
+                return f"{name} is {kind}, and this guard cannot see what it holds; release the host to overwrite it"
+            if found not in (UNREADABLE, released):
+                return f"{name} holds the host {found!r}, which nobody has released; nothing was written"
     return ""

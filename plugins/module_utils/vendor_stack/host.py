@@ -34,14 +34,22 @@ JOURNAL = (
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 
+# Tools by their path that did not end when they were killed.
+_left: dict[str, subprocess.Popen[str]] = {}
+
 _KERNELS = re.compile(r"dkms$|linux-(image|headers)-|kernel(-uek)?(-core|-devel|-headers|-devel-matched)?-\d")
 
 
 def run_command(argv: Sequence[str]) -> CommandResult:
-    """Run a command in the C locale and return its result after at most PATIENCE seconds."""
+    """Run a command in the C locale and return its result after at most PATIENCE and LAST_PATIENCE seconds.
+
+    A tool of which one was left behind is not started again before that one has ended: they would fill the memory.
+    """
     path = shutil.which(argv[0]) or shutil.which(argv[0], path="/usr/sbin:/sbin")
     if path is None:
         return NOT_INSTALLED
+    if path in _left and _left[path].poll() is None:
+        return CommandResult(TIMED_OUT)
     try:
         process = subprocess.Popen(
             [path, *argv[1:]],
@@ -59,6 +67,7 @@ def run_command(argv: Sequence[str]) -> CommandResult:
     except subprocess.TimeoutExpired:
         process.kill()
         # One that waits for a chip within the kernel does not even end by that, so nobody waits for it longer.
+        _left[path] = process
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(LAST_PATIENCE)
         return CommandResult(TIMED_OUT)

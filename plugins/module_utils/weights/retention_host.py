@@ -130,7 +130,7 @@ def is_shared(path: str, proc: str = "/proc") -> bool:
     path = os.path.realpath(path)
     kind, longest = "", -1
     try:
-        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             # The kernel escapes nothing else at which Python would end a line or a field, and users name their mounts.
             lines = file.read().strip("\n").split("\n")
     except OSError:

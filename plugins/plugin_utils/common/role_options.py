@@ -201,9 +201,7 @@ def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
     option = name.partition("[")[0]
     needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
     if needed and text != spec["default"] and _SYSTEM.fullmatch(text):
-        raise RoleOptionError(
-            f"{name}: found {_show(value)}, expected a separate directory, such as {spec['default']}"
-        )
+        raise RoleOptionError(f"{name}: found {_show(value)}, expected a separate directory, such as {spec['default']}")
     if (not text and not needed) or text.startswith("/") or is_template(text) or option.endswith("_path"):
         return
     if option in ON_CONTROLLER and text.startswith("~"):

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Mapping, Protocol
 
-from ...module_utils.common.kinds import show_value
 from ...module_utils.instance.scale_door import PORT
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..planning.scale import AUTO
@@ -75,7 +75,7 @@ def _problems(gateway: str, service: Service, options: Mapping[str, Any]) -> lis
     where = f"vllm_instances.{service.name}.scale"
     found: dict[str, list[str]] = {}
     for host, plan in service.engines.values():
-        found.setdefault(show_value(plan.get("scale")), []).append(host)
+        found.setdefault(json.dumps(plan.get("scale"), sort_keys=True, default=str), []).append(host)
     if len(found) > 1:
         listed = "; ".join(f"{', '.join(dict.fromkeys(hosts))}: {text}" for text, hosts in found.items())
         return [f"{where}: its hosts have different ones ({listed}); give all of them the same"]

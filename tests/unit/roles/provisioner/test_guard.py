@@ -39,7 +39,9 @@ def check(guard, monkeypatch, disk, markers, released):
     monkeypatch.setattr(disk_marks_host, "contents", lambda _device: disk)
     seen = (*disk_marks_host.READABLE, *disk_marks_host.WITHOUT_HOST)
     monkeypatch.setattr(
-        disk_marks_host, "marker_on", lambda name, kind: markers.get(name, "" if kind in seen else None)
+        disk_marks_host,
+        "markers_on",
+        lambda name, kind: [markers[name]] if name in markers else [] if kind in seen else ["unreadable"],
     )
     return guard.BaremetalGuard().refuse_known_host({"extra": {"released": released}}, [])
 

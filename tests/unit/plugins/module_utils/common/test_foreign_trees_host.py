@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -30,6 +32,18 @@ def deep(tmp_path):
     os.close(level)
     yield top
     subprocess.run(["rm", "-rf", str(top)], check=True)
+
+
+@pytest.mark.parametrize("ignore_errors", [False, True])
+def test_a_tree_that_takes_more_descriptors_than_there_are_is_removed(tmp_path, monkeypatch, ignore_errors):
+    def rmtree(path, ignore_errors=False):
+        if not ignore_errors:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    (tmp_path / "a/b").mkdir(parents=True)
+    remove_tree(str(tmp_path / "a"), ignore_errors=ignore_errors)
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_tree_that_is_deeper_than_any_recursion_is_walked_and_removed(deep):

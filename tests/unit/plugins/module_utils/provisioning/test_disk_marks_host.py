@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning import disk_marks_host
 from ansible_collections.baremetal.inference.plugins.module_utils.provisioning.disk_marks_host import (
     contents,
-    marker_below,
     marker_in,
+    markers_below,
     refusal,
 )
 
@@ -34,7 +34,7 @@ def test_a_marker_is_read_without_following_links_or_waiting(tmp_path):
 
 def test_a_mark_that_cannot_be_read_needs_a_release(monkeypatch):
     monkeypatch.setattr(disk_marks_host, "contents", lambda _device: [("/dev/sda2", "ext4")])
-    monkeypatch.setattr(disk_marks_host, "marker_on", lambda *_names: disk_marks_host.UNREADABLE)
+    monkeypatch.setattr(disk_marks_host, "markers_on", lambda *_names: [disk_marks_host.UNREADABLE])
     assert "this guard cannot see what it holds; release the host" in refusal("/dev/sda", "")
     assert refusal("/dev/sda", "gpu-01") == ""
 
@@ -93,7 +93,18 @@ def test_a_root_in_a_subvolume_of_btrfs_has_a_mark_too(tmp_path):
     place.mkdir(parents=True)
     (place / "host").write_text("gpu-01\n")
     (tmp_path / "@home").mkdir()
-    assert marker_below(str(tmp_path), "btrfs") == "gpu-01" and marker_below(str(tmp_path), "ext4") == ""
+    assert markers_below(str(tmp_path), "btrfs") == ["gpu-01"] and markers_below(str(tmp_path), "ext4") == []
+
+
+def test_no_other_mark_on_a_file_system_hides_that_of_a_host(tmp_path, monkeypatch):
+    for name, text in {"@a": "", "@b": "gpu-01", "@c": "gpu-02"}.items():
+        place = tmp_path / name / "etc/baremetal-inference"
+        place.mkdir(parents=True)
+        (place / "host").write_text(text)
+    assert markers_below(str(tmp_path), "btrfs") == ["unreadable", "gpu-01", "gpu-02"]
+    monkeypatch.setattr(disk_marks_host, "contents", lambda _device: [("/dev/sda2", "btrfs")])
+    monkeypatch.setattr(disk_marks_host, "markers_on", lambda *_names: markers_below(str(tmp_path), "btrfs"))
+    assert "holds the host 'gpu-02', which nobody has released" in refusal("/dev/sda", "gpu-01")
 
 
 @pytest.mark.parametrize(("status", "said"), [(8, "/dev/sda is of several kinds at once"), (4, "cannot be read")])

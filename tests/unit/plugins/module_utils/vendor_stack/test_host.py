@@ -29,7 +29,10 @@ def test_a_tool_that_hangs_with_its_chip_is_left_behind(monkeypatch, unkillable)
         # As in the kernel's state D, in which a process does not end before the driver lets it.
         monkeypatch.setattr(subprocess.Popen, "kill", lambda process: left.append(process.pid))
     assert host.run_command(["sleep", "60"]) == CommandResult(TIMED_OUT)
+    # Nor is it started again before it has ended.
+    assert host.run_command(["sleep", "60"] if unkillable else ["sleep", "0"]).rc == (TIMED_OUT if unkillable else 0)
     assert len(left) == unkillable
     for pid in left:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+    assert host.run_command(["sleep", "0"]).rc == 0

@@ -197,6 +197,10 @@ def test_the_last_mount_on_the_longest_path_counts(store):
     mounts(store, f"2 1 0:5 / {escaped} rw - nfs4 h:/ rw", "1 0 8:1 / / rw - ext4 /dev/sda1 rw")
     assert is_shared(str(place), proc)
     assert not is_shared(str(store / "a"), proc)
+    # A user may name a mount so. The kernel escapes blanks, tabs, line feeds and backslashes only.
+    odd = [f"4 1 0:7 / /home/x\r{sign}y rw - fuse f rw" for sign in "\x0b\x85\u2028"]
+    mounts(store, f"2 1 0:5 / {escaped} rw - nfs4 h:/ rw", *odd, "1 0 8:1 / / rw - ext4 /dev/sda1 rw")
+    assert is_shared(str(place), proc)
     mounts(store, f"2 1 0:5 / {escaped} rw - nfs4 h:/ rw", f"3 2 0:6 / {escaped} rw - xfs /dev/sdb rw")
     assert not is_shared(str(place), proc)
 

@@ -51,6 +51,12 @@ def test_a_replica_on_a_host_that_hosts_does_not_name_always_serves() -> None:
     ("scales", "more", "message"),
     [
         ((SCALE, None), {}, "vllm_instances.chat.scale: its hosts have different ones (gpu-a: "),
+        (
+            # The difference stands behind what a message shows.
+            [{**SCALE, "hosts": [f"a-host-with-a-long-name-{n}" for n in (*range(12), last)]} for last in (90, 91)],
+            {},
+            "vllm_instances.chat.scale: its hosts have different ones (gpu-a: ",
+        ),
         (({**SCALE, "max": 3},) * 2, {}, "vllm_instances.chat.scale.max: found 3, and gpu-a, gpu-b have 2 replicas"),
         (
             ({**SCALE, "hosts": ["gpu-c"]},) * 2,
