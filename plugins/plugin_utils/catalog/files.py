@@ -179,7 +179,9 @@ def file_notes(kind: str, name: str, directories: Sequence[str] = ()) -> list[st
         return []
     notes = unread_keys(_recipe(path), str(path)) if kind == "recipes" else []
     if own and read(own) != read(path):
-        notes.append(f"{VARIABLES[kind]}: {path} replaces the collection's own file for {name}")
+        # The role vllm takes that of the role weights.
+        variable = VARIABLES[kind].replace("vllm_weights", "weights")
+        notes.append(f"{variable}: {path} replaces the collection's own file for {name}")
     return notes
 
 

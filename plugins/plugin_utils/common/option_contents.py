@@ -49,15 +49,15 @@ def _listed(value: Any) -> list[Any]:
     return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value or [])
 
 
-def _version(name: str, value: Any) -> None:
+def _version(name: str, example: str, value: Any) -> None:
     """Raise ValueError for anything but the text of a version; YAML reads 580.10 without quotes as the number 580.1."""
     if not isinstance(value, str) or not re.fullmatch(r"([0-9][\w.+~-]*)?", value, re.ASCII):
-        raise ValueError(f'{name}: found {show_value(value)[:80]}, expected a version in quotes, such as "580.95.05"')
+        raise ValueError(f'{name}: found {show_value(value)[:80]}, expected a version in quotes, such as "{example}"')
 
 
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
-    "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version"),
-    "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version"),
+    "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version", "13.0"),
+    "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
     "health_webhook_token": check_token,

@@ -8,6 +8,7 @@ or a text of the wrong kind later, in its own words.
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 from typing import Any, Callable, Iterable, Mapping
 
@@ -58,7 +59,12 @@ SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_
 # Other variables, or what they begin with, that resemble a role.
 OTHERS = ("accelerators", "provision")
 # Directories of the system, whose owner and mode no role may change.
-_SYSTEM = re.compile(r"/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|sys|tmp|usr|var)?/*|/(.*/)?\.\.(/.*)?")
+_SYSTEM = re.compile(
+    r"/|/(bin|boot|dev|etc|lib\w*|proc|sbin|sys)(/.*)?|/(home|root|run|tmp)"
+    r"|/(usr|var)(/(bin|cache|games|include|lib\w*|local|log|mail|opt|run|sbin|share|spool|src|tmp))?"
+)
+# Places of the kernel's, in which roles only read.
+_ONLY_READ = ("_proc_root", "_sysfs_root")
 # Paths on the controller, where ~ is the home of the person who runs Ansible.
 ON_CONTROLLER = (
     "gateway_ca_dir", "gateway_certificate", "gateway_certificate_key", "mirror_keyring", "rollout_state_dir",
@@ -149,7 +155,7 @@ def _meant(name: str, role: str, options: Iterable[str]) -> str | None:
 def _check_nothing(name: str, spec: Spec, value: Any) -> None:
     """Raise RoleOptionError for a key without a value, as ``vllm_release:``, which would replace the role's default."""
     kind = spec.get("type", "str")
-    if value is None and kind in _EXPECTED and spec.get("default") is not None:
+    if value is None and kind in _EXPECTED and spec.get("default") not in (None, ""):
         raise RoleOptionError(f"{name}: found nothing, expected {_EXPECTED[kind]}; remove the key to use the default")
 
 
@@ -200,7 +206,7 @@ def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
     # Directories in which the controller searches may be relative to where Ansible runs.
     option = name.partition("[")[0]
     needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
-    if needed and text != spec["default"] and _SYSTEM.fullmatch(text):
+    if needed and not option.endswith(_ONLY_READ) and _is_of_system(text, spec["default"]):
         raise RoleOptionError(f"{name}: found {_show(value)}, expected a separate directory, such as {spec['default']}")
     if (not text and not needed) or text.startswith("/") or is_template(text) or option.endswith("_path"):
         return
@@ -208,6 +214,13 @@ def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
         return
     home = ", or one from ~" if option in ON_CONTROLLER else ""
     raise RoleOptionError(f"{name}: found {_show(value)}, expected an absolute path{home}")
+
+
+def _is_of_system(text: str, default: str) -> bool:
+    path = "/" + posixpath.normpath(text).lstrip("/")
+    # A role's own configuration lies in /etc.
+    beside = path.startswith("/etc/") and default.startswith("/etc/")
+    return path != default and text.startswith("/") and not beside and bool(_SYSTEM.fullmatch(path))
 
 
 def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:

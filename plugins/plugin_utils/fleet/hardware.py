@@ -12,6 +12,7 @@ from ...module_utils.common.spelling import nearest
 from ..catalog.accelerators import declared_accelerator
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import known_groups, models_of_groups, unknown_groups
+from ..common.option_contents import ContentError, check_contents
 from ..planning.hardware import FACTS, HOST_FACTS, Accelerator
 from .host_reader import FleetError, Variables
 
@@ -54,6 +55,12 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     if variables.get("accelerator_memory_gib") is not None:
         memory_mib = _number("accelerator_memory_gib", variables["accelerator_memory_gib"], float) * 1024
     facts = {name: variables.get(f"accelerator_{name}", seen.get(name)) for name in FACTS}
+    for name in ("accelerator_cuda_version", "accelerator_driver_version"):
+        found = facts[name.removeprefix("accelerator_")]
+        try:
+            check_contents(name, "" if found is None else found)
+        except ContentError as exc:
+            raise FleetError(str(exc)) from exc
     # Facts that do not depend on the chips are valid even if the inventory declares other chips than those found.
     facts.update({name: detected.get(name) for name in HOST_FACTS})
     return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}

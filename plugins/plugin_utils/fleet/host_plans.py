@@ -110,6 +110,6 @@ def plan_pinned_host(host: str, accelerator: Accelerator, settings: Mapping[str,
 
 def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     paths = {key: tuple(settings.get(key) or ()) for key in PATHS}
-    site = SiteSettings(**{key: settings[key] for key in SETTINGS if settings.get(key) is not None})
+    site = SiteSettings(**{"release": "", **{key: settings[key] for key in SETTINGS if settings.get(key) is not None}})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
     return {plan.instance: plan.as_dict() for plan in plans}

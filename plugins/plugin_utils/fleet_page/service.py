@@ -79,7 +79,7 @@ def _planned_row(name: str, lines: Sequence[Line]) -> list[str]:
         ", ".join(sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})),
         _releases(name, lines),
         f"{', '.join(hosts[:MOST_HOSTS])}{more}",
-        "no gateway knows; verify asks",
+        "unknown: run verify.yml",
     ]
 
 

@@ -157,7 +157,11 @@ def read_clients(entries: Any, with_keys: bool = True) -> tuple[list[Client], li
         except KeyFileError as exc:
             path = entry["key_file"]
             # A text that is no path may be the key itself, by mistake.
-            shown = path if path[0] in "/~" or len(path) < MIN_KEY_LENGTH else f"a text of {len(path)} characters"
+            shown = (
+                path
+                if path[0] in "/~." or path.endswith(".key") or len(path) < MIN_KEY_LENGTH
+                else f"a text of {len(path)} characters"
+            )
             problems.append(f"gateway_clients.{name}.key_file: {shown} {exc}")
             continue
         ends = end_of(entry.get("expires"))

@@ -280,9 +280,7 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             )
         if isinstance(value, bool):
             # YAML's true would become True, which vLLM cannot read as a number, and other libraries not as a boolean.
-            raise PlanError(
-                f'{where}.env.{key}: found {show_value(value)}, expected a text in quotes, such as "1" or "true"'
-            )
+            raise PlanError(f'{where}.env.{key}: found {show_value(value)}, expected a text in quotes, such as "1"')
         if value is not None and not isinstance(value, (str, int, float)):
             raise PlanError(
                 f"{where}.env.{key}: found {show_value(value)} ({name_kind(value)}), expected a text in quotes"

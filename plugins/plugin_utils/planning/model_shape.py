@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ...module_utils.pinning.model_config import problem_of
+from ...module_utils.pinning.model_config import KEYS, problem_of
 
 # Models whose attention caches one latent vector for all heads; others with kv_lora_rank cache full heads.
 MLA_TYPES = frozenset(
@@ -104,7 +104,8 @@ def shape_problem(config: Mapping[str, Any]) -> str:
 def _read(config: Mapping[str, Any]) -> ModelShape | str:
     try:
         # A manifest that somebody wrote may hold more than an excerpt does.
-        return "its configuration has invalid values" if any(map(problem_of, config.values())) else _shape(config)
+        read = {key: config[key] for key in KEYS if config.get(key) is not None}
+        return "its configuration has invalid values" if any(map(problem_of, read.values())) else _shape(read)
     except UnknownShapeError as error:
         return str(error)
     except (TypeError, ValueError, KeyError, ArithmeticError):

@@ -17,7 +17,7 @@ TEMPLATE = "chat-template"
 FLAGS = (TEMPLATE, "reasoning-parser-plugin", "tool-parser-plugin")
 EXAMPLES = "examples/"
 # Templates that vLLM has itself, and those of its examples.
-_OWN, _EXAMPLE = re.compile(r"template_\w+\.jinja"), re.compile(r"examples/(?:\w+/)*[\w.]+\.jinja")
+_OWN, _EXAMPLE = re.compile(r"template_\w+\.jinja"), re.compile(r"examples/(?:[\w-]+/)*[\w.-]+\.jinja")
 # Stacks whose images have vLLM's examples in their working directory.
 WITH_EXAMPLES = ("cuda", "cpu")
 

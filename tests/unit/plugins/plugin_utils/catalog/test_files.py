@@ -258,6 +258,7 @@ def test_a_file_of_the_site_that_replaces_another_of_the_collection_is_named(tmp
     own.parent.mkdir(parents=True)
     own.write_text(f"{text}\nguide: '# other'\n", encoding="utf-8")
     (note,) = file_notes(kind, name, [str(tmp_path / "second")])
-    assert note == f"{VARIABLES[kind]}: {own} replaces the collection's own file for {name}"
+    variable = VARIABLES[kind].replace("vllm_weights", "weights")
+    assert note == f"{variable}: {own} replaces the collection's own file for {name}"
     assert file_notes(kind, name) == []
     assert file_notes(kind, "no/such", [str(tmp_path)]) == []

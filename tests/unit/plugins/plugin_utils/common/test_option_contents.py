@@ -16,7 +16,7 @@ RUN = {"url": "https://mirror/Ascend-hdk-910b-npu-driver_25.2.0_linux-aarch64.ru
 VERSION = 'expected a version in quotes, such as "580.95.05"'
 REFUSED = [
     *(("accelerator_driver_version", value, VERSION) for value in (580.1, -1, "viel", True)),
-    ("accelerator_cuda_version", 13.0, VERSION),
+    ("accelerator_cuda_version", 13.0, 'found 13.0, expected a version in quotes, such as "13.0"'),
     ("accelerator_memory_gib", float("nan"), "found nan, expected a number"),
     ("accelerator_memory_gib", 81920, "found 81920, expected a number from 1 to 65536"),
     ("accelerator_mec_firmware", "viel", "found 'viel', expected a whole number"),

@@ -182,7 +182,7 @@ def test_numbers_may_be_texts_and_texts_may_be_numbers():
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("vllm_release", "a text"),
+        ("vllm_user", "a text"),
         ("vllm_drain_timeout", "a whole number"),
         ("vllm_strict", "true or false"),
         ("vllm_weights_root", "a path"),
@@ -192,8 +192,8 @@ def test_a_key_without_a_value_does_not_replace_the_default_of_the_role(name, ex
     with pytest.raises(RoleOptionError) as caught:
         check("vllm", **{name: None})
     assert str(caught.value) == f"gpu-1: {name}: found nothing, expected {expected}; remove the key to use the default"
-    # Nothing stands for an empty list or mapping, and where the role has no default, for what is not declared.
-    assert check("vllm", vllm_instances=None, vllm_recipe_path=None) == []
+    # Nothing stands for an empty text, list or mapping, and where the role has no default, for what is not declared.
+    assert check("vllm", vllm_instances=None, vllm_recipe_path=None, vllm_release=None, vllm_image=None) == []
     assert check("accelerator", accelerator_count=None, accelerator_mec_firmware=None) == []
 
 
@@ -234,13 +234,37 @@ def test_a_directory_that_a_role_needs_is_not_empty(role, name, needed):
         check(role, **{name: ""})
 
 
-@pytest.mark.parametrize("value", ["/", "//", "/etc", "/usr/", "/srv/../etc", "/srv/..", "/.."])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/",
+        "//",
+        "/etc",
+        "/usr/",
+        "/srv/../etc",
+        "/srv/..",
+        "/..",
+        "/./etc",
+        "/etc/x",
+        "/var/lib",
+        "/usr/local/",
+        "/lib32",
+        "/dev/shm",
+    ],
+)
 @pytest.mark.parametrize(
     ("role", "name"), [("weights", "weights_root"), ("vllm", "vllm_venv_root"), ("mirror", "mirror_root")]
 )
 def test_a_role_s_directory_is_none_of_the_system(role, name, value):
     with pytest.raises(RoleOptionError, match=f"{name}: found '{value}', expected a separate directory, such as /"):
         check(role, **{name: value})
+
+
+def test_others_are_and_those_in_which_a_role_only_reads():
+    for value in ("/srv", "/mnt", "/data", "/usr/local/models", "/var/lib/models"):
+        check("weights", weights_root=value)
+    check("provisioner", provisioner_config_dir="/etc/other")
+    check("accelerator", accelerator_proc_root="/proc/", accelerator_sysfs_root="/sys")
 
 
 @pytest.mark.parametrize(("role", "name", "spec"), PATHS, ids=lambda value: value if isinstance(value, str) else "")

@@ -31,6 +31,13 @@ def test_a_memory_or_number_that_no_chip_has_is_refused_with_its_name(value):
             where_from(**{"accelerator": "a100", name: value})
 
 
+@pytest.mark.parametrize("value", [595, 580.95, True])
+def test_a_version_that_a_template_makes_a_number_is_refused_with_its_name(value):
+    for name in ("accelerator_driver_version", "accelerator_cuda_version"):
+        with pytest.raises(FleetError, match=f"{name}: found .*, expected a version in quotes"):
+            where_from(**{"accelerator": "a100", name: value})
+
+
 CPX = {"accelerator": "mi300x", "accelerator_count": 8, "accelerator_partition": "CPX/NPS4"}
 
 

@@ -424,3 +424,7 @@ def test_the_memory_of_the_host_counts_and_equal_hosts_share_their_plans(counted
     for memory in (32 * 1024, 32 * 1024 + 90):
         assert plans("h200", alone, count=1, facts={"cpu": {"memory_mib": memory}})
     assert len(counted) == calls + 1
+
+
+def test_a_release_without_a_value_is_that_of_the_stack():
+    assert plan(release=None) == plan(release="")

@@ -133,7 +133,7 @@ def test_a_site_without_gateways_has_a_table_of_what_its_inventory_says():
     assert head.split() == ["service", "model", "release", "hosts", "state"]
     assert re.split(r"  +", chat) == [
         "chat", "openai/gpt-oss-20b", "0.33.0", "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more",
-        "no gateway knows; verify asks",
+        "unknown: run verify.yml",
     ]  # fmt: skip
     assert services_table({}, [line()], {}, 200) == []
 

@@ -223,7 +223,7 @@ DATE = datetime.date(2026, 1, 2)
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
         ({"env": {"A": DATE}}, ".env.A: found 2026-01-02 (a date), expected a text in quotes"),
-        ({"env": {"A": True}}, '.env.A: found true, expected a text in quotes, such as "1" or "true"'),
+        ({"env": {"A": True}}, '.env.A: found true, expected a text in quotes, such as "1"'),
         (
             {"args": {"x": {"y": {2: 32}}}},
             ".args.x: found a mapping with the key 2 (a number), not a text, which a command line cannot pass; "

@@ -15,6 +15,7 @@ MANIFEST = {"files": {"parser.py": {}, "chat.jinja": {}}}
         ({"chat-template": GEMMA}, True, {"chat-template": GEMMA}),
         ({"chat-template": GEMMA}, False, {"chat-template": "/usr/local/lib/vllm/tool_chat_template_gemma4.jinja"}),
         ({"chat-template": "examples/other.jinja"}, False, {"chat-template": "examples/other.jinja"}),
+        ({"chat-template": "examples/a-b/c-d.jinja"}, False, {"chat-template": "examples/a-b/c-d.jinja"}),
         ({"chat-template": "chat.jinja"}, True, {"chat-template": "/srv/m/chat.jinja"}),
         ({"reasoning-parser-plugin": "parser.py"}, False, {"reasoning-parser-plugin": "/srv/m/parser.py"}),
         ({"tool-parser-plugin": "/opt/parser.py"}, False, {"tool-parser-plugin": "/opt/parser.py"}),
@@ -31,6 +32,7 @@ def test_files_of_the_weights_and_of_this_collection_get_their_path(args, exampl
         ({"chat-template": "examples/other.jinja"}, True, False, [str]),
         ({"chat-template": "examples/other.jinja"}, False, False, [str]),
         ({"chat-template": "examples/other.jinja"}, True, True, []),
+        ({"chat-template": "examples/pooling/score/template/nemotron-rerank.jinja"}, True, True, []),
         *(
             ({"chat-template": name}, True, True, [str])
             for name in ("chat.jinja", "examples/../x.jinja", "examples/tool_chat_template_hermes", "../x.jinja", "x")
