@@ -49,9 +49,9 @@ STACKS = {
 }
 
 
-def vendor(what, *versions, stacks=STACKS):
+def vendor(what, *versions, stacks=None):
     entries = [{**entry, "upstream": list(versions)} for entry in OFFERED["vendors"] if entry["what"] == what]
-    ((_what, upstream_has, have, lack, _source),) = upstream.vendor_rows(entries, stacks)
+    ((_what, upstream_has, have, lack, _source),) = upstream.vendor_rows(entries, stacks or STACKS)
     return upstream_has, have, lack
 
 
