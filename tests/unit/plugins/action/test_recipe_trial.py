@@ -164,4 +164,4 @@ def test_a_new_recipe_needs_a_place(recipe):
 def test_models_by_chips_in_one_table():
     status, text = playbook("fit.yml", fit_recipes="openai/gpt-oss-20b", fit_accelerators="h100:1,l4:1")
     assert status == 0, text
-    assert "openai/gpt-oss-20b  default  1 x h100  1      19.8 GiB  the model's  pinned" in text
+    assert "openai/gpt-oss-20b  default  1 x h100  1      20 GiB    the model's  pinned" in text
