@@ -28,8 +28,8 @@ _XID = re.compile(
 )
 # The report, without the messages before and behind it.
 _DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
-# Any user of the chips chooses the name of a process, in which nvidia-smi escapes nothing.
-# The two lists of them stand together, and only the last end in a chip's part is nvidia-smi's.
+# Any user of the chips chooses a process's name, in which nvidia-smi escapes nothing; only the last end is its own.
+_NAME = re.compile(r"<process_name>[^\n]*")
 _PROCESSES = re.compile(r"<(?:accounted_)?processes>.*</(?:accounted_)?processes>", re.DOTALL)
 _CHIP = "<gpu id="
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
@@ -112,7 +112,7 @@ def split_report(text: str) -> tuple[list[ElementTree.Element], str]:
     if not document:
         return [], text
     messages = text[: document.start()] + text[document.end() :]
-    chips = [_PROCESSES.sub("", part) for part in document.group().split(_CHIP)]
+    chips = [_PROCESSES.sub("", part) for part in _NAME.sub("", document.group()).split(_CHIP)]
     try:
         root = ElementTree.fromstring(_CHIP.join(chips))  # noqa: S314 - of a tool
     except ElementTree.ParseError:

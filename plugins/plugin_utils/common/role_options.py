@@ -153,7 +153,7 @@ def _meant(name: str, role: str, options: Iterable[str]) -> str | None:
 
 
 def _check_nothing(name: str, spec: Spec, value: Any) -> None:
-    """Raise RoleOptionError for a key without a value, as ``vllm_release:``, which would replace the role's default."""
+    """Raise RoleOptionError for a key without a value, as ``vllm_user:``, which would replace the role's default."""
     kind = spec.get("type", "str")
     if value is None and kind in _EXPECTED and spec.get("default") not in (None, ""):
         raise RoleOptionError(f"{name}: found nothing, expected {_EXPECTED[kind]}; remove the key to use the default")

@@ -156,7 +156,7 @@ def test_a_chip_that_only_an_error_message_names_is_lost():
 # A user of the chips chooses it, and nvidia-smi escapes nothing.
 NAMES = (
     "GPU is lost", "ERR!", "/tmp/requires reset", LOST.strip(), "a & b <", "\x01", "\ufffd", "]]>", "<!--", "&lost;",
-    "</nvidia_smi_log>", "a\n</processes>&",
+    "</nvidia_smi_log>", "a\n</processes>&", 'x<gpu id="0">',
     "a\n</processes><gpu_recovery_action>Reset</gpu_recovery_action><processes>",
     "</process_name></process_info></processes><gpu_recovery_action>Reset</gpu_recovery_action>",
 )  # fmt: skip
