@@ -29,7 +29,7 @@ options:
     elements: str
     required: true
   timeout:
-    description: Seconds to wait for an answer.
+    description: Seconds until the key must have arrived.
     type: int
     default: 20
 """
@@ -49,6 +49,7 @@ import os
 
 from ansible.module_utils.urls import fetch_url
 
+from ..module_utils.common.deadline import finish_within
 from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.files_host import publish
 from ..module_utils.common.foreign_text import quote_foreign
@@ -94,14 +95,18 @@ def read_fingerprints(path: str) -> list[str]:
 def download_key(module: AnsibleModule) -> bytes:
     """Return the downloaded key. Fails for any other key than the requested one."""
     url, wanted = module.params["url"], sorted(module.params["fingerprints"])
-    response, info = fetch_url(module, url, timeout=module.params["timeout"])
-    if response is None or info["status"] != 200:
-        module.fail_json(
-            msg=f"the key at {url} cannot be downloaded: {quote_foreign(info['msg'])}; check that this host reaches "
-            "it, or name a mirror of the site (container_runtime_source: mirror)"
-        )
+
+    def fetch() -> bytes:
+        response, info = fetch_url(module, url, timeout=module.params["timeout"])
+        if response is None or info["status"] != 200:
+            module.fail_json(
+                msg=f"the key at {url} cannot be downloaded: {quote_foreign(info['msg'])}; check that this host "
+                "reaches it, or name a mirror of the site (container_runtime_source: mirror)"
+            )
+        return bytes(response.read(LARGEST))
+
     try:
-        data: bytes = response.read(LARGEST)
+        data = finish_within(module.params["timeout"], fetch)
     except (OSError, http.client.HTTPException) as exc:
         module.fail_json(msg=f"the key at {url} did not arrive whole: {quote_foreign(exc)}; nothing was installed")
     try:

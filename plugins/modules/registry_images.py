@@ -51,6 +51,7 @@ import urllib.error
 
 from ansible.module_utils.urls import open_url
 
+from ..module_utils.common.deadline import finish_within
 from ..module_utils.common.door import start_module
 from ..module_utils.common.foreign_text import quote_foreign
 from ..module_utils.containers.oci_index import MANIFESTS, Image, OciError, listing
@@ -102,7 +103,7 @@ def reachable(registry: str, seconds: int) -> bool:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            open_url(f"http://{registry}/v2/", timeout=TIMEOUT, use_proxy=False)
+            ask(f"http://{registry}/v2/", "GET")
             return True
         except urllib.error.HTTPError as exc:
             raise OciError(
@@ -119,16 +120,21 @@ def digest_of(image: Image, registry: str) -> str | None:
     """Return the digest that a registry has under the name of an image, None where it has none."""
     url = f"http://{registry}/v2/{image.repository}/manifests/{image.tag}"
     try:
-        answer = open_url(
-            url, method="HEAD", headers={"Accept": ", ".join(MANIFESTS)}, timeout=TIMEOUT, use_proxy=False
-        )
+        return ask(url, "HEAD")
     except urllib.error.HTTPError as exc:
         if exc.code == 404:
             return None
         raise OciError(f"{url}: HTTP status {exc.code} ({quote_foreign(exc.reason)})") from exc
     except (OSError, ValueError, http.client.HTTPException) as exc:
         raise OciError(f"{url}: no answer of a registry ({quote_foreign(exc)})") from exc
-    digest: str | None = answer.headers.get("Docker-Content-Digest")
+
+
+def ask(url: str, method: str) -> str | None:
+    """Return the digest in the head of an answer, None without one."""
+    headers = {"Accept": ", ".join(MANIFESTS)}
+    digest: str | None = finish_within(
+        TIMEOUT, lambda: open_url(url, method=method, headers=headers, timeout=TIMEOUT, use_proxy=False)
+    ).headers.get("Docker-Content-Digest")
     return digest
 
 

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import ssl
 import urllib.error
 
 from ansible.module_utils.urls import open_url
 
+from ..common.deadline import finish_within
 from .oci_index import MANIFESTS
 
 TIMEOUT = 15
@@ -26,15 +28,18 @@ def manifest_status(reference: str, timeout: int = TIMEOUT) -> tuple[str, int] |
     path = f"{registry}/v2/{name}/manifests/{digest}"
     for scheme in ("https", "http"):
         try:
-            headers = {"Accept": ", ".join(MANIFESTS)}
-            answer = open_url(f"{scheme}://{path}", method="HEAD", headers=headers, timeout=timeout)
-            return scheme, int(answer.status)
+            return scheme, finish_within(timeout, functools.partial(_head, f"{scheme}://{path}", timeout))
         except urllib.error.HTTPError as exc:
             return scheme, exc.code
         except (OSError, ValueError, http.client.HTTPException) as exc:
             if not _speaks_plain_http(exc):
                 return None
     return None
+
+
+def _head(url: str, timeout: int) -> int:
+    answer = open_url(url, method="HEAD", headers={"Accept": ", ".join(MANIFESTS)}, timeout=timeout)
+    return int(answer.status)
 
 
 def _speaks_plain_http(exc: Exception) -> bool:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
 from typing import Any
 
 from ..common.foreign_numbers import read_count
+from ..instance.api_host import within
 
 _PREFIX = "inference_gateway_admission_"
 _LINE = re.compile(rf"{_PREFIX}(\w+)\{{([^}}]*)\}} ([0-9.]+)\Z", re.ASCII)
@@ -67,11 +69,9 @@ def _get(address: str, port: int) -> str:
     """Return the page. Raises OSError, HTTPException and ValueError."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}.get(address, address.strip("[]"))  # noqa: S104
     connection = http.client.HTTPConnection(host, port, timeout=SECONDS)
-    try:
+    with contextlib.closing(connection), within(SECONDS, connection):
         connection.request("GET", "/metrics/admission")
         answer = connection.getresponse()
         if answer.status != http.client.OK:
             raise ValueError(f"HTTP {answer.status}")
         return answer.read(_MOST_BYTES).decode("utf-8", "replace")
-    finally:
-        connection.close()

@@ -13,6 +13,7 @@ import time
 from ..common.files_host import publish
 from ..common.lines_host import write_error
 from ..common.unix_socket_host import ask_root
+from ..instance.api_host import within
 from .admin_socket_host import without_reload
 from .server_state import fitted
 
@@ -77,12 +78,11 @@ def health(address: str, port: str) -> bool:
     """Return whether the gateway answers and has servers."""
     connection = http.client.HTTPConnection(address, int(port), timeout=2)
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
+        with contextlib.closing(connection), within(2, connection):
+            connection.request("GET", "/health")
+            return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 def arrived(path: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ansible.module_utils.urls import open_url
 
+from ...module_utils.common.deadline import finish_within
 from ...module_utils.common.files_host import publish, sha256_of
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.kinds import show_value
@@ -28,7 +29,7 @@ BUNDLED = CATALOG / "evaluation"
 LOCKS = BUNDLED / "requirements"
 # The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
-_TIMEOUT = 60  # seconds without a byte
+_TIMEOUT, _WHOLE = 60, 1800  # seconds without a byte, and of a whole file
 # Of the data of a task, and of the answers of a host.
 MOST_BYTES = 256 << 20
 
@@ -92,8 +93,7 @@ def download(task: str, url: str, path: str, digest: str) -> None:
     if os.path.exists(path):
         return
     try:
-        with open_url(url, timeout=_TIMEOUT) as answer:
-            data = answer.read(MOST_BYTES + 1)
+        data = finish_within(_WHOLE, lambda: open_url(url, timeout=_TIMEOUT).read(MOST_BYTES + 1))
     except (OSError, ValueError, HTTPException) as exc:
         # Some of these errors quote the address, with its password.
         why = str(exc).replace(url, shown)

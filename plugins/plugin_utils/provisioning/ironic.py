@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 from urllib.parse import quote
 
+from ...module_utils.common.deadline import finish_within
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.foreign_text import quote_foreign
 
@@ -135,11 +136,16 @@ class Ironic:
         request.add_header("Authorization", f"Basic {account}")
         request.add_header("Content-Type", "application/json")
         request.add_header("X-OpenStack-Ironic-API-Version", API_VERSION)
+
+        def exchange() -> Any:
+            try:
+                with self._opener().open(request, timeout=self.timeout) as answer:
+                    return _document(answer.read(MOST_BYTES + 1), self.url)
+            except urllib.error.HTTPError as exc:
+                raise self._refused(exc, method, path) from None
+
         try:
-            with self._opener().open(request, timeout=self.timeout) as answer:
-                return _document(answer.read(MOST_BYTES + 1), self.url)
-        except urllib.error.HTTPError as exc:
-            raise self._refused(exc, method, path) from None
+            return finish_within(self.timeout, exchange)
         except (OSError, http.client.HTTPException) as exc:
             # A text of the library never contains the headers, but its cause may be long.
             reason = getattr(exc, "reason", exc)
