@@ -80,7 +80,7 @@ import stat
 from typing import Any
 
 from ..module_utils.common.door import AnsibleModule, start_module
-from ..module_utils.slots.host import Host
+from ..module_utils.slots.installed_host import Host
 from ..module_utils.slots.restore_host import Engine
 from ..module_utils.slots.stage import stage
 from ..module_utils.slots.state import SlotError

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import STATES as STATES_OF_THE_PAGE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.chips import STATES as STATES_OF_THE_PAGE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.page import page as page_text
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import page_parts

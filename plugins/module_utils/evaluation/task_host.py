@@ -13,7 +13,8 @@ from ..common.module import Module
 from ..endpoint.ready import Watch
 from ..instance.config_file import API_KEY
 from ..instance.config_host import endpoint_in, secrets_in, worth_masking
-from ..slots.host import Host, Slots
+from ..slots.host import Slots
+from ..slots.installed_host import Host
 from ..slots.restore_host import Engine
 from ..vllm.unit import Unit, mask, reasons, redact_lines
 from . import gpt_oss, gpt_oss_program_host

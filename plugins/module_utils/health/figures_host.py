@@ -11,7 +11,8 @@ from typing import Iterable, Mapping, Sequence
 
 from ..common.files_host import text_of
 from ..common.foreign_json import load_json
-from ..slots.host import Host, Slots
+from ..slots.host import Slots
+from ..slots.installed_host import Host
 from ..slots.state import SlotError
 from ..vendor_stack.faults import FaultBook
 from .exposition import Labels, Sample, chip_samples

@@ -15,16 +15,7 @@ from ..common.lines_host import write_line
 from ..instance.api_host import ask
 from ..instance.config_file import InstanceError, Listening
 from ..instance.config_host import listening_in
-from ..instance.marks import (
-    CONFIG_DIR,
-    GROUP_RUN_DIR,
-    READY,
-    RUN_DIR,
-    UNANSWERED_HEADER,
-    WATCHED,
-    WITHDRAWN,
-    unit_of,
-)
+from ..instance.marks import CONFIG_DIR, GROUP_RUN_DIR, READY, RUN_DIR, UNANSWERED_HEADER, WATCHED, WITHDRAWN, unit_of
 from ..instance.metrics import GENERATION_TOKENS, PROMPT_TOKENS, RUNNING, sums
 from ..instance.systemd_host import show_instances
 from .sockets_host import answers, count_connections, processes_of

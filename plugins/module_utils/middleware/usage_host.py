@@ -25,17 +25,7 @@ import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
 
 from ..common.foreign_numbers import read_count
-from ..usage.record import (
-    HEADER,
-    INSTANCE,
-    PROOF_VARIABLE,
-    RECORDS_PATH,
-    SERVICE,
-    Asked,
-    Tokens,
-    proves,
-    record_of,
-)
+from ..usage.record import HEADER, INSTANCE, PROOF_VARIABLE, RECORDS_PATH, SERVICE, Asked, Tokens, proves, record_of
 from ..usage.records_host import Records
 from .asgi import App, Message, Receive, Scope, Send, send_answer
 

@@ -14,7 +14,8 @@ from ..common.files_host import listed, target_of
 from ..common.foreign_trees_host import walk_tree
 from ..encodings.files import ENCODINGS
 from ..instance.marks import CACHE_DIR, CONFIG_DIR
-from ..slots.host import Host, Slots, turn_of
+from ..slots.host import Slots
+from ..slots.installed_host import Host, turn_of
 from ..slots.state import NAME
 from ..vllm.files import QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
 from ..weights.plan import STAMP_NAME

@@ -23,7 +23,8 @@ from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_base, fetch_file, join_location
 from ..vllm.plan_document import PlanDocument
 from .caches import MAX_BYTES, MAX_FILES, PARTS, Archive, CacheError, check_member, find_archive, identity_of, key_of
-from .host import Host, Slots
+from .host import Slots
+from .installed_host import Host
 from .restore_host import Engine, Service
 from .status_host import status_of
 

@@ -16,7 +16,8 @@ from ..instance.systemd import parse_properties
 from ..vllm.files import QUADLET, firewall_path, firewall_table
 from ..weights.files_host import MAX_STAMP_BYTES
 from ..weights.plan import STAMP_NAME, parse_stamp
-from .host import Host, Slots, is_full
+from .host import Slots, is_full
+from .installed_host import Host
 from .state import (
     Image,
     Slot,

@@ -9,7 +9,8 @@ import pwd
 from typing import Any, Mapping, Sequence
 
 from ..vllm.files import QUADLET, TEMPLATE, UNIT, quadlet_path, unit_path
-from .host import Host, Slots
+from .host import Slots
+from .installed_host import Host
 from .state import Entry, Image, Slot, SlotError, SlotState, launch_of
 
 

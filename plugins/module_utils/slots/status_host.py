@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ..vllm.plan_document import PlanDocument
-from .host import Host, Slots, turn_of
+from .host import Slots
+from .installed_host import Host, turn_of
 from .restore_host import CommandResult, Engine, Service, stale
 from .state import SlotState, summarize_plan, utc
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ..common.kinds import show_value
 from ..common.module import Module
-from .host import Host, Slots, is_full, turn_of
+from .host import Slots, is_full
+from .installed_host import Host, turn_of
 from .restore_host import Engine, Restore, Service, describe, lacking, stale
 from .state import NAME, SlotError, SlotState, choose, link_of, summarize_plan
 from .status_host import status_of, status_of_host

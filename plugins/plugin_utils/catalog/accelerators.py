@@ -8,13 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from ...module_utils.accelerator.partitions import (
-    PartitionError,
-    count_mig,
-    count_parts,
-    mig_gib,
-    mig_instances,
-)
+from ...module_utils.accelerator.partitions import PartitionError, count_mig, count_parts, mig_gib, mig_instances
 from ...module_utils.accelerator.recognition import (
     CPU,
     UNKNOWN,

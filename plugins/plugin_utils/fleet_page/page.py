@@ -10,7 +10,8 @@ from typing import Any, Iterable, Mapping, Sequence
 from ...module_utils.accelerator.recognition import CPU, Model
 from ..pages.colours import Colour, choose_colours
 from ..pages.texts import SharedTexts, escape_json, fill_page
-from .lines import STATES, Line
+from .chips import STATES
+from .lines import Line
 
 # The hues (of 360) of a vendor; its models also differ in lightness, for people who cannot see hues.
 HUES = {"nvidia": (125, 215), "amd": (15, 90), "intel": (225, 265), "ascend": (285, 345)}

@@ -15,7 +15,8 @@ from ..fleet.host_reader import FleetError, HostReader, constants, defaults
 from ..fleet.members import HOST_KEYS
 from ..pages.file import PageFile, read_parts
 from ..planning.groups import bracketed
-from .lines import VARIABLES, Host
+from .chips import Host
+from .lines import VARIABLES
 
 PARTS = Path(__file__).resolve().parent / "parts"
 GATEWAY = ("gateway_address", "ansible_host", "gateway_port", "gateway_tls")

@@ -11,7 +11,8 @@ from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
 from ..common.output import problem_of
 from ..common.tables import table
-from .lines import DRAINED, SERVES, SICK, STATES, Line
+from .chips import DRAINED, SERVES, SICK, STATES
+from .lines import Line
 from .table import age
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.

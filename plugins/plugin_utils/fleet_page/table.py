@@ -8,7 +8,8 @@ from typing import Callable, NamedTuple, Sequence
 
 from ...module_utils.accelerator.recognition import CPU
 from ..common.tables import table
-from .lines import ATTENTION, STALE, STATES, Line, totals
+from .chips import ATTENTION, STALE, STATES
+from .lines import Line, totals
 
 WIDTH = 120
 # The lines of the summary, its head included, and the number of hosts that are named below it.

@@ -7,7 +7,8 @@ import re
 from dataclasses import replace
 from typing import Any, Iterable, Mapping
 
-from .lines import DRIFTED, STATES, Line
+from .chips import DRIFTED, STATES
+from .lines import Line
 
 # Results of instance_slot without an instance, by host; a host that was not read has no ``instances``.
 Installed = Mapping[str, Mapping[str, Any]]

@@ -11,14 +11,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
-from ...module_utils.gateway.clients import (
-    MIN_KEY_LENGTH,
-    Client,
-    KeyFileError,
-    check_clients,
-    hashes_of,
-    shared_keys,
-)
+from ...module_utils.gateway.clients import MIN_KEY_LENGTH, Client, KeyFileError, check_clients, hashes_of, shared_keys
 from ...module_utils.gateway.expiry import end_of
 from ..catalog.files import VARIABLES, load_recipe
 from ..common.clusters import ClusterError, cluster_of, same_cluster

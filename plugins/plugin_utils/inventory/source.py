@@ -19,16 +19,7 @@ from ..discovery.cache import read_discovery, users_own
 from ..discovery.observations import DiscoveryError, Entry
 from ..redfish.ask import Limits, ask_bmcs
 from ..redfish.chips import Chips, RedfishError
-from .candidates import (
-    BMC_NAMES,
-    NAMES,
-    Candidate,
-    Seen,
-    bmc_of,
-    collect_statements,
-    kept_chips,
-    regional_groups,
-)
+from .candidates import BMC_NAMES, NAMES, Candidate, Seen, bmc_of, collect_statements, kept_chips, regional_groups
 from .fleet_files import find_files, kept_fleet, load_text, read_fleet, refuse_inventories
 from .fleet_formats import FleetFileError, FleetHost
 from .host_variables import CachedFacts, HostVariables

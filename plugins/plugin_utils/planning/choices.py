@@ -10,7 +10,6 @@ from typing import Any, Callable, Mapping
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ..options.table import OptionTable
-from .checks import check_driver, check_release, choose_variant
 from .chips import Demand, estimated_weights_gib
 from .class_presets import with_class_presets
 from .compose import Choice, features_on
@@ -28,6 +27,7 @@ from .memory import model_request
 from .runtime import choose_release, choose_runtime, choose_stack
 from .software import Software, choose_software
 from .strategies import MULTI_NODE, Nodes, Sizes, choose_strategy, named_size, parallelism, sizes, tensor_size
+from .variants import check_driver, check_release, choose_variant
 
 # Arguments of an instance that set its number of chips.
 SIZES = (

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from ..options.table import Doubt
-from .checks import other_variants
 from .chips import GIB, check_fit, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
@@ -20,6 +19,7 @@ from .inputs import Library, Manifest
 from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
 from .side_models import side_models
+from .variants import other_variants
 
 LENGTH = "max-model-len"
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"

@@ -7,7 +7,7 @@ in tests from plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.vllm.files import middleware_of
@@ -22,67 +22,32 @@ from ...module_utils.vllm.plan_document import (
     Scaled,
 )
 from ..options.arguments import to_argv, to_config, to_mapping
-from ..options.table import Foreign
-from .checks import (
-    FRONTEND,
-    STOP_AT_VARIABLES,
-    check_depth,
-    check_format,
-    check_frontend,
-    doubts_of,
-    errors_of,
-    exclusions,
-    flags_as_values,
-    judge,
-    known_issues,
-    option_problems,
-    placeholders,
-    stopping_variables,
-    untried_hardware,
-    variant_doubts,
-)
+from .checks import judge, known_issues
 from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips
 from .choices import Chosen, choose, facts_of
-from .compose import Composed, Layer, compose, features_on, layers_of
-from .disaggregation import check_requested, router_of
-from .disaggregation import layers as disaggregated
-from .divisions import check_sizes, size_doubts, size_of
+from .compose import Composed, features_on
+from .disaggregation import router_of
+from .divisions import size_doubts
 from .engine_memory import Engine
-from .environment import base_env, environment_of, has_metadata, mounts_of, needs_vocabulary
+from .engine_settings import PLACE, compose_settings, config_of, doubts_about, kernels_of, weights_path, with_chips
+from .environment import environment_of, has_metadata, mounts_of
 from .explanation import explain
-from .fit import cache_doubt, length_layer, length_problem, named_models, required_memory
-from .groups import check_executor, check_group_ports, check_router_ports, environment
+from .fit import cache_doubt, named_models, required_memory
+from .groups import check_group_ports, check_router_ports
 from .hardware import Accelerator
-from .inputs import Library, Manifest, PlanError, SiteSettings, how_to_pin
+from .inputs import Library, PlanError, SiteSettings, how_to_pin
 from .instances import check_instances, check_ports, exposure, replica_name
-from .kernels import ISSUES, Kernels, compiles, plan_kernels
-from .live_adapters import BECAUSE, live_env
-from .named_files import WITH_EXAMPLES, file_problems, with_files
-from .offload import check_offload, offload_layers, shm_size
-from .own_place import check_answers
+from .kernels import ISSUES, compiles
+from .offload import check_offload, shm_size
 from .packages import check_packages
-from .permission import check_permission, check_remote_code, check_secrets
-from .preload import check_preload, preload_layers
-from .residents import (
-    check_memory,
-    check_resident,
-    demands_of,
-    groups_of,
-    resident_warnings,
-    residents_layers,
-    share_out,
-    shares_of,
-)
+from .permission import check_remote_code, check_secrets
+from .residents import check_memory, demands_of, groups_of, resident_warnings, share_out, shares_of
 from .runtime import container_of, devices_of, image_of, launch_of, venv_of
 from .scale import scale_of
-from .side_models import with_paths
 from .start_failures import START_FAILURES
+from .variants import check_format, untried_hardware, variant_doubts
 
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
-
-# Arguments that other keys of the instance set.
-PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
-
 
 # Fields that the plan of an instance has only where it spans hosts, shares its chips, leaves its weights there, or
 # follows the load.
@@ -137,7 +102,7 @@ def plan_instances(
     """
     check_instances(instances)
     chosen = [
-        _with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)
+        with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)
         for name in sorted(instances)
     ]
     for entry in chosen:
@@ -148,8 +113,8 @@ def plan_instances(
     shared = _Shared(host, accelerator, site, library)
     plans: list[ServePlan] = []
     for entry in chosen:
-        composed = _compose(entry, accelerator, site, library, len(allotted[entry.name][0]))
-        doubts = _doubts(entry, composed, accelerator, library)
+        composed = compose_settings(entry, accelerator, site, library, len(allotted[entry.name][0]))
+        doubts = doubts_about(entry, composed, accelerator, library)
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
@@ -163,153 +128,9 @@ def plan_instances(
     return plans
 
 
-def _with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:
-    """Return the entry with the chips that its arguments take: a recipe's may divide otherwise than its strategy."""
-    if entry.group is not None or accelerator.stack == "cpu":
-        return entry
-    own = Layer(entry.where, entry.requested.get("args") or {})
-    layers = [*layers_of(entry.recipe, accelerator, entry.choice, facts_of(entry, accelerator)), own]
-    args = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}").args
-    chips = size_of(args, "data-parallel-size-local", size_of(args, "data-parallel-size"))
-    for name in ("tensor-parallel-size", "pipeline-parallel-size", "prefill-context-parallel-size"):
-        chips *= size_of(args, name)
-    return replace(entry, demand=replace(entry.demand, chips=max(1, chips)))
-
-
 def _plan_of(name: str, plans: Sequence[ServePlan]) -> ServePlan:
     """Return the plan of an instance with one replica."""
     return next(plan for plan in plans if plan.instance == name)
-
-
-def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library, chips: int) -> Composed:
-    """Return the checked arguments and environment that all replicas of the instance share; each has so many chips."""
-    facts = facts_of(entry, accelerator)
-    layers = [
-        *layers_of(entry.recipe, accelerator, entry.choice, facts),
-        *_chip_layers(accelerator),
-        *_release_layers(entry.release, site, library.foreign(accelerator.stack)),
-        *_group_layers(entry, accelerator, site),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
-        *residents_layers(entry),
-        *preload_layers(entry, library),
-    ]
-    where = f"recipe {entry.recipe['model']['model_id']}"
-    kernels = _kernels(entry, accelerator, site)
-    first = compose(layers, entry.table, where)
-    check_depth(first.args, entry.where)
-    because = "offline, quiet, and caches that survive a restart"
-    base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
-    compiling = Layer("collection", (), kernels.env, kernels.because)
-    adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
-    layers = [base, compiling, adapting, *layers, *offload_layers(entry, first, accelerator, chips)]
-    layers += _removals(entry, first)
-    composed = compose(layers, entry.table, where)
-    length = length_layer(entry, composed, accelerator, library)
-    if length:
-        layers.append(length)
-        composed = compose(layers, entry.table, where)
-    unchanged = composed
-    # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
-    args = {name: value for name, value in composed.args.items() if name not in PLACE}
-    manifest = library.manifest(entry.pinned)
-    weights = _weights_path(manifest, site) if manifest else None
-    args = with_files(args, manifest, weights, _has_examples(entry, accelerator))
-    composed = _with_local_paths(replace(composed, args=args), site, library)
-    if entry.requested.get("residents"):
-        check_resident(entry, composed, accelerator, library.others(entry.table.version))
-    check_preload(entry, composed, accelerator)
-    _check_options(entry, composed, accelerator, site, library)
-    check_sizes(composed.args, _config_of(entry, library), entry.where)
-    if entry.group is not None and entry.group.disaggregated:
-        check_requested(composed.args, entry.where)
-    elif entry.group is not None:
-        check_executor(composed.args, entry.where)
-    check_frontend(composed.env, entry.where)
-    # First: what nobody can allow needs no permission.
-    check_answers(entry, unchanged)
-    check_permission(entry, unchanged, layers, library.restrictions, (manifest or {}).get("files") or ())
-    return composed
-
-
-def _removals(entry: Chosen, first: Composed) -> list[Layer]:
-    """Return the layers that remove variables of a recipe which cannot have their effect here."""
-    why = {FRONTEND: "vLLM's frontend in Rust refuses --middleware, by which this collection counts tokens"}
-    if entry.runtime == "container" and ".bashrc" in str(entry.stack.get("entrypoint")):
-        why["LD_PRELOAD"] = "the .bashrc of the image, which its start reads, sets it to jemalloc"
-    names = set(first.env) - set(entry.requested.get("env") or {})
-    return [Layer("collection", {}, {name: None}, text) for name, text in why.items() if name in names]
-
-
-def _chip_layers(accelerator: Accelerator) -> list[Layer]:
-    """Return what a chip needs, whatever a recipe says, which was written for others; the site may say otherwise."""
-    if accelerator.generation != "ascend_310p":
-        return []
-    because = "this chip computes in float16 only (vllm-ascend's guides for the Atlas 300I Duo)"
-    return [Layer("collection", {"dtype": "float16", "mamba-ssm-cache-dtype": "float16"}, {}, because)]
-
-
-def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> list[Layer]:
-    """Return the variables of an instance that spans hosts."""
-    if entry.group is None:
-        return []
-    group, sizes = entry.group, entry.choice.sizes
-    env = environment(group, accelerator.stack, site.fabric)
-    own = [Layer("group", {}, env, "hosts of a group talk in their own network")]
-    if group.disaggregated:
-        place = {"address": group.address, "interface": group.interface, "port": group.port, "rank": group.rank}
-        place |= {"tensor": sizes.tensor, "data": sizes.chips // sizes.tensor}
-        own += disaggregated(entry.recipe, group.role, accelerator, place, site.fabric, entry.table.env)
-    return own
-
-
-def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Kernels:
-    """Return the settings for an instance's kernels; a container has its own compilers."""
-    if entry.runtime != "venv":
-        return Kernels()
-    path = venv_of(entry.release, entry.stack, accelerator, site.venv_root)["path"]
-    return plan_kernels(entry.stack, accelerator.stack, accelerator.generation, path)
-
-
-def _with_local_paths(composed: Composed, site: SiteSettings, library: Library) -> Composed:
-    """Return the arguments with the paths of other pinned repositories, because hosts have no hub to ask."""
-
-    def path_of(name: str) -> str | None:
-        manifest = library.manifest(name)
-        return _weights_path(manifest, site) if manifest else None
-
-    return replace(composed, args=with_paths(composed.args, path_of))
-
-
-def _check_options(
-    entry: Chosen, composed: Composed, accelerator: Accelerator, site: SiteSettings, library: Library
-) -> None:
-    table, foreign = entry.table, library.foreign(accelerator.stack)
-    if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
-        # Only an error message needs the other releases that have a name.
-        others = library.others(table.version)
-        problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
-        raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
-    problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
-    problems += [*stopping_variables(composed.args, composed.env, table)]
-    problems += [*_relations(entry, composed, accelerator, library)]
-    for problem in errors_of(problems, True):
-        raise PlanError(f"{entry.where}: {problem}")
-
-
-def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
-    """Return the problems of settings that do not go together, or not with the model and its files."""
-    length = length_problem(entry, composed, _config_of(entry, library))
-    pinned = library.manifest(entry.pinned) is not None
-    return [
-        *exclusions(composed.args, composed.env, library.exclusive, entry.table),
-        *file_problems(composed.args, pinned, _has_examples(entry, accelerator)),
-        *([length] if length else []),
-    ]
-
-
-def _has_examples(entry: Chosen, accelerator: Accelerator) -> bool:
-    """Return whether vLLM starts in a directory that has its examples."""
-    return entry.runtime == "container" and accelerator.stack in WITH_EXAMPLES
 
 
 def _warnings(
@@ -319,7 +140,7 @@ def _warnings(
     warnings = [note for kind, name in files.items() for note in library.notes(kind, name)]
     warnings += entry.software.warnings
     warnings += cache_doubt(entry, composed, accelerator, library)
-    warnings += size_doubts(composed.args, _config_of(entry, library), entry.where)
+    warnings += size_doubts(composed.args, config_of(entry, library), entry.where)
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
@@ -335,15 +156,6 @@ def _warnings(
         if name in composed.history
     ]
     return warnings
-
-
-def _doubts(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
-    """Return what remains after the check: unknown names that a lenient site permits, and unlisted values."""
-    table, foreign = entry.table, library.foreign(accelerator.stack)
-    problems = option_problems(composed.args, composed.env, table, foreign)
-    doubts = doubts_of([*problems, *_relations(entry, composed, accelerator, library)])
-    unknown = table.check_env([name for name in composed.env if not name.startswith("VLLM_")], foreign)
-    return [*(f"{entry.where}: {each}" for each in doubts), *(f"{entry.where}.env: {each}" for each in unknown)]
 
 
 def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
@@ -368,7 +180,7 @@ def _plan(
     manifest = library.manifest(entry.pinned)
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
     check_packages(entry, manifest, library.families.get("packages") or ())
-    weights = _weights_path(manifest, site) if manifest else None
+    weights = weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
     group = entry.group.as_dict() if entry.group else None
     role = group["role"] if group else ""
@@ -391,7 +203,7 @@ def _plan(
     if group and role == DECODE:
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
-    compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
+    compilers = compiles(kernels_of(entry, accelerator, site), env, accelerator.generation)
     mounts = mounts_of(name, weights, composed, accelerator, site)
     start = _start(entry, accelerator, site, chips, mounts, shm_size(composed.args, len(chips)))
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
@@ -478,30 +290,6 @@ def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[st
         for each in models
         if library.manifest(each) is None
     ]
-
-
-def _config_of(entry: Chosen, library: Library) -> Mapping[str, Any]:
-    """Return the configuration of the model in the manifest of its weights, empty where none has it."""
-    return (library.manifest(entry.pinned) or {}).get("config") or {}
-
-
-def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
-    return f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
-
-
-def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: Foreign) -> list[Layer]:
-    """Return the arguments that every instance gets where the release supports them, each with its reason.
-
-    vLLM's own check of variables knows no plugin, and would stop at each variable of one, and at those that a lenient
-    site permits.
-    """
-    wanted: list[tuple[str, Any, str]] = [
-        ("shutdown-timeout", site.drain_timeout, "requests finish before a stop"),
-        (STOP_AT_VARIABLES, True, "by default vLLM ignores a VLLM_* variable that it does not know"),
-    ]
-    unchecked = {STOP_AT_VARIABLES} if foreign.plugin or not site.strict else set()
-    options = {*(release.get("supports") or [])} - unchecked
-    return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 
 def _check_together(plans: Sequence[ServePlan], chosen: Sequence[Chosen], accelerator: Accelerator) -> None:

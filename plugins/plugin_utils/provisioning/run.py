@@ -12,16 +12,7 @@ from .loop import Loop, show, total
 from .node import config_drive, description, image_fields, order_of, patch
 from .preflight import check_hosts, compare_firmware, question
 from .record import Record
-from .states import (
-    ABORT,
-    CHECK,
-    DESCRIBE_AND_DEPLOY,
-    PROVIDE,
-    UNDEPLOY,
-    Node,
-    Step,
-    next_step,
-)
+from .states import ABORT, CHECK, DESCRIBE_AND_DEPLOY, PROVIDE, UNDEPLOY, Node, Step, next_step
 
 
 def provision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:

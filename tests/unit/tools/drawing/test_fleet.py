@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import STATES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.chips import STATES
 
 from tools.drawing import fleet
 

@@ -10,7 +10,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.figures
     weights_figures,
     worked_figures,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.installed_host import Host
 
 from tests.fakes.systemd import FakeInstances
 

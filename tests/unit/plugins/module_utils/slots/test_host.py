@@ -9,7 +9,8 @@ import os
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.slots import host as _slots_host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots import restore_host as _slots_restore
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.installed_host import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine, Restore, Service
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 

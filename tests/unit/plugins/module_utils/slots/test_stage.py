@@ -8,7 +8,8 @@ import os
 import pwd
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.installed_host import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.stage import stage
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 

@@ -12,7 +12,8 @@ from html.parser import HTMLParser
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Host, Line, fleet_lines
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.chips import Host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line, fleet_lines
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.page import data, page
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.reader import page_parts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.colours import Colour, distance

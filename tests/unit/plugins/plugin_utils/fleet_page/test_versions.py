@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Host, Line, line_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.chips import Host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line, line_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.versions import (
     describe_silent,
     with_versions,
