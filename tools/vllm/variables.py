@@ -27,6 +27,12 @@ NAME = "vllm.envs"
 Getters = Mapping[str, Callable[[], Any]]
 # What a function that takes a whole number, any number or JSON reads; the others refuse it.
 TEXTS = {"integer": "1", "number": "1.5", "json": "{}"}
+# What is on for a function that compares with words, and takes any other text for off.
+ON = {"boolean": {"1", "true", "TRUE"}, "one": {"1"}}
+WORDS = ("0", "1", "TRUE", "false", "no", "off", "on", "true", "yes")
+# Texts that a function only writes in capitals; vLLM hands them to Python's logging or names a stream to it.
+LEVELS = tuple(sorted(logging.getLevelNamesMapping()))
+STREAMS = ("ext://sys.stderr", "ext://sys.stdout")
 WIDTH = 120
 
 
@@ -68,7 +74,7 @@ def _entry(name: str, getter: Callable[[], Any], file: str) -> dict[str, Any]:
             **{mark: True for mark in marks if value_of(name, getter, marks[mark])},
         }
     if value_of(name, getter, "x"):
-        return {"kind": "text"}
+        return _text(name, getter)
     taken = [kind for kind, text in TEXTS.items() if value_of(name, getter, text)]
     if taken == ["integer"]:
         return {"kind": "switch" if isinstance(value_of(name, getter, "1")[0], bool) else "integer"}
@@ -76,6 +82,24 @@ def _entry(name: str, getter: Callable[[], Any], file: str) -> dict[str, Any]:
         # Some take the path of a file with JSON as well.
         return {"kind": "text" if value_of(name, getter, file) else "json"}
     return {"kind": "number" if "number" in taken else "text"}
+
+
+def _text(name: str, getter: Callable[[], Any]) -> dict[str, Any]:
+    """Return the entry of a variable whose function takes any text, though what vLLM makes of most is not meant."""
+    if name.endswith(("_LOGGING_LEVEL", "_LOG_LEVEL")):
+        upper = value_of(name, getter, "x") == ("X",)
+        return {"kind": "choice", "values": LEVELS, **({"any_case": True} if upper else {})}
+    if name.endswith("_LOGGING_STREAM"):
+        return {"kind": "choice", "values": STREAMS}
+    other = value_of(name, getter, "x")
+    found = {word for word in WORDS if value_of(name, getter, word) != other}
+    if other not in ((False,), (None,)) or not found:
+        return {"kind": "text"}
+    kind = next((kind for kind, words in ON.items() if found == words and other == (False,)), None)
+    if kind:
+        return {"kind": kind}
+    values = {word.lower() for word in found} | ({"0", "false"} if other == (False,) else set())
+    return {"kind": "choice", "values": sorted(values), **({"any_case": True} if "TRUE" in found else {})}
 
 
 def _choices(getter: Callable[[], Any]) -> Any:

@@ -30,7 +30,10 @@ from .values import (
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
-VARIABLE_KINDS = ("choice", "integer", "json", "number", "switch", "text")
+VARIABLE_KINDS = ("boolean", "choice", "integer", "json", "number", "one", "switch", "text")
+
+# What a variable of a kind is to be, where it is not what a flag of the kind takes.
+_READ_AS = {**dict.fromkeys(("boolean", "one", "switch"), "0 or 1"), "json": "JSON"}
 
 # The flag whose keys a plugin of vLLM defines.
 ADDITIONAL = "additional-config"
@@ -60,7 +63,7 @@ class Flag(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Variables of libraries below vLLM (names, prefixes), and what a plugin of vLLM adds.
+    """Variables of libraries below vLLM (names, prefixes, what some are read as), and what a plugin of vLLM adds.
 
     That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
     """
@@ -70,6 +73,7 @@ class Foreign(NamedTuple):
     values: frozenset[str] = frozenset()
     plugin: str = ""
     keys: frozenset[str] = frozenset()
+    env: Mapping[str, Entry] = {}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -80,12 +84,13 @@ class Foreign(NamedTuple):
         if stack is not None and stack not in data:
             raise OptionTableError(f"no foreign variables for the stack {stack!r}; {nearest(stack, data)}")
         parts = [part for name, part in data.items() if stack is None or name in ("all", stack)]
-        names = frozenset(name for part in parts for name in part.get("names", ()))
+        env = {name: entry for part in parts for name, entry in _variables(part.get("env") or {}, "foreign.yml")}
+        names = frozenset(env) | {name for part in parts for name in part.get("names", ())}
         values = frozenset(value for part in parts for value in part.get("values", ()))
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
         keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
-        return cls(names, prefixes, values, plugin, keys)
+        return cls(names, prefixes, values, plugin, keys, env)
 
     def of_plugin(self, name: str) -> bool:
         """Return whether a variable belongs to a plugin of vLLM."""
@@ -233,14 +238,13 @@ class OptionTable:
                 )
         return problems
 
-    def check_values(self, env: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a problem for each variable whose value this release refuses when it reads the variable."""
+    def check_values(self, env: Mapping[str, Any], foreign: Mapping[str, Entry] | None = None) -> Iterator[str]:
+        """Yield a problem for each variable whose value this release or a library (``foreign``) cannot read."""
         for name, value in env.items():
-            entry = self.env.get(name, {"kind": "text"})
+            entry = self.env.get(name) or (foreign or {}).get(name, {"kind": "text"})
             port = is_port(name, entry)
             if value is not None and not (reads(entry, str(value)) and (not port or 0 <= int(value) < 65536)):
-                right = {"switch": "0 or 1", "json": "JSON"}.get(entry["kind"]) or expected(entry)
-                right = "the number of a port" if port else right
+                right = "the number of a port" if port else _READ_AS.get(entry["kind"]) or expected(entry)
                 yield f"{name}: expected {right}, found {described(value)}{near_value(entry, value)}"
 
     def _unknown_flag(self, spelling: str, others: Sequence[OptionTable], replaced: Replaced) -> str:

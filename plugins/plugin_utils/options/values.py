@@ -31,6 +31,9 @@ LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 
 # How vLLM reads a variable of a kind.
 READERS: Mapping[str, Callable[[str], Any]] = {"integer": int, "switch": int, "number": float, "json": load_json}
+# The words of a variable that vLLM compares with 1 or true, of `one` with 1 alone: any other one, such as yes, is off.
+_OFF = ("-1", "0", "false", "no", "off")
+WORDS = {"boolean": ("1", "true", *_OFF), "one": ("1", *_OFF)}
 
 # The flags of JSON that hold a list; all others hold a mapping.
 JSON_LISTS = ("allowed-headers", "allowed-methods", "allowed-origins")
@@ -88,6 +91,8 @@ def reads(entry: Entry, text: str) -> bool:
         fold = str.lower if entry.get("any_case") else str
         words = [word.strip() for word in text.split(",") if word.strip()] if entry.get("many") else [text]
         return {fold(word) for word in words} <= {fold(value) for value in entry["values"]}
+    if kind in WORDS:
+        return text.lower() in WORDS[kind]
     try:
         READERS.get(kind, str)(text)
     except ValueError:

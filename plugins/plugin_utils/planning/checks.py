@@ -146,7 +146,7 @@ def option_problems(
         *table.check_args(to_mapping(args, table), others, replaced, foreign.values),
         *adapter_problems(args),
         *table.check_env(own, foreign, others, replaced),
-        *table.check_values(env),
+        *table.check_values(env, foreign.env),
         *foreign.check_keys(args),
     ]
 

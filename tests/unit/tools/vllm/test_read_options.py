@@ -55,6 +55,14 @@ FILES = {
             "VLLM_PORT": port,
             'VLLM_A': lambda: int(os.getenv("VLLM_A", "8" if __import__("torch").version.hip else "4")),
             "VLLM_ON": lambda: bool(int(os.environ["VLLM_ON"])),
+            "VLLM_FLAG": lambda: os.environ["VLLM_FLAG"].lower() in ("true", "1"),
+            "VLLM_ONE": lambda: os.environ["VLLM_ONE"] == "1",
+            "VLLM_TRUE": lambda: os.environ["VLLM_TRUE"].lower() == "true",
+            "VLLM_TWO": lambda: {"1": True, "0": False}.get(os.environ["VLLM_TWO"]),
+            "VLLM_NOT": lambda: os.environ["VLLM_NOT"] != "0",
+            "VLLM_NAMES": lambda: os.environ["VLLM_NAMES"].split(","),
+            "VLLM_LOGGING_LEVEL": lambda: os.environ["VLLM_LOGGING_LEVEL"].upper(),
+            "VLLM_LOGGING_STREAM": lambda: os.environ["VLLM_LOGGING_STREAM"],
             "VLLM_SHARE": lambda: float(os.environ["VLLM_SHARE"]),
             "VLLM_JSON": lambda: json.loads(os.environ["VLLM_JSON"]),
             "VLLM_FILE": file_or_text,
@@ -217,15 +225,21 @@ flags:
   tool-call-parser: {kind: text, known: [hermes, openai], plugin: tool-parser-plugin}
   tool-parser-plugin: {kind: text}
 env:
+  boolean: [VLLM_FLAG]
   choice:
     VLLM_CASE: {values: [High], any_case: true}
     VLLM_LIST: {values: [a, b], many: true}
+    VLLM_LOGGING_LEVEL: {values: [CRITICAL, DEBUG, ERROR, FATAL, INFO, NOTSET, WARN, WARNING], any_case: true}
+    VLLM_LOGGING_STREAM: {values: ["ext://sys.stderr", "ext://sys.stdout"]}
+    VLLM_TRUE: {values: ["0", "false", "true"], any_case: true}
+    VLLM_TWO: {values: ["0", "1"]}
     VLLM_WAY: {values: [fork, spawn]}
   integer: [VLLM_A, VLLM_PORT]
   json: [VLLM_JSON]
   number: [VLLM_SHARE]
+  one: [VLLM_ONE]
   switch: [VLLM_ON]
-  text: [CUDA_HOME, VLLM_ASKED, VLLM_B, VLLM_FILE]
+  text: [CUDA_HOME, VLLM_ASKED, VLLM_B, VLLM_FILE, VLLM_NAMES, VLLM_NOT]
 """
 
 

@@ -420,8 +420,10 @@ VALUES = OptionTable.from_data(
                 "VLLM_CASE": {"values": ["High"], "any_case": True},
                 "VLLM_LIST": {"values": ["a", "b"], "many": True},
             },
+            "boolean": ["VLLM_FLAG"],
             "integer": ["VLLM_PORT", "VLLM_SECONDS"],
             "json": ["VLLM_JSON"],
+            "one": ["VLLM_ONE"],
             "number": ["VLLM_SHARE"],
             "switch": ["VLLM_ON"],
             "text": ["VLLM_NAME"],
@@ -443,6 +445,9 @@ VALUES = OptionTable.from_data(
         ("VLLM_WAY", "forksever", "expected one of fork, forkserver, found \"forksever\"; nearest: 'forkserver'"),
         ("VLLM_WAY", "", 'expected one of fork, forkserver, found ""'),
         ("VLLM_LIST", "a,c", 'expected one of a, b, found "a,c"'),
+        # vLLM takes each of these for off.
+        *(("VLLM_FLAG", word, f'expected 0 or 1, found "{word}"') for word in ("yes", "on", "2", "", "y")),
+        *(("VLLM_ONE", word, f'expected 0 or 1, found "{word}"') for word in ("true", "yes", "")),
     ],
 )
 def test_a_value_that_vllm_cannot_read_is_refused(name, value, problem):
@@ -459,12 +464,37 @@ def test_a_value_that_vllm_cannot_read_is_refused(name, value, problem):
         *(("VLLM_JSON", value) for value in ("{}", "[1]", 3)),
         *(("VLLM_CASE", value) for value in ("high", "HIGH")),
         *(("VLLM_LIST", value) for value in ("a", "a, b", "", ",")),
+        *(("VLLM_FLAG", value) for value in ("0", 1, "True", "FALSE", "off")),
+        *(("VLLM_ONE", value) for value in ("0", 1, "false", -1)),
         ("VLLM_NAME", "anything"),
         ("NCCL_DEBUG", "anything"),
     ],
 )
 def test_a_value_that_vllm_reads_passes(name, value):
     assert [*VALUES.check_values({name: value})] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("VLLM_ASCEND_ENABLE_NZ", "on", "an integer"),
+        ("VLLM_ASCEND_ENABLE_MLAPO", "true", "0 or 1"),
+        ("VLLM_ASCEND_LLMDD_RPC_PORT", "70000", "the number of a port"),
+        ("VLLM_ASCEND_ENABLE_BATCH_MEMCPY", "yes", "one of 0, 1"),
+        ("MSMONITOR_USE_DAEMON", "yes", "0 or 1"),
+        ("DYNAMIC_EPLB", "yes", "0 or 1"),
+        ("EXPERT_MAP_RECORD", "1", "one of false, true"),
+        ("FLA_USE_TMA", "true", "0 or 1"),
+        ("VLLM_ROCM_USE_AITER", "yes", "0 or 1"),
+        ("VLLM_SKIP_P2P_CHECK", "true", "0 or 1"),
+        ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", "one of 0, false, true"),
+        ("VLLM_LOGGING_LEVEL", "verbose", "one of CRITICAL, DEBUG, ERROR, FATAL, INFO, NOTSET, WARN, WARNING"),
+        ("VLLM_LOGGING_STREAM", "stdout", "one of ext://sys.stderr, ext://sys.stdout"),
+    ],
+)
+def test_a_value_that_the_release_or_its_plugin_cannot_use_is_refused(name, value, expected):
+    (problem,) = load_table("0.23.0").check_values({name: value}, load_foreign("cann").env)
+    assert problem.startswith(f'{name}: expected {expected}, found "{value}"')
 
 
 def test_a_kind_of_variables_that_nobody_knows_is_refused():

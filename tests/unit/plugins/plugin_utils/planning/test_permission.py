@@ -10,12 +10,16 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Layer, compose
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     PermissionNeededError,
     PlanError,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.permission import check_permission
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.permission import (
+    check_permission,
+    check_secrets,
+)
 
 from tests.fakes.plans import CPU, H200, RELEASE, TABLE, plan, recipe
 
@@ -236,6 +240,15 @@ def test_a_variable_of_a_feature_is_allowed_with_the_feature():
     with pytest.raises(PermissionNeededError, match=r"VLLM_USE_X to .*, which opens a door"):
         plan(a_recipe=evil, restrictions=table)
     assert plan({"features": ["door"]}, a_recipe=evil, restrictions=table).env["VLLM_USE_X"] == "1"
+
+
+def test_a_secret_whose_value_vllm_reads_as_a_number_is_refused():
+    typed = OptionTable.from_data({"version": "2.0.0", "flags": {}, "env": {"integer": ["VLLM_PORT"]}})
+    entry = SimpleNamespace(name="chat", where="vllm_instances.chat", table=typed)
+    foreign = Foreign(frozenset(), (), env={"FLA_USE_TMA": {"kind": "one"}})
+    for name, kind in (("VLLM_PORT", "integer"), ("FLA_USE_TMA", "one")):
+        with pytest.raises(PlanError, match=rf"vllm_secrets\.chat\.{name}: is no secret .*reads a {kind} there"):
+            check_secrets(entry, [name], SimpleNamespace(strict=True), foreign, Restrictions())
 
 
 @pytest.mark.parametrize(
