@@ -24,7 +24,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import problem_of, show_json
+from ..plugin_utils.common.output import problem_of, read_result, show_json
 
 
 class CallbackModule(CallbackBase):
@@ -46,39 +46,31 @@ class CallbackModule(CallbackBase):
         self._is_ad_hoc = playbook._file_name == "__adhoc_playbook__"
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        values = self._values_of(result)
+        host, _task, values = self._read(result)
         # debug marks what it shows.
         if values.get("_ansible_verbose_always"):
             self._messages.append(values.get("msg"))
         if self._is_ad_hoc:
-            shown = {key: value for key, value in values.items() if not key.startswith("_ansible")}
-            self._results[(getattr(result, "host", None) or result._host).get_name()] = shown
+            self._results[host] = {key: value for key, value in values.items() if not key.startswith("_ansible")}
 
-    def _values_of(self, result: Any) -> Mapping[str, Any]:
-        """Return what a task returned, and keep its warnings."""
-        # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
-        values: Mapping[str, Any] = getattr(result, "result", None) or result._result
+    def _read(self, result: Any) -> tuple[str, Any, Mapping[str, Any]]:
+        """Return what read_result does, and keep the warnings."""
+        host, task, values = read_result(result)
         self._warnings += [text for text in map(str, values.get("warnings") or ()) if text not in self._warnings]
-        return values
+        return host, task, values
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            self._add_error(result)
+            host, task, values = self._read(result)
+            self._errors.append({"host": host, "task": task.get_name(), "message": problem_of(values)})
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self._add_error(result)
-
-    def _add_error(self, result: Any) -> None:
-        host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        message = problem_of(self._values_of(result))
-        self._errors.append({"host": host.get_name(), "task": task.get_name(), "message": message})
+        self.v2_runner_on_failed(result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        hosts = {}
-        for name in sorted(stats.processed):
-            found = stats.summarize(name)
-            hosts[name] = {"ok": found["ok"], "changed": found["changed"], "failed": found["failures"]}
-            hosts[name]["unreachable"] = found["unreachable"]
-        is_ok = bool(hosts) and not any(counts["failed"] or counts["unreachable"] for counts in hosts.values())
+        words = {"ok": "ok", "changed": "changed", "failed": "failures", "unreachable": "unreachable"}
+        counts = {name: stats.summarize(name) for name in sorted(stats.processed)}
+        hosts = {name: {word: found[key] for word, key in words.items()} for name, found in counts.items()}
+        is_ok = bool(hosts) and not any(found["failed"] or found["unreachable"] for found in hosts.values())
         document = {"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages}
         show_json({**document, "warnings": self._warnings, **({"results": self._results} if self._is_ad_hoc else {})})

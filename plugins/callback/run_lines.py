@@ -21,7 +21,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import as_lines, problem_of, show, show_progress, warn
+from ..plugin_utils.common.output import as_lines, problem_of, read_result, show, show_progress, warn
 
 # The most characters of an error; -v has the rest.
 LONGEST = 1000
@@ -74,8 +74,8 @@ class CallbackModule(CallbackBase):
 
     @staticmethod
     def _say(result: Any, text: str, with_task: bool = True) -> None:
-        host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
-        place = f"{host.get_name()}: {_name(task)}" if with_task else host.get_name()
+        host, task, _values_of_it = read_result(result)
+        place = f"{host}: {_name(task)}" if with_task else host
         # A table keeps its columns.
         show(text if "\n" in text else f"{place}: {text}")
 
@@ -85,8 +85,7 @@ def _shortened(text: str) -> str:
 
 
 def _values(result: Any) -> Mapping[str, Any]:
-    # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
-    values: Mapping[str, Any] = getattr(result, "result", None) or result._result
+    _host, _task, values = read_result(result)
     for text in values.get("warnings") or ():
         warn(str(text))
     return values

@@ -24,7 +24,7 @@ from typing import Any
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import show_json
+from ..plugin_utils.common.output import read_result, show_json
 from ..plugin_utils.fleet.verify_document import checks_of, document, instances_of
 
 
@@ -41,10 +41,9 @@ class CallbackModule(CallbackBase):
         self._instances: list[dict[str, Any]] = []
 
     def _collect(self, result: Any, failed: bool = False) -> None:
-        # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
-        host = (getattr(result, "host", None) or result._host).get_name()
+        host, _task, found = read_result(result)
         # Since 2.21 a result does not say whether it failed; Ansible calls another method.
-        values = {"failed": failed, **(getattr(result, "result", None) or result._result)}
+        values = {"failed": failed, **found}
         self._checks += checks_of(host, values)
         self._instances += instances_of(host, values)
 

@@ -28,11 +28,13 @@ def ask(given: argparse.Namespace) -> int:
 
 def _run(given: argparse.Namespace, module: str, arguments: dict[str, Any], key: str) -> int:
     """Print one value of each host, or the whole document, and return the status."""
-    document = playbooks.run_module(given, given.host, module, arguments)
-    results = document.get("results") or {}
+    inventory = playbooks.find_inventory(given)
+    playbooks.known_hosts(inventory, given.host)
+    words = [given.host, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments)]
+    document = playbooks.run_ad_hoc(given, words)
     if given.json:
-        print(json.dumps(document, indent=2))
-        return int(not document["ok"])
+        return playbooks.show_document(document)
+    results = document.get("results") or {}
     for host, result in results.items():
         text = printable(result.get(key) or "")
         print(text if len(results) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")

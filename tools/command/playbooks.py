@@ -30,9 +30,7 @@ QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_
 ERROR = re.compile(
     r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inventory))(.* failed: |.*original message: )?"
 )
-REPEATED = re.compile(
-    "^<inventory plugin|No inventory was parsed|Failed to parse inventory|Completely failed to parse inventory"
-)
+REPEATED = re.compile("^<inventory plugin|No inventory was parsed|[Ff]ailed to parse inventory")
 # `ansible` takes another callback than its own only with the first of these.
 RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
 
@@ -41,102 +39,77 @@ class CommandError(ValueError):
     """What is wrong with the command or its site; the message is a whole sentence."""
 
 
-def extra_variable(text: str) -> str:
-    """Return a value of -e. Ansible ignores one without `=`, and blames the inventory for broken JSON."""
-    if text.startswith("@"):
-        if not Path(text[1:]).expanduser().is_file():
-            raise argparse.ArgumentTypeError(f"{text[1:]!r} is no file")
-    elif text.lstrip().startswith(("{", "[")):
-        try:
-            json.loads(text)
-        except ValueError as exc:
-            raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {exc}") from None
-    elif "=" not in text:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME=VALUE, JSON or @FILE")
-    return text
-
-
-def is_template(text: str) -> bool:
-    """Return whether Ansible would evaluate something in a text."""
-    return any(mark in text for mark in ("{{", "{%", "{#"))
-
-
 def literal(name: str, value: str) -> list[str]:
     """Return the words of a variable in which Ansible evaluates nothing: a text may come from anybody."""
-    return ["-e", f"{{{json.dumps(name)}: {'!unsafe ' if is_template(value) else ''}{json.dumps(value)}}}"]
+    mark = "!unsafe " if re.search("{[{%#]", value) else ""
+    return ["-e", f"{{{json.dumps(name)}: {mark}{json.dumps(value)}}}"]
 
 
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
     inventory = find_inventory(given) if verb.hosts else ""
-    names, hosts = list(verb.playbooks), ",".join(given.hosts)
+    names, hosts = verb.playbooks, ",".join(given.hosts)
     site = ["-i", inventory] if inventory else []
     words = list(verb.arguments)
-    if verb.playbooks == SERVING:
+    if names == SERVING:
         names = _serving(inventory, hosts)
-        if names == list(SERVING) and given.verb == "apply" and not given.check:
+        if names == SERVING and given.verb == "apply" and not given.check:
             # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
-            command = [*_playbooks(site, "gateway"), *words, "--tags", "always", *_common(given)]
+            command = [*_playbooks(site, ["gateway"]), *words, "--tags", "always", *_common(given)]
             checked = _start(given, command, LINES, PIPE)
             if checked.returncode:
                 sys.stderr.write(checked.stdout)
                 return checked.returncode
-    for name, value in {verb.json if given.json else "": "json", **variables}.items():
-        words += literal(name, value) if name else ()
-    if hosts:
-        words += ["-l", hosts] if verb.hosts == "-l" else literal(verb.hosts, hosts)
-    command = [*_playbooks(site, *names), *words, *_common(given)]
+    if given.json and verb.json:
+        variables = {verb.json: "json", **variables}
+    if hosts and verb.hosts != "-l":
+        variables = {**variables, verb.hosts: hosts}
+    words += [word for name, value in variables.items() for word in literal(name, value)]
+    words += ["-l", hosts] if hosts and verb.hosts == "-l" else []
+    command = [*_playbooks(site, names), *words, *_common(given)]
     if not given.json:
         # The user's own callback stays, and -v has Ansible's.
         own = {CALLBACK: os.environ.get(CALLBACK, LINES[CALLBACK])}
-        return _start(given, command, {} if given.verbose else {**LINES, **own}).returncode
+        return _start(given, command, {} if given.verbose else own).returncode
     callback = "verify_json" if names == ["verify"] else "run_json"
     done = _start(given, command, {CALLBACK: f"baremetal.inference.{callback}"}, PIPE)
-    document = _read_document(done)
-    print(json.dumps(document, indent=2))
-    return done.returncode or int(not document["ok"])
+    status = show_document(_read_document(done))
+    return done.returncode or status
 
 
-def _playbooks(site: list[str], *names: str) -> list[str]:
+def _playbooks(site: list[str], names: Iterable[str]) -> list[str]:
     books = [f"baremetal.inference.{name}" if INSTALLED else str(TOP / f"playbooks/{name}.yml") for name in names]
     return [_program("ansible-playbook"), *site, *books]
 
 
 def _serving(inventory: str, hosts: str) -> list[str]:
     """Return which of site.yml and gateway.yml the hosts mean. Raises CommandError for hosts of neither."""
-    gateways = set(_hosts_of(inventory, "gateways"))
+    gateways = _hosts_of(inventory, "gateways")
     if not hosts:
-        return list(SERVING) if gateways else ["site"]
-    chosen = set(_known_hosts(inventory, hosts))
-    servers = {*_hosts_of(inventory, "inference"), *_hosts_of(inventory, "mirrors")}
-    names = [name for name, group in zip(SERVING, (servers, gateways)) if chosen & group]
+        return SERVING if gateways else ["site"]
+    chosen = known_hosts(inventory, hosts)
+    groups = ([*_hosts_of(inventory, "inference"), *_hosts_of(inventory, "mirrors")], gateways)
+    names = [name for name, group in zip(SERVING, groups) if not chosen.isdisjoint(group)]
     if not names:
         raise CommandError(f"{hosts}: none of these is in the group inference, mirrors or gateways")
     return names
 
 
-def _hosts_of(inventory: str, pattern: str) -> list[str]:
+def _hosts_of(inventory: str, pattern: str) -> set[str]:
     """Return the hosts of a pattern, which may match none. Raises CommandError where the inventory cannot be read."""
     done = _start(None, [_program("ansible"), "-i", inventory, pattern, "--list-hosts"], {}, PIPE)
     if done.returncode:
         raise CommandError(f"-i {inventory}: Ansible cannot read it: {' '.join(done.stderr.split())[:400]}")
-    return [line.strip() for line in done.stdout.splitlines()[1:] if line.strip()]
+    return {line.strip() for line in done.stdout.splitlines()[1:] if line.strip()}
 
 
-def _known_hosts(inventory: str, pattern: str) -> list[str]:
+def known_hosts(inventory: str, pattern: str) -> set[str]:
     """Return the hosts of a pattern. Raises CommandError, with the nearest name, where it matches none."""
     found = _hosts_of(inventory, pattern)
     if not found:
         near = difflib.get_close_matches(pattern.lower(), _hosts_of(inventory, "all"), n=1)
         raise CommandError(f"no host of the site matches {pattern!r}{f'; nearest: {near[0]!r}' if near else ''}")
     return found
-
-
-def run_module(given: argparse.Namespace, pattern: str, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Run a module on hosts of the site and return what run_json says of it: ``results`` by host, ``errors``."""
-    inventory = find_inventory(given)
-    _known_hosts(inventory, pattern)
-    return run_ad_hoc(given, [pattern, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments)])
 
 
 def run_ad_hoc(given: argparse.Namespace, words: list[str]) -> dict[str, Any]:
@@ -153,14 +126,19 @@ def _read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads("{" + after)
     except ValueError:
-        problem = done.stderr.strip() or "Ansible ended before it did anything"
-        before, document = done.stdout, {"problem": problem}
+        before, document = done.stdout, {"problem": done.stderr.strip() or "Ansible ended before it did anything"}
     if before.strip():
         try:
             document["result"] = json.loads(before)
         except ValueError:
             document["text"] = before.strip()
     return {**document, "ok": document.get("ok") is True and not done.returncode and not document.get("errors")}
+
+
+def show_document(document: dict[str, Any]) -> int:
+    """Print a document and return the status."""
+    print(json.dumps(document, indent=2))
+    return int(not document["ok"])
 
 
 def _start(
@@ -195,8 +173,7 @@ def _relay(lines: Iterable[str], shown: list[str], is_quiet: bool) -> None:
         # On a terminal it has colours.
         line = re.sub(r"\x1b\[[0-9;]*m", "", shown_line)
         if block and line.startswith("["):
-            text = _sentence(block)
-            block = []
+            text, block = _sentence(block), []
             if not (shown and REPEATED.search(text)):
                 shown.append(text)
                 if not is_quiet:
@@ -225,15 +202,13 @@ def _common(given: argparse.Namespace) -> list[str]:
 
 def find_inventory(given: argparse.Namespace) -> str:
     """Return the inventory. Raises CommandError where none is named, or several, and the directory is no site."""
-    named = given.inventory or []
+    named = given.inventory or [os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")]
     if len(named) > 1:
         raise CommandError(f"-i stands there {len(named)} times: name one site, or several in one -i with commas")
-    found = named[0] if named else os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")
+    (found,) = named
     if not found:
-        raise CommandError(
-            f"no site: {Path.cwd()} has no hosts.yml; name one with -i DIR or ANSIBLE_INVENTORY, or write one with "
-            "`inference init DIR`"
-        )
+        where = "name one with -i DIR or ANSIBLE_INVENTORY, or write one with `inference init DIR`"
+        raise CommandError(f"no site: {Path.cwd()} has no hosts.yml; {where}")
     if "," not in found and not Path(found).exists():
         raise CommandError(f"-i {found}: there is no such file or directory")
     return str(found)

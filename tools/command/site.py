@@ -9,31 +9,26 @@ import re
 import secrets
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from . import playbooks
 from .hosts import printable
 from .playbooks import TOP, CommandError
-
-# Words that YAML does not read as text.
-YAML_WORDS = "false|n|no|null|off|on|true|y|yes"
-RESERVED = f"{YAML_WORDS}|all|gateways|inference|localhost|mirrors|none|ungrouped"
-NAME = rf"(?!(?i:{RESERVED})(?![a-zA-Z0-9-]))[a-zA-Z]([a-zA-Z0-9-]{{0,61}}[a-zA-Z0-9])?"
-HOST = re.compile(rf"(?P<name>{NAME})(=(?P<address>[0-9a-zA-Z.:-]{{1,253}}))?", re.ASCII)
-GATE = re.compile(f"none|{HOST.pattern}", re.ASCII)
-USER = re.compile(rf"(?!({YAML_WORDS})$)[a-z_][a-z0-9_-]{{0,31}}", re.ASCII)
-MODEL = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
-TEAM = re.compile(rf"(?!({YAML_WORDS})$)[a-z][a-z0-9-]{{0,30}}", re.ASCII)
+from .verbs import TABLE
 
 # The collection's release for each stack, which a new site pins.
 RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
 # The site to read, whose files init fills in.
 TEMPLATE = TOP / "inventories/four-servers"
-COMMON = ("group_vars/inference.yml",)
-GATEWAY = ("group_vars/all.yml", "group_vars/gateways.yml", ".gitignore")
+HOSTS, SERVED, CLIENTS = "hosts.yml", "group_vars/inference.yml", "group_vars/gateways.yml"
+OF_GATEWAYS = (CLIENTS, "group_vars/all.yml", ".gitignore")
+Addresses = list[tuple[str, str]]  # of hosts, each with its name
 MOST_CHIPS = 1024  # of one server, as it says itself
+NEXT = """\
+  inference plan       what each server would run, without contacting it
+  inference check      what apply would change
+  inference apply      from the driver to an answered chat"""
 
 
 class Chips(NamedTuple):
@@ -42,28 +37,6 @@ class Chips(NamedTuple):
     model: str
     number: int
     stack: str
-
-
-class Question(NamedTuple):
-    """A question of init: the flag that answers it, its default, and the pattern of each of its answers."""
-
-    flag: str
-    text: str
-    default: str
-    pattern: re.Pattern[str]
-    expected: str
-    is_list: bool = False
-
-
-QUESTIONS = (
-    Question("hosts", "The servers, as NAME=ADDRESS,...", "", HOST, "names such as gpu-a-01=192.0.2.10", True),
-    Question("login", "The user to log in as, root or one with sudo", "root", USER, "a user such as root"),
-    Question("model", "The recipe of the model", "openai/gpt-oss-20b", MODEL, "ORGANISATION/NAME"),
-    Question("runtime", "vLLM in a container, or in a virtual environment (container or venv)", "container",
-             re.compile("container|venv"), "container or venv"),
-    Question("gateway", "The gateway for clients, as NAME=ADDRESS, or none", "none", GATE, "none or NAME=ADDRESS"),
-    Question("teams", "The teams; each gets its key", "product,research", TEAM, "names such as product", True),
-)  # fmt: skip
 
 
 def run_lab(given: argparse.Namespace) -> int:
@@ -79,70 +52,59 @@ def init(given: argparse.Namespace) -> int:
     directory = Path(given.dir)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandError(f"{directory} exists and is not empty; name a new directory")
-    answers = {question.flag: _answer(question, getattr(given, question.flag)) for question in QUESTIONS}
-    servers = [_host(text) for text in answers["hosts"]]
-    _check(given, answers, servers)
-    found = {} if given.no_detect else detect(given, servers, answers["login"][0])
-    for name, text in files(answers, servers, found).items():
-        _write(directory / name, text)
-    unknown = ", ".join(name for name, _address in servers if name not in found)
-    if unknown:
-        print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
-    print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:")
-    print("  inference plan       what each server would run, without contacting it")
-    print("  inference check      what apply would change")
-    print("  inference apply      from the driver to an answered chat")
-    return 0
-
-
-def _check(given: argparse.Namespace, answers: dict[str, list[str]], servers: list[tuple[str, str]]) -> None:
-    """Raise CommandError for answers that do not go together."""
-    gateway = [] if answers["gateway"] == ["none"] else [_host(answers["gateway"][0])]
-    for flag, listed in (("hosts", [name for name, _address in servers]), ("teams", answers["teams"])):
-        if len(set(listed)) != len(listed):
-            raise CommandError(f"--{flag}: a name stands there twice")
-    for name, address in (*servers, *gateway):
+    answers = {flag: _answer(flag, question, getattr(given, flag)) for flag, question in TABLE["questions"].items()}
+    servers, gateways = (
+        [(name, address or name) for name, _equals, address in (text.partition("=") for text in answers[flag])]
+        for flag in ("hosts", "gateway")
+    )
+    gateways = gateways if answers["gateway"] != ["none"] else []
+    for name, address in (*servers, *gateways):
         # A gateway may be one of the servers, under the server's own name.
         other = next((one for one in servers if (one[0] == name) != (one[1] == address)), None)
         if other:
             raise CommandError(f"{name}={address} and {'='.join(other)}: one host has one name and one address")
-    if given.teams and not gateway:
+    if given.teams and not gateways:
         raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
+    found = {} if given.no_detect else detect(given, servers, answers["login"][0])
+    for path, text in _files(answers, servers, gateways, found).items():
+        _write(directory / path, text)
+    unknown = ", ".join(name for name, _address in servers if name not in found)
+    if unknown:
+        print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
+    print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:\n{NEXT}")
+    return 0
 
 
-def _answer(question: Question, flag: str | None) -> list[str]:
+def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]:
     """Return the parts of an answer; a person is asked again. Raises CommandError where a flag's is wrong."""
-    asks = flag is None and sys.stdin.isatty()
+    default, asks = question["default"], given is None and sys.stdin.isatty()
+    reserved = {word for listed in question.get("reserved", ()) for word in TABLE["reserved"][listed]}
     while True:
-        text = (input(f"{question.text} [{question.default}]: ").strip() or question.default) if asks else flag
-        text = question.default if text is None else text
-        parts = [part.strip() for part in text.split(",")] if question.is_list else [text]
-        wrong = next((part for part in parts if not question.pattern.fullmatch(part)), None)
-        if wrong is None:
+        typed = input(f"{question['text']} [{default}]: ").strip() or None if asks else given
+        text = default if typed is None else typed
+        parts = [part.strip() for part in text.split(",")] if question.get("is_list") else [text]
+        names = [part.partition("=")[0] for part in parts]
+        problem = "a name stands there twice" if len(set(names)) != len(names) else ""
+        for part, name in zip(parts, names):
+            is_word = name.lower() in reserved and part != default
+            if is_word or not re.fullmatch(question["pattern"], part, re.ASCII):
+                what = ", a word that YAML or Ansible reads as something else" if is_word else ""
+                problem = f"expected {question['expected']}, found {part!r}{what}"
+        if not problem:
             return parts
-        is_word = re.fullmatch(RESERVED, wrong.partition("=")[0], re.IGNORECASE)
-        what = ", a word that YAML or Ansible reads as something else" if is_word else ""
-        message = f"--{question.flag}: expected {question.expected}, found {wrong!r}{what}"
         if not asks:
-            raise CommandError(message)
-        print(message)
+            raise CommandError(f"--{flag}: {problem}")
+        print(problem)
 
 
-def _host(text: str) -> tuple[str, str]:
-    found = HOST.fullmatch(text)
-    assert found, "checked before"
-    return found["name"], found["address"] or found["name"]
-
-
-def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str) -> dict[str, Chips]:
+def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str, Chips]:
     """Ask the servers over SSH for their accelerators, and return those of the servers that answered."""
-    hosts = {name: {"ansible_host": address, "ansible_user": user} for name, address in servers}
     print("Asking the servers for their accelerators ...", flush=True)
-    with tempfile.TemporaryDirectory() as work:
-        inventory = Path(work, "hosts.json")
-        inventory.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-        words = ["all", "-i", str(inventory), "-m", "baremetal.inference.accelerator_probe"]
-        document = playbooks.run_ad_hoc(given, words)
+    address = "{{ init_addresses[inventory_hostname] }}"
+    variables = {"init_addresses": dict(servers), "ansible_host": address, "ansible_user": user}
+    names = ",".join([*(name for name, _address in servers), ""])
+    words = ["all", "-i", names, "-e", json.dumps(variables), "-m", "baremetal.inference.accelerator_probe"]
+    document = playbooks.run_ad_hoc(given, words)
     found = {}
     for name, result in (document.get("results") or {}).items():
         chips = result.get("accelerator")
@@ -155,29 +117,34 @@ def detect(given: argparse.Namespace, servers: list[tuple[str, str]], user: str)
     return found
 
 
-def files(answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, Chips]) -> dict[str, str]:
+def _files(
+    answers: dict[str, list[str]], servers: Addresses, gateways: Addresses, found: dict[str, Chips]
+) -> dict[str, str]:
     """Return the files of the site by their names: those of inventories/four-servers, with the answers and new keys."""
-    has_gateway = answers["gateway"] != ["none"]
-    paths = (*COMMON, *(GATEWAY if has_gateway else ()))
+    paths = (HOSTS, SERVED, *(OF_GATEWAYS if gateways else ()))
     written = {path: (TEMPLATE / path).read_text(encoding="utf-8") for path in paths}
+
+    def change(path: str, pattern: str, new: str | Callable[[re.Match[str]], str]) -> None:
+        written[path] = re.sub(pattern, new, written[path])
+
     releases = _releases(found)
-    pinned = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
-    text = re.sub('vllm_release: ".*"', pinned, written["group_vars/inference.yml"])
-    text = text.replace("vllm_runtime: container", f"vllm_runtime: {answers['runtime'][0]}")
-    text = text.replace("recipe: openai/gpt-oss-20b", f"recipe: {answers['model'][0]}")
-    if not has_gateway:
-        text = re.sub("    host: 0.0.0.0 .*", "    # It listens on loopback; a gateway needs host: 0.0.0.0.", text)
-    written |= {"group_vars/inference.yml": text, "hosts.yml": _hosts(answers, servers, found)}
-    if has_gateway:
-        # The lines of the team product, once for each team.
-        written["group_vars/gateways.yml"] = re.sub(
-            r"(  product: .*\n)  research: .*\n",
-            lambda lines: "".join(lines[1].replace("product", team) for team in answers["teams"]),
-            written["group_vars/gateways.yml"],
-        )
-        names = ["gateway.secret", *(f"{team}.key" for team in answers["teams"])]
-        written |= {f".keys/{name}": f"{secrets.token_hex(32)}\n" for name in names}
-    return written
+    change(HOSTS, "ansible_user: root", f"ansible_user: {answers['login'][0]}")
+    change(HOSTS, "(    gpu-.*\n)+", "".join(_lines(*host, found.get(host[0]), len(releases) > 1) for host in servers))
+    change(HOSTS, "    gw-1: .*", "".join(f'    {name}: {{ansible_host: "{address}"}}' for name, address in gateways))
+    release = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
+    change(SERVED, 'vllm_release: ".*"', release)
+    change(SERVED, "vllm_runtime: container", f"vllm_runtime: {answers['runtime'][0]}")
+    change(SERVED, "recipe: openai/gpt-oss-20b", f"recipe: {answers['model'][0]}")
+    if not gateways:
+        change(HOSTS, "gateways:\n(.*\n)+", "")
+        change(SERVED, "    host: 0.0.0.0 .*", "    # It listens on loopback; a gateway needs host: 0.0.0.0.")
+        return written
+    # The lines of the team product, once for each team.
+    teams = answers["teams"]
+    lines = r"(  product: .*\n)  research: .*\n"
+    change(CLIENTS, lines, lambda found: "".join(found[1].replace("product", team) for team in teams))
+    names = ["gateway.secret", *(f"{team}.key" for team in teams)]
+    return written | {f".keys/{name}": f"{secrets.token_hex(32)}\n" for name in names}
 
 
 def _releases(found: dict[str, Chips]) -> list[str]:
@@ -185,21 +152,14 @@ def _releases(found: dict[str, Chips]) -> list[str]:
     return sorted({RELEASES[chips.stack] for chips in found.values() if chips.stack in RELEASES}) or [RELEASES["cuda"]]
 
 
-def _hosts(answers: dict[str, list[str]], servers: list[tuple[str, str]], found: dict[str, Chips]) -> str:
-    lines = ["---", "# The machines of the site.", "all:", f"  vars: {{ansible_user: {answers['login'][0]}}}"]
-    lines += ["inference:", "  hosts:"]
-    for name, address in servers:
-        known = found.get(name)
-        chips = f", accelerator: {known.model}, accelerator_count: {known.number}" if known else ""
-        if known and len(_releases(found)) > 1 and known.stack in RELEASES:
-            chips += f', vllm_release: "{RELEASES[known.stack]}"'
-        lines.append(f'    {name}: {{ansible_host: "{address}"{chips}}}')
-        if not known:
-            lines.append(f"    # What {name} has is not known: add accelerator and accelerator_count to its line.")
-    if answers["gateway"] != ["none"]:
-        name, address = _host(answers["gateway"][0])
-        lines += ["gateways:", "  hosts:", f'    {name}: {{ansible_host: "{address}"}}']
-    return "\n".join(lines) + "\n"
+def _lines(name: str, address: str, chips: Chips | None, names_release: bool) -> str:
+    """Return the lines of a server in hosts.yml."""
+    if not chips:
+        comment = f"    # What {name} has is not known: add accelerator and accelerator_count to its line."
+        return f'    {name}: {{ansible_host: "{address}"}}\n{comment}\n'
+    release = f', vllm_release: "{RELEASES[chips.stack]}"' if names_release and chips.stack in RELEASES else ""
+    known = f"accelerator: {chips.model}, accelerator_count: {chips.number}{release}"
+    return f'    {name}: {{ansible_host: "{address}", {known}}}\n'
 
 
 def _write(path: Path, text: str) -> None:

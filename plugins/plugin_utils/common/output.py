@@ -49,6 +49,12 @@ def escaped(texts: Iterable[Any]) -> list[str]:
     return [escape_lines(str(text)) for text in texts]
 
 
+def read_result(result: Any) -> tuple[str, Any, Mapping[str, Any]]:
+    """Return the host, the task and the values of a result; ansible-core 2.18 has only the names with underscores."""
+    host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
+    return host.get_name(), task, getattr(result, "result", None) or result._result
+
+
 def as_lines(value: Any) -> str:
     """Return a message as a text; of a list its entries, one on each line."""
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)

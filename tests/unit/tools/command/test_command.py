@@ -335,6 +335,17 @@ def test_completion_knows_verbs_and_options():
     assert run("completion", "zsh").stdout.startswith("autoload")
 
 
+def test_the_script_of_completion_has_every_verb_and_option():
+    """tools/command/completion.bash. To write it again: copy what this test expects."""
+    parser = main.make_parser()
+    words = {"": main.words_of(parser)}
+    words |= {name: main.words_of(verb) for name, verb in parser._subparsers._group_actions[0].choices.items()}
+    words["key"] += [f"--{option.name}" for option in VERBS["key add"].options]
+    lines = [f"    '{name}') listed='{' '.join(listed)}' ;;" for name, listed in words.items()]
+    script = (TOP / "tools/command/completion.bash").read_text(encoding="utf-8")
+    assert [line for line in script.splitlines() if " listed='" in line] == lines
+
+
 def test_the_answer_of_a_model_moves_no_cursor():
     assert main.hosts.printable("a\x1b[2Jb\n\x07") == "a\\x1b[2Jb\n\\x07"
 
