@@ -13,8 +13,7 @@ description:
     Ansible itself skips the play and reports success.
 options:
   _terms:
-    description:
-      - The default pattern, and before it the name of the variable with which a user sets another.
+    description: The default pattern, and before it the name of the variable with which a user sets another.
     type: list
     elements: str
     required: true
@@ -27,9 +26,8 @@ options:
     type: str
     default: ""
   strict:
-    description:
-      - Whether a group whose name misspells one of the collection is an error. It is a warning where a playbook has to
-        work whatever else is wrong, such as the one that ends a leaked key.
+    description: Whether a group whose name misspells one of the collection is an error. It is a warning where a
+      playbook has to work whatever else is wrong, such as the one that ends a leaked key.
     type: bool
     default: false
   limited:

@@ -51,8 +51,7 @@ options:
     type: path
     default: ~/.ssh/known_hosts
   deadlines:
-    description:
-      - Seconds that a phase may take, by phase. Phases are C(enroll), C(stop), C(wipe), C(power_off).
+    description: Seconds that a phase may take, by phase. Phases are C(enroll), C(stop), C(wipe), C(power_off).
     type: dict
     default: {}
 """
@@ -61,9 +60,8 @@ EXAMPLES = "\n# playbooks/deprovision.yml\n"
 
 RETURN = r"""
 hosts:
-  description:
-    - The C(outcome) of each host, C(absent) for a host without a record, C(removed), C(planned) in check mode or
-      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
+  description: The C(outcome) of each host, C(absent) for a host without a record, C(removed), C(planned) in check mode
+    or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
 """

@@ -33,9 +33,8 @@ options:
     type: path
     required: true
   deadlines:
-    description:
-      - Seconds that a phase may take, by phase. Phases are C(enroll), C(stop), C(power_off), C(off), C(power_on) and
-        C(boot).
+    description: Seconds that a phase may take, by phase. Phases are C(enroll), C(stop), C(power_off), C(off),
+      C(power_on) and C(boot).
     type: dict
     default: {}
 """
@@ -44,9 +43,8 @@ EXAMPLES = "\n# playbooks/power_cycle.yml\n"
 
 RETURN = r"""
 hosts:
-  description:
-    - The C(outcome) of each host, C(well) for a host without such a fault, C(cycled), C(planned) in check mode or
-      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
+  description: The C(outcome) of each host, C(well) for a host without such a fault, C(cycled), C(planned) in check mode
+    or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
 """

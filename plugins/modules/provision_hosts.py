@@ -48,9 +48,8 @@ options:
     type: path
     default: ~/.ssh/known_hosts
   deadlines:
-    description:
-      - Seconds that a phase may take, by phase. Phases are C(enroll), C(prepare), C(order), C(ramdisk), C(write),
-        C(boot), C(erase).
+    description: Seconds that a phase may take, by phase. Phases are C(enroll), C(prepare), C(order), C(ramdisk),
+      C(write), C(boot), C(erase).
     type: dict
     default: {}
   keep_node:
@@ -63,9 +62,8 @@ EXAMPLES = "\n# playbooks/provision.yml\n"
 
 RETURN = r"""
 hosts:
-  description:
-    - The C(outcome) of each host, C(here) for a host whose system was there, C(written), C(planned) in check mode or
-      C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
+  description: The C(outcome) of each host, C(here) for a host whose system was there, C(written), C(planned) in check
+    mode or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
   type: dict
   returned: success
 """
