@@ -94,9 +94,16 @@ class Part:
         # Each output has what is new, or all so far.
         self.adds = getattr(getattr(params, "output_kind", None), "name", "") == "DELTA"
         self.prompt = self.cached = 0
-        # By the number of the choice.
+        # By the number of the choice: what outputs had, and what the engine had when the client left.
         self.generated: dict[int, int] = {}
+        self.least: dict[int, int] = {}
         self.finished = False
+
+    @property
+    def completion(self) -> int:
+        """The tokens of all choices."""
+        numbers = {*self.generated, *self.least}
+        return sum(max(self.generated.get(number, 0), self.least.get(number, 0)) for number in numbers)
 
     def saw(self, output: Any) -> None:
         """Count an output of the engine."""
@@ -111,12 +118,18 @@ class Part:
             self.generated[choice.index] = before + len(choice.token_ids)
 
     def broken_off(self, states: Any) -> None:
-        """Count what the engine has computed of a request whose only output would be its last one."""
+        """Count what the engine has computed and no output has told: a client chooses how seldom outputs come."""
+        # The engine computes prompts in the order in which they came, at least the first one.
+        first = next((state for state in list(states.values()) if state.is_prefilling), None)
         for name, state in list(states.items()):
-            if self.name in (name, getattr(state, "external_req_id", None)) and not state.is_prefilling:
-                if not self.repeats and state.prompt_token_ids is not None:
-                    self.prompt, self.cached = len(state.prompt_token_ids), max(0, state.num_cached_tokens)
-                self.generated[state.request_index] = len(state.detokenizer.output_token_ids)
+            if self.name not in (name, getattr(state, "external_req_id", None)):
+                continue
+            prompt = getattr(state, "prompt_embeds", None) if state.prompt_token_ids is None else state.prompt_token_ids
+            if not self.repeats and prompt is not None and (state is first or not state.is_prefilling):
+                self.prompt, self.cached = len(prompt), max(0, state.num_cached_tokens)
+            # A pooling model generates nothing.
+            if state.detokenizer is not None:
+                self.least[state.request_index] = len(state.detokenizer.output_token_ids)
 
 
 class Answer:
@@ -144,7 +157,7 @@ class Answer:
             self.gone = True
             states = getattr(getattr(self.engine, "output_processor", None), "request_states", {})
             for part in self.parts:
-                if not (part.finished or part.adds):
+                if not part.finished:
                     part.broken_off(states)
         return message
 
@@ -191,7 +204,7 @@ class Answer:
         counted = Tokens(
             sum(part.prompt for part in self.parts),
             sum(part.cached for part in self.parts),
-            sum(sum(part.generated.values()) for part in self.parts),
+            sum(part.completion for part in self.parts),
         )
         new = Tokens(*(now - before for now, before in zip(counted, self.recorded)))
         if any(new) or not self.written:

@@ -282,23 +282,77 @@ def test_no_id_that_a_client_chooses_makes_its_prompts_one(tmp_path, chosen):
     assert counted(tmp_path, client, endpoint) == [("complete", 50_000, 50)]
 
 
-def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_path):
-    def state(number, tokens, waits=False):
-        return SimpleNamespace(
-            prompt_token_ids=[1] * 30, num_cached_tokens=0, is_prefilling=waits, request_index=number,
-            external_req_id="cmpl-1", detokenizer=SimpleNamespace(output_token_ids=[1] * tokens),
-        )  # fmt: skip
+def left_behind(number, tokens, name="cmpl-1", **more):
+    """What the engine still computes when a client is gone."""
+    found = {
+        "prompt_token_ids": [1] * 30, "num_cached_tokens": 0, "is_prefilling": False, "request_index": number,
+        "external_req_id": name, "detokenizer": SimpleNamespace(output_token_ids=[1] * tokens),
+    }  # fmt: skip
+    return SimpleNamespace(**{**found, **more})
 
+
+async def leave(running, receive):
+    """Wait for an output, and leave."""
+    task = asyncio.ensure_future(running.__anext__())
+    await receive()
+    await receive()
+    task.cancel()
+
+
+def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_path):
     async def endpoint(client, receive, _send):
         running = client.generate([], params(9, False, 2), "cmpl-1")
         client.generate([], params(9, False), "cmpl-2")
-        task = asyncio.ensure_future(running.__anext__())
-        await receive()
-        await receive()
-        task.cancel()
+        await leave(running, receive)
 
-    left = {"0_cmpl-1": state(0, 4), "1_cmpl-1": state(1, 5), "cmpl-2": state(0, 9, waits=True)}
+    left = {
+        "0_cmpl-1": left_behind(0, 4), "1_cmpl-1": left_behind(1, 5), "other": left_behind(0, 0, is_prefilling=True, name="other"),
+        "cmpl-2": left_behind(0, 0, name="cmpl-2", is_prefilling=True),
+    }  # fmt: skip
     assert counted(tmp_path, Client(left=left), endpoint) == [("aborted", 30, 9)]
+
+
+@pytest.mark.parametrize(("kept", "own"), [(4, 5), (1, 900), (0, 7)])
+def test_a_stream_whose_next_output_is_far_away_counts_what_was_generated(tmp_path, kept, own):
+    async def endpoint(client, receive, _send):
+        running = client.generate([], params(9, True), "cmpl-1")
+        await running.__anext__()
+        await leave(running, receive)
+
+    client = Client(output([1] * 30, 0, {0: [1] * kept}, False), left={"cmpl-1": left_behind(0, own)})
+    assert counted(tmp_path, client, endpoint) == [("aborted", 30, own)]
+
+
+def test_what_goes_on_without_its_client_counts_once(tmp_path):
+    async def endpoint(client, receive, send):
+        running = client.generate([], params(9, True), "cmpl-1")
+        await running.__anext__()
+        await receive()
+        await receive()
+        async for _output in running:
+            pass
+        for message in ENDED:
+            await send(message)
+
+    outputs = output([1] * 30, 0, {0: [1]}, False), output(None, 0, {0: [1] * 8})
+    assert counted(tmp_path, Client(*outputs, left={"cmpl-1": left_behind(0, 6)}), endpoint) == [("complete", 30, 9)]
+
+
+@pytest.mark.parametrize(
+    ("own", "prompt"),
+    [
+        ({}, 30),
+        ({"prompt_token_ids": None, "prompt_embeds": [0.5] * 20}, 20),
+        # A pooling model.
+        ({"detokenizer": None}, 30),
+    ],
+)
+def test_a_prompt_that_the_engine_computes_counts_before_its_first_token(tmp_path, own, prompt):
+    async def endpoint(client, receive, _send):
+        await leave(client.generate([], params(9, True), "cmpl-1"), receive)
+
+    left = {"done": left_behind(0, 9, name="done"), "cmpl-1": left_behind(0, 0, is_prefilling=True, **own)}
+    assert counted(tmp_path, Client(left=left), endpoint) == [("aborted", prompt, 0)]
 
 
 def test_a_response_in_the_background_is_counted_when_it_ends(tmp_path):
