@@ -59,10 +59,12 @@ BROKEN_OFF = {
     "chat": ("/v1/chat/completions", {**CHAT, **LONG, "stream": True}),
     "prompts": ("/v1/completions", {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."] * 8, "stream": True}),
     "chat whose second part would be the last": (
-        "/v1/chat/completions", {**CHAT, **LONG, "stream": True, "stream_interval": 100_000},
+        "/v1/chat/completions",
+        {**CHAT, **LONG, "stream": True, "stream_interval": 100_000},
     ),
     "prompts whose second part would be the last": (
-        "/v1/completions", {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."], "stream": True, "stream_interval": 100_000}
+        "/v1/completions",
+        {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."], "stream": True, "stream_interval": 100_000},
     ),
     "chat that is no stream": ("/v1/chat/completions", {**CHAT, **LONG, "n": 2}),
     "prompts that are no stream": ("/v1/completions", {**PLAIN, **LONG, "prompt": [TEXT, "The fleet."] * 4}),

@@ -21,8 +21,8 @@ from .store_host import Store
 WAIT, PAUSE = 5, 1.0
 # Seconds until an instance that does not count is asked again.
 PATIENCE = 30.0
-# More files than an instance keeps.
-MOST_FILES = 64
+# More files than an instance keeps, with one for each of its processes.
+MOST_FILES = 128
 FAULTS = (OSError, ValueError, KeyError, TypeError, OverflowError, http.client.HTTPException)
 
 

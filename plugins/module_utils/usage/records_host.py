@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 from ..common.lines_host import write_line
 from .record import file_name, head_of, line_of
 
-# Of one file of records, and of files that are kept: some 300,000 requests that no gateway has read.
+# Of one file of records, and of files that are kept, beside those that other processes write: some 300,000 requests
+# that no gateway has read.
 FILE_BYTES, FILES = 4 * 1024 * 1024, 16
 # Of records in one answer to a gateway.
 ANSWER_BYTES = 1024 * 1024
@@ -55,15 +57,29 @@ class Records:
         os.makedirs(self.directory, mode=0o750, exist_ok=True)
         names = self.names()
         for name in names[: -(FILES - 1)]:
-            os.unlink(os.path.join(self.directory, name))
+            self._remove(name)
         path = os.path.join(self.directory, file_name(names, time.time_ns(), self.process))
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+        fcntl.flock(self.file, fcntl.LOCK_SH)
         return self.file
+
+    def _remove(self, name: str) -> None:
+        """Remove a file that no process writes."""
+        path = os.path.join(self.directory, name)
+        with contextlib.suppress(OSError):
+            file = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+            finally:
+                os.close(file)
 
     def names(self) -> list[str]:
         """Return the names of the files, the oldest first."""
         with contextlib.suppress(OSError):
-            return sorted(name for name in os.listdir(self.directory) if name.endswith(".jsonl"))
+            names = (name for name in os.listdir(self.directory) if name.endswith(".jsonl"))
+            # By the number: that of a clock that had not been set yet has fewer digits.
+            return sorted(names, key=lambda name: (name.find("."), name))
         return []
 
     def read(self, read: dict[str, int]) -> bytes:

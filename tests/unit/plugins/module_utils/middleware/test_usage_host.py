@@ -306,7 +306,8 @@ def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_pa
         await leave(running, receive)
 
     left = {
-        "0_cmpl-1": left_behind(0, 4), "1_cmpl-1": left_behind(1, 5), "other": left_behind(0, 0, is_prefilling=True, name="other"),
+        "0_cmpl-1": left_behind(0, 4), "1_cmpl-1": left_behind(1, 5),
+        "other": left_behind(0, 0, name="other", is_prefilling=True),
         "cmpl-2": left_behind(0, 0, name="cmpl-2", is_prefilling=True),
     }  # fmt: skip
     assert counted(tmp_path, Client(left=left), endpoint) == [("aborted", 30, 9)]

@@ -7,6 +7,8 @@ import json
 import os
 
 from ansible_collections.baremetal.inference.plugins.module_utils.usage import records_host
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import read_parts
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.records_host import Records
 
 
 def test_files_are_bounded_and_a_gap_shows_in_the_numbers(tmp_path, monkeypatch):
@@ -33,6 +35,7 @@ def test_a_clock_that_is_set_back_removes_no_new_record(tmp_path, monkeypatch):
         lines = [json.loads(line) for line in found.read({}).splitlines()]
         numbers = [line["number"] for line in lines if "number" in line]
         assert numbers[-3:] == [5, 6, 7] and len(found.names()) == 3
+        os.close(found.file)
 
 
 def test_a_full_disk_fails_no_request_and_the_number_counts_on(tmp_path, monkeypatch, capsys):
@@ -61,3 +64,38 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path):
     (tmp_path / "usage" / found.names()[0]).unlink()
     found.add({"a": 2})
     assert b'"number":2' in found.read({})
+
+
+def test_processes_remove_no_file_that_another_one_writes(tmp_path, monkeypatch):
+    """An instance with data parallelism has a process for each rank, and all write at once."""
+    monkeypatch.setattr(records_host, "FILES", 3)
+    processes, read, found = [Records(str(tmp_path)) for _ in range(20)], {}, []
+    for _turn in range(5):
+        for each in processes:
+            each.add({"state": "complete"})
+        for part in read_parts(processes[0].read(read).decode()):
+            read[part.file] = part.end
+            found += [(part.process, record["number"]) for record in part.records]
+    assert len(found) == len(set(found)) == 100 and len(read) == 20
+
+
+def test_what_processes_left_that_have_ended_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(records_host, "FILES", 3)
+    for _start in range(20):
+        ended = Records(str(tmp_path))
+        ended.add({"state": "complete"})
+        os.close(ended.file)
+    assert len(ended.names()) == 3
+
+
+def test_a_file_from_before_the_clock_was_set_is_the_oldest(tmp_path, monkeypatch):
+    times = iter([60_000_000_000, 60_000_000_000] + [1_795_954_632_000_000_000 + n for n in range(20)])
+    monkeypatch.setattr(records_host.time, "time_ns", lambda: next(times))
+    monkeypatch.setattr(records_host, "FILES", 3)
+    first = None
+    for _start in range(4):
+        each = Records(str(tmp_path))
+        each.add({"state": "complete"})
+        os.close(each.file)
+        first = first or each.names()[0]
+    assert first not in each.names()
