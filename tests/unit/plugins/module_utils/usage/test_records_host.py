@@ -69,7 +69,7 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path):
 def test_processes_remove_no_file_that_another_one_writes(tmp_path, monkeypatch):
     """An instance with data parallelism has a process for each rank, and all write at once."""
     monkeypatch.setattr(records_host, "FILES", 3)
-    processes, read, found = [Records(str(tmp_path)) for _ in range(20)], {}, []
+    processes, read, found = [Records(str(tmp_path)) for _number in range(20)], {}, []
     for _turn in range(5):
         for each in processes:
             each.add({"state": "complete"})
