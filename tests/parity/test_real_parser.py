@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import is_port
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_foreign,
+    load_table,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import WORDS, is_port
 
 from tests.fakes.wheelhouse import ROOT
 from tests.parity.real import NEWEST, RELEASES, Refused
@@ -93,7 +97,40 @@ def test_the_bundled_table_agrees_with_the_real_parser(parser):
     assert real == ours
 
 
-TEXTS = ("x", "", "0", "7", "-1", " 7 ", "+7", "1_0", "0.5", "1e3", "inf", "true", "8000x", "tcp://a:1", "[]", "none")
+TEXTS = (
+    "x",
+    "",
+    "yes",
+    "on",
+    "off",
+    "TRUE",
+    "1",
+    "0",
+    "7",
+    "-1",
+    " 7 ",
+    "+7",
+    "1_0",
+    "0.5",
+    "1e3",
+    "inf",
+    "true",
+    "8000x",
+    "tcp://a:1",
+    "[]",
+    "none",
+)
+
+
+def is_used(name, getter, entry, text):
+    """Return whether vLLM makes of a text what it says: many functions take any text that they do not know for off."""
+    found, other = value_of(name, getter, text), value_of(name, getter, "x")
+    if not found or not other:
+        return bool(found)
+    if name.endswith(("_LEVEL", "_STREAM")):
+        return found[0] in ("ext://sys.stderr", "ext://sys.stdout", *logging.getLevelNamesMapping())
+    off = WORDS.get(entry["kind"]) or entry["values"]
+    return found != other or (other == (False,) and text.lower() in off)
 
 
 def test_vllm_and_the_plan_read_the_same_values_of_variables(parser):
@@ -106,5 +143,11 @@ def test_vllm_and_the_plan_read_the_same_values_of_variables(parser):
     for name, entry in typed.items():
         choices = [*entry.get("values", ()), ",".join(entry.get("values", ()))]
         for text in {*TEXTS, *choices, *map(str.swapcase, choices)}:
-            vllm = bool(value_of(name, getters[name], text))
+            vllm = is_used(name, getters[name], entry, text)
             assert [not [*table.check_values({name: text})], name, text] == [vllm, name, text]
+
+
+def test_the_chat_templates_of_the_newest_release_are_listed(upstream_recipes):
+    site = upstream_recipes.parents[1]
+    found = {str(path.relative_to(site)) for path in site.glob("examples/**/*.jinja")}
+    assert {name for name in load_foreign("cuda").templates_of(NEWEST) if "/" in name} == found

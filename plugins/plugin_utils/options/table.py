@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ...module_utils.common.spelling import misspelt, nearest
-from ..common.versions import sort_key
+from ..common.versions import satisfies, sort_key
 from .values import (
     JSON_LISTS,
     Entry,
@@ -66,6 +66,7 @@ class Foreign(NamedTuple):
     """Variables of libraries below vLLM (names, prefixes, what some are read as), and what a plugin of vLLM adds.
 
     That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
+    ``templates`` are vLLM's chat templates, by the releases that have them.
     """
 
     names: frozenset[str]
@@ -74,6 +75,7 @@ class Foreign(NamedTuple):
     plugin: str = ""
     keys: frozenset[str] = frozenset()
     env: Mapping[str, Entry] = {}
+    templates: Mapping[str, Sequence[str]] = {}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -90,7 +92,12 @@ class Foreign(NamedTuple):
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
         keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
-        return cls(names, prefixes, values, plugin, keys, env)
+        templates = {spec: tuple(names) for part in parts for spec, names in (part.get("templates") or {}).items()}
+        return cls(names, prefixes, values, plugin, keys, env, templates)
+
+    def templates_of(self, version: str) -> set[str]:
+        """Return the names of the chat templates that a release of vLLM has itself."""
+        return {name for spec, names in self.templates.items() if satisfies(version, spec) for name in names}
 
     def of_plugin(self, name: str) -> bool:
         """Return whether a variable belongs to a plugin of vLLM."""

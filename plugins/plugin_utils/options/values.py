@@ -109,7 +109,8 @@ def _scalar_fits(entry: Entry, text: str) -> bool:
     if kind == "integer":
         number = INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))
         return text in entry.get("words", ()) or bool(number and in_range(entry, text))
-    return bool(NUMBER.match(text) and in_range(entry, text)) if kind == "number" else True
+    # vLLM starts as without the flag, or refuses the empty name.
+    return bool(NUMBER.match(text) and in_range(entry, text)) if kind == "number" else text != ""
 
 
 def in_range(entry: Entry, text: str) -> bool:

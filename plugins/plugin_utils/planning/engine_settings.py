@@ -186,17 +186,18 @@ def _check_options(
     problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
     problems += [*stopping_variables(composed.args, composed.env, table)]
     problems += [*_relations(entry, composed, accelerator, library)]
-    for problem in errors_of(problems, True):
+    for problem in errors_of(problems, site.strict):
         raise PlanError(f"{entry.where}: {problem}")
 
 
 def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
     """Return the problems of settings that do not go together, or not with the model and its files."""
     length = length_problem(entry, composed, config_of(entry, library))
-    pinned = library.manifest(entry.pinned) is not None
+    pinned, examples = library.manifest(entry.pinned) is not None, _has_examples(entry, accelerator)
+    templates = library.foreign(accelerator.stack).templates_of(entry.table.version)
     return [
         *exclusions(composed.args, composed.env, library.exclusive, entry.table),
-        *file_problems(composed.args, pinned, _has_examples(entry, accelerator)),
+        *file_problems(composed.args, pinned, examples, templates),
         *([length] if length else []),
     ]
 

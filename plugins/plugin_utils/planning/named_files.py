@@ -7,17 +7,19 @@ on the runtime.
 
 from __future__ import annotations
 
-import re
-from typing import Any, Iterator, Mapping
+from typing import Any, Collection, Iterator, Mapping, Sequence
 
+from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import misspelt
 from ...module_utils.vllm.files import CHAT_TEMPLATES, LIBRARY
-from ..options.table import Doubt
+from ..options.table import Doubt, Unknown
+from .side_models import odd_places
 
 TEMPLATE = "chat-template"
 FLAGS = (TEMPLATE, "reasoning-parser-plugin", "tool-parser-plugin")
 EXAMPLES = "examples/"
-# Templates that vLLM has itself, and those of its examples.
-_OWN, _EXAMPLE = re.compile(r"template_\w+\.jinja"), re.compile(r"examples/(?:[\w-]+/)*[\w.-]+\.jinja")
+# A text that begins so is the path of a URL.
+NO_FILES = ("root-path",)
 # Stacks whose images have vLLM's examples in their working directory.
 WITH_EXAMPLES = ("cuda", "cpu")
 
@@ -26,8 +28,8 @@ def named(args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each flag with the path that it names; a chat template may be the text itself."""
     for flag in FLAGS:
         value = args.get(flag)
-        if isinstance(value, str) and value and not {*value} & {*"{}\n"}:
-            yield flag, value
+        if value is not None and not isinstance(value, bool) and not {*str(value)} & {*"{}\n"}:
+            yield flag, str(value)
 
 
 def with_files(
@@ -46,18 +48,33 @@ def with_files(
     return found
 
 
-def _is_of_vllm(value: str, examples: bool) -> bool:
-    """Return whether vLLM brings a chat template: by a name among its own, or with the ``examples`` of its image."""
-    return bool(_OWN.fullmatch(value) or (examples and _EXAMPLE.fullmatch(value)))
+def file_problems(args: Mapping[str, Any], pinned: bool, examples: bool, templates: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each file that nothing has brought where vLLM starts; a Doubt without ``pinned`` weights.
 
-
-def file_problems(args: Mapping[str, Any], pinned: bool, examples: bool) -> Iterator[str]:
-    """Yield a sentence for each file that nothing has brought where vLLM starts; a Doubt without ``pinned`` weights."""
+    ``templates`` are the chat templates of the release, an Unknown one may be in a newer build.
+    """
     for flag, value in named(args):
-        if value.startswith("/") or (flag == TEMPLATE and _is_of_vllm(value, examples)):
+        is_example = value.startswith(EXAMPLES)
+        if value.startswith("/") or (flag == TEMPLATE and value in templates and (examples or not is_example)):
             continue
+        near = misspelt(value, templates) if flag == TEMPLATE and (examples or not is_example) else None
+        nearby = f"nearest: {near!r}; or " if near else ""
         text = (
-            f"{flag} names {value}, which nothing brings to the place where vLLM starts; set args {flag} to the "
-            "absolute path of a copy that vLLM can read there (of a container: in its image), or take it away with null"
+            f"{flag} names {value}, which nothing brings to the place where vLLM starts; {nearby}set args {flag} to "
+            "the absolute path of a copy that vLLM can read there (of a container: in its image), or take it away with "
+            "null"
         )
-        yield text if pinned or value.startswith(EXAMPLES) else Doubt(text)
+        yield Unknown(text) if near else text if pinned or is_example else Doubt(text)
+    for flag, value in odd_places(args):
+        yield f"{flag} names {show_value(value)}, expected an absolute path, or the ORGANISATION/NAME of a repository"
+
+
+def unmounted(where: str, args: Mapping[str, Any], mounts: Sequence[str]) -> list[str]:
+    """Return a warning for each argument with a path that no mount of the container holds; without one for none."""
+    held = (LIBRARY, *(mount.split(":")[1] for mount in mounts))
+    return [
+        f"{where}.args.{name}: names {value}, which no mount of the container holds; vLLM finds it in the image only"
+        for name, value in args.items()
+        if mounts and name not in NO_FILES and str(value).startswith("/")
+        if not any(f"{value}/".startswith(f"{path}/") for path in held)
+    ]

@@ -38,6 +38,7 @@ from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
 from .instances import check_instances, check_ports, exposure, replica_name
 from .kernels import ISSUES, compiles
+from .named_files import unmounted
 from .offload import check_offload, shm_size
 from .packages import check_packages
 from .permission import check_remote_code, check_secrets
@@ -215,6 +216,7 @@ def _plan(
         *_warnings(entry, composed, facts, accelerator, library),
         *doubts,
         *_unpinned(entry, models, library),
+        *unmounted(entry.where, composed.args, start["mounts"]),
     ]
     return ServePlan(
         host=shared.host,

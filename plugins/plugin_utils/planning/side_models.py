@@ -7,7 +7,7 @@ Hosts have no hub to ask, so each is pinned like the model, and vLLM gets its pa
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Iterator, Mapping
 
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.kinds import show_value
@@ -18,6 +18,9 @@ _PLAIN = (_DRAFT_NAME, "tokenizer", "hf-config-path")
 _DRAFT, _ADAPTERS = "speculative-config", "lora-modules"
 # Those whose weights the chips hold.
 LOADED = (_DRAFT, _DRAFT_NAME, _ADAPTERS)
+
+# Of a draft: the text is searched for the next tokens, or nothing names one.
+_NO_REPOSITORY = (None, "ngram", "[ngram]")
 
 # Returns the path of a pinned repository, None for one without a manifest.
 PathOf = Callable[[str], "str | None"]
@@ -54,21 +57,29 @@ def with_paths(args: Mapping[str, Any], path_of: PathOf) -> dict[str, Any]:
 
 def paths_in(args: Mapping[str, Any]) -> list[str]:
     """Return the paths that stand where arguments may name a repository."""
-    found: list[str] = []
+    return list(dict.fromkeys(value for _flag, value in _places(args) if str(value).startswith("/")))
 
-    def note(value: Any) -> Any:
-        if isinstance(value, str) and value.startswith("/"):
-            found.append(value)
-        return value
 
+def odd_places(args: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the flags that are to name a repository and name none, no URL and no absolute path, with the values."""
+    return [
+        (flag, value)
+        for flag, value in _places(args)
+        if value not in _NO_REPOSITORY
+        and not (isinstance(value, str) and (value[:1] == "/" or "://" in value or _is_repository(value)))
+    ]
+
+
+def _places(args: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the flags and keys that may name a repository, with what they name."""
     spec, adapters = args.get(_DRAFT), args.get(_ADAPTERS)
     if isinstance(spec, Mapping):
-        note(spec.get("model"))
+        yield f"{_DRAFT}.model", spec.get("model")
     for entry in adapters if isinstance(adapters, (list, tuple)) else [adapters]:
-        _each_adapter(entry, note)
-    for name in _PLAIN:
-        note(args.get(name))
-    return list(dict.fromkeys(found))
+        found: list[Any] = []
+        _each_adapter(entry, found.append)
+        yield from ((_ADAPTERS, value) for value in found)
+    yield from ((name, args.get(name)) for name in _PLAIN)
 
 
 def adapter_names(args: Mapping[str, Any]) -> list[str]:
@@ -138,4 +149,4 @@ def _path(value: Any, path_of: PathOf) -> Any:
 
 
 def _is_repository(text: str) -> bool:
-    return text.count("/") == 1 and text[0] not in "/." and text[-1] != "/"
+    return text.count("/") == 1 and text[0] not in "/.~" and text[-1] != "/"

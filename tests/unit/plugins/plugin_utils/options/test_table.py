@@ -113,7 +113,6 @@ def test_short_optimization_level_by_release():
         {"share": 1, "length": "16k", "block-size": 1},
         {"share": "0.92", "length": 1, "block-size": 1056},
         {"closed": "FP8", "config-x": {"rank": 256, "kernel": "flash"}},
-        {"closed": ""},
         {"utilization": "1"},
         {"dtype": "auto", "level": 1},
         {"level": "None"},
@@ -178,6 +177,7 @@ def test_good_arguments(args):
         ({"length": -5}, "--length: expected an integer of at least 1 and below 100000 (16k and 16K too), found -5"),
         ({"block-size": 7}, "--block-size: expected an integer above 0 (1, or a multiple of 16), found 7"),
         ({"block-size": 0}, "--block-size: expected an integer above 0 (1, or a multiple of 16), found 0"),
+        ({"closed": ""}, '--closed: expected a text, found ""'),
         ({"closed": "awqq"}, "--closed: vLLM 2.0.0 has no 'awqq'; nearest: 'awq'"),
         (
             {"config-x": {"kernel": "FLASH4"}},

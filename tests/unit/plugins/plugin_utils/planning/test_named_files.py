@@ -2,10 +2,18 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Doubt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.named_files import file_problems, with_files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign, releases
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Doubt, Unknown
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.named_files import (
+    file_problems,
+    unmounted,
+    with_files,
+)
+
+from tests.fakes.plans import plan
 
 GEMMA = "examples/tool_chat_template_gemma4.jinja"
+TEMPLATES = load_foreign("cuda").templates_of("0.33.0")
 MANIFEST = {"files": {"parser.py": {}, "chat.jinja": {}}}
 
 
@@ -31,13 +39,23 @@ def test_files_of_the_weights_and_of_this_collection_get_their_path(args, exampl
     [
         ({"chat-template": "examples/other.jinja"}, True, False, [str]),
         ({"chat-template": "examples/other.jinja"}, False, False, [str]),
-        ({"chat-template": "examples/other.jinja"}, True, True, []),
+        ({"chat-template": "examples/other.jinja"}, True, True, [str]),
+        ({"chat-template": GEMMA}, True, True, []),
+        ({"chat-template": "examples/tool_chat_template_gema4.jinja"}, True, True, [Unknown]),
+        ({"chat-template": "template_chatmll.jinja"}, True, False, [Unknown]),
+        # In an image of 0.23.0, no more in one of 0.33.0.
+        ({"chat-template": "examples/template_baichuan.jinja"}, True, True, [Unknown]),
+        ({"chat-template": 5}, True, True, [str]),
+        *(({"tokenizer": value}, True, True, [str]) for value in (5, "tokens", "./a/b", "a/b/c", "~/x")),
+        *(({"hf-config-path": value}, True, True, []) for value in ("/srv/x", "org/x", "s3://bucket/x")),
+        ({"speculative-config": {"model": "draft"}, "lora-modules": ["a=b"]}, True, True, [str, str]),
+        ({"speculative-config": {"model": "ngram"}, "lora-modules": [{"name": "a", "path": "/b"}]}, True, True, []),
         ({"chat-template": "examples/pooling/score/template/nemotron-rerank.jinja"}, True, True, []),
         *(
             ({"chat-template": name}, True, True, [str])
-            for name in ("chat.jinja", "examples/../x.jinja", "examples/tool_chat_template_hermes", "../x.jinja", "x")
+            for name in ("chat.jinja", "examples/../x.jinja", "examples/tool_chat_template", "../x.jinja", "x")
         ),
-        ({"chat-template": "examples/pooling/embed/template/x.jinja"}, True, True, []),
+        ({"chat-template": "examples/pooling/embed/template/vlm2vec_phi3v.jinja"}, True, True, []),
         # vLLM looks for these among its own.
         ({"chat-template": "template_chatml.jinja"}, True, False, []),
         ({"reasoning-parser-plugin": "parser.py"}, True, True, [str]),
@@ -47,13 +65,41 @@ def test_files_of_the_weights_and_of_this_collection_get_their_path(args, exampl
     ],
 )
 def test_files_that_nothing_brings(args, pinned, examples, kinds):
-    assert [type(problem) for problem in file_problems(args, pinned, examples)] == kinds
+    assert [type(problem) for problem in file_problems(args, pinned, examples, TEMPLATES)] == kinds
 
 
 def test_the_sentence_names_flag_and_file():
-    (problem,) = file_problems({"tool-parser-plugin": "parser.py"}, True, True)
+    (problem,) = file_problems({"tool-parser-plugin": "parser.py"}, True, True, TEMPLATES)
     assert problem == (
         "tool-parser-plugin names parser.py, which nothing brings to the place where vLLM starts; set args "
         "tool-parser-plugin to the absolute path of a copy that vLLM can read there (of a container: in its image), or "
         "take it away with null"
+    )
+
+
+def test_a_misspelt_template_has_its_nearest():
+    (problem,) = file_problems({"chat-template": "examples/tool_chat_template_hermess.jinja"}, True, True, TEMPLATES)
+    assert "; nearest: 'examples/tool_chat_template_hermes.jinja'; or set args chat-template to" in problem
+
+
+def test_every_release_has_templates():
+    assert all("template_chatml.jinja" in load_foreign("rocm").templates_of(version) for version in releases())
+    assert "examples/template_baichuan.jinja" in load_foreign("cpu").templates_of("0.23.0")
+    assert "examples/template_baichuan.jinja" not in load_foreign("cpu").templates_of("0.25.1")
+
+
+def test_paths_that_a_container_does_not_mount():
+    args = {"chat-template": "/srv/x.jinja", "root-path": "/v1", "tokenizer": "/srv/m/tokens", "seed": 5}
+    assert unmounted("vllm_instances.chat", args, ["/srv/m:/srv/m:ro"]) == [
+        "vllm_instances.chat.args.chat-template: names /srv/x.jinja, which no mount of the container holds; vLLM finds "
+        "it in the image only"
+    ]
+    assert unmounted("x", {"chat-template": "/usr/local/lib/vllm/x.jinja"}, ["/srv/m:/srv/m:ro"]) == []
+    assert unmounted("x", args, []) == []
+
+
+def test_a_plan_warns_of_a_path_that_its_container_does_not_mount():
+    request = {"args": {"chat-template": "/srv/x.jinja"}}
+    assert any(
+        "which no mount of the container holds" in text for text in plan(request, site={"strict": False}).warnings
     )
