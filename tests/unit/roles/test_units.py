@@ -40,7 +40,7 @@ class AnyValue(jinja2.ChainableUndefined):
 
 
 def render(path):
-    environment = jinja2.Environment(undefined=AnyValue)
+    environment = jinja2.Environment(undefined=AnyValue, loader=jinja2.FileSystemLoader(path.parent))
     environment.filters.update({"comment": lambda _text: "# x", "dirname": lambda text: os.path.dirname(str(text))})
     return environment.from_string(path.read_text()).render()
 
@@ -67,6 +67,6 @@ def test_a_unit_that_needs_devices_does_not_hide_them_by_protect_clock():
     units = [path for path in ROLES.glob("*/*/*") if path.is_file() and "[Service]" in path.read_text(errors="replace")]
     assert len(units) > 10
     for path in units:
-        text = path.read_text()
+        text = re.sub(r"{% include '(.*)' .*%}", lambda part: (path.parent / part[1]).read_text(), path.read_text())
         if re.search(r"^ProtectClock=(true|yes)$", text, re.MULTILINE):
             assert re.search(r"^(PrivateDevices=(true|yes)|DeviceAllow=.*)$", text, re.MULTILINE), path
