@@ -13,8 +13,7 @@ description:
     and kills it after a deadline. Reads error counters, throttling, temperatures and PCIe links with the vendor's tool.
   - A program that fails, hangs or is killed is not an error of the module. RV(problem) says what happened.
   - Leaves nothing on the host. In check mode it only reads the counters.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   stack:
     description: Stack of the host's accelerators, V(cuda), V(rocm), V(cann) or V(cpu).
@@ -28,10 +27,6 @@ options:
     description: Seconds after which the program is killed. Its start counts.
     type: float
     required: true
-  sample_seconds:
-    description: Seconds between two readings of the counters meanwhile.
-    type: float
-    default: 10
   python:
     description: A Python on the host that has torch. By default one is searched for.
     type: str
@@ -58,14 +53,6 @@ options:
     description: Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
     type: int
     default: 0
-  copy_bytes:
-    description: Bytes of each of the two buffers of a copy in memory. V(0) to take them from the memory that is free.
-    type: int
-    default: 0
-  root:
-    description: Directory with the instances and environments.
-    type: path
-    default: /
 """
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
@@ -112,19 +99,18 @@ ARGUMENTS = {
     "stack": {"type": "str", "required": True},
     "seconds": {"type": "float", "required": True},
     "deadline": {"type": "float", "required": True},
-    "sample_seconds": {"type": "float", "default": 10},
     "python": {"type": "str", "default": ""},
     "image": {"type": "str", "default": ""},
     "venv_root": {"type": "path", "default": "/opt/vllm"},
     "devices": WORDS,
     "mounts": WORDS,
     "size": {"type": "int", "default": 0},
-    "copy_bytes": {"type": "int", "default": 0},
-    "root": {"type": "path", "default": "/"},
 }
-SEARCHED = ("python", "image", "venv_root", "stack", "root")
+SEARCHED = ("python", "image", "venv_root", "stack")
 # The program ends itself before it is killed, so that it can report its phase.
 GRACE_SECONDS = 20.0
+# Between two readings of the counters.
+SAMPLE_SECONDS = 10.0
 CHECK_MODE = "check mode runs nothing"
 
 
@@ -173,13 +159,13 @@ def run(module: AnsibleModule, samples: list[dict[str, Any]]) -> tuple[str, Burn
 
 def _measure(interpreter: Interpreter, options: dict[str, Any], command: Any, samples: list[dict[str, Any]]) -> BurnIn:
     deadline = options["deadline"]
-    words = {name: options[name] for name in ("stack", "seconds", "size", "copy_bytes")}
+    words = {name: options[name] for name in ("stack", "seconds", "size")}
     argument = json.dumps({**words, "deadline": deadline})
 
     def sample() -> None:
         samples.extend(chip.as_dict() for chip in read_counters(options["stack"]).chips)
 
-    limits = Limits(deadline + GRACE_SECONDS, options["sample_seconds"])
+    limits = Limits(deadline + GRACE_SECONDS, SAMPLE_SECONDS)
     try:
         return run_burn_in(
             [*interpreter.argv, argument],

@@ -11,8 +11,7 @@ short_description: (internal) Measure the throughput of TCP between two hosts
 description:
   - One host sends zeros to the first four connections to a port, the other one connects and counts.
   - A network that cannot be measured is not an error of the module. RV(problem) says why.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   connect:
     description: The address of the host that sends. Without it, this host sends.
@@ -26,10 +25,6 @@ options:
     description: How long to measure.
     type: float
     default: 10
-  patience:
-    description: Seconds to wait for the other host.
-    type: float
-    default: 30
 """
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
@@ -66,6 +61,9 @@ from dataclasses import asdict
 from ..module_utils.acceptance.network_host import NetworkError, receive, serve
 from ..module_utils.common.door import start_module
 
+# Seconds to wait for the other host.
+PATIENCE = 30.0
+
 
 def main() -> None:
     module = start_module(
@@ -73,16 +71,15 @@ def main() -> None:
             "connect": {"type": "str", "default": ""},
             "port": {"type": "int", "required": True},
             "seconds": {"type": "float", "default": 10},
-            "patience": {"type": "float", "default": 30},
         }
     )
-    connect, port, seconds, patience = (module.params[name] for name in ("connect", "port", "seconds", "patience"))
+    connect, port, seconds = (module.params[name] for name in ("connect", "port", "seconds"))
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode opens no connection")
     try:
         if not connect:
-            module.exit_json(changed=False, problem="", streams=serve(port, seconds, patience))
-        module.exit_json(changed=False, problem="", **asdict(receive(connect, port, seconds, patience)))
+            module.exit_json(changed=False, problem="", streams=serve(port, seconds, PATIENCE))
+        module.exit_json(changed=False, problem="", **asdict(receive(connect, port, seconds, PATIENCE)))
     except NetworkError as exc:
         module.exit_json(changed=False, problem=str(exc))
 

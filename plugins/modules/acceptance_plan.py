@@ -11,8 +11,7 @@ short_description: (internal) Check the options of an acceptance, and say what a
 description:
   - Checks the playbook's variables and that results can be written, and looks the host's chips up in the catalogue.
   - Runs on the controller. It makes O(dir).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   detected:
     description: The fact C(accelerator_detected).

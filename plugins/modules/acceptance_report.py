@@ -12,8 +12,7 @@ description:
   - Compares figures, counters and answers with what is expected, and writes a JSON file and an HTML page.
   - Findings are not an error of the module.
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   dir:
     description: Directory of the results on the controller.

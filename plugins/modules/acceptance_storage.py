@@ -12,8 +12,7 @@ description:
   - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system
     allows it. If there is no file of 256 MiB, it creates one and removes it again.
   - A file system that cannot be measured is not an error of the module. RV(problem) says why.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   path:
     description: The directory.

@@ -12,8 +12,7 @@ version_added: 0.7.0
 description:
   - Asks C(nvidia-smi) and C(npu-smi), and reads what amdgpu shows in sysfs. Changes nothing.
   - A chip without an answer is missing in the result. That is no error, because a host may have no driver yet.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   sysfs_root:
     description: Where sysfs is mounted.

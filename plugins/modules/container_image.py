@@ -12,8 +12,7 @@ description:
   - Pulls an image with docker or podman, or loads it from an archive, unless the store has it.
   - Uses the engine's own command and configuration. The engine's files in C(/etc/docker) or C(/etc/containers) define
     how a registry is reached (plain HTTP, the site's certificate authority, mirrors, proxies).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   engine:
     description: The engine, by name or by the path of its command.

@@ -15,8 +15,7 @@ description:
   - Fails before anything is changed where the request cannot be met, or where it would stop running containers without
     permission.
   - Changes nothing. The role P(baremetal.inference.container_runtime#role) carries out the returned steps.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   system:
     description: The description of the operating system, as in the files of C(roles/container_runtime/vars/).

@@ -11,8 +11,7 @@ short_description: (internal) Check that a container engine works and can reach 
 description:
   - Asks the engine for its version and checks that it can give the host's accelerators to containers.
   - Fails with advice where it cannot. Changes nothing and starts no container.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   engine:
     description: The engine to check.

@@ -12,8 +12,7 @@ description:
   - Merges settings into docker's C(daemon.json) on the host. Everything else in the file stays, and its mode.
   - The file may hold credentials, such as the password of a proxy. They are in no result, difference or message.
   - The file is replaced in one durable step, or stays unchanged.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   path:
     description: The file. Its directory must exist, except in check mode.

@@ -12,8 +12,7 @@ description:
   - Downloads the OpenPGP key of a package repository and installs it as a keyring file, if its fingerprint is among the
     given ones. If the download holds any other key, nothing is written.
   - A keyring file that already holds the key stays unchanged, and nothing is downloaded.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   url:
     description: URL of the key, with or without ASCII armour.

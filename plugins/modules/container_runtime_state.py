@@ -11,8 +11,7 @@ short_description: (internal) Inspect the container engines of a host
 description:
   - Reads the container engines, their packages, package sources, keys and files, and the drivers that are loaded.
   - Decides nothing and changes nothing. Credentials in files stay on the host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   packager:
     description: The package format of this system.

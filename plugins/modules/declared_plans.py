@@ -17,8 +17,7 @@ description:
   - Leaves out hosts that declare nothing, and hosts whose variables need their facts; these are planned once they have
     been contacted.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options: {}
 """
 

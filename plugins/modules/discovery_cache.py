@@ -19,8 +19,7 @@ description:
   - The file has the time of each host's last answer. An unchanged answer updates this time and counts as no change.
   - The file is replaced in one step. A damaged file, or one of another version, is reported in a warning and rebuilt.
   - Fails if no host answered.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   path:
     description: The file. Its directory is created if it is missing.

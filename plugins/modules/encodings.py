@@ -14,8 +14,7 @@ description:
     by sha256. vLLM reads them there when E(TIKTOKEN_ENCODINGS_BASE) names the directory.
   - Each file is published with one rename. A file with other content is replaced.
   - gpt-oss needs only C(o200k_base.tiktoken).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   path:
     description: Directory on the host.

@@ -16,8 +16,7 @@ description:
     not answer is a warning.
   - A library that has accepted the files is not asked again until one of the files, the environment, the image or the
     user changes. Remembering the answer is not reported as a change.
-extends_documentation_fragment:
-  - baremetal.inference.attributes
+extends_documentation_fragment: baremetal.inference.attributes
 attributes:
   check_mode:
     support: partial

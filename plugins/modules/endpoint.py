@@ -18,8 +18,7 @@ description:
   - A worker of an instance that spans hosts answers nobody. There it waits until the unit is active, which means that
     the worker has joined its head.
   - It changes nothing. It runs on the host that serves and needs no Python library there.
-extends_documentation_fragment:
-  - baremetal.inference.attributes
+extends_documentation_fragment: baremetal.inference.attributes
 attributes:
   check_mode:
     support: full

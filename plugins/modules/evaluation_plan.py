@@ -11,8 +11,7 @@ short_description: (internal) Decide which instances of a host are asked what
 description:
   - Returns the tasks of each instance that have no result yet, and the lock of the tool that fits the host.
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   tasks:
     description: The tasks, as M(baremetal.inference.evaluation_request) returns them.

@@ -12,8 +12,7 @@ description:
   - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below
     O(directory).
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   tasks:
     description: Names of tasks, a list or a text with commas.

@@ -12,8 +12,7 @@ description:
   - With O(answers) it makes a result file of what a host has sent. Without, it shows the results of the host as a
     table, and fails where a task is worse than in O(compare).
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.unsupported
+extends_documentation_fragment: baremetal.inference.attributes.unsupported
 options:
   answers:
     description: The fetched file with the answers of one task. It is removed when the result is kept.

@@ -15,8 +15,7 @@ description:
     after an hour.
   - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.unsupported
+extends_documentation_fragment: baremetal.inference.attributes.unsupported
 options:
   instance:
     description: Name of the instance.

@@ -12,8 +12,7 @@ description:
   - Shows for each distinct plan every argument and variable with its value, the layer that it comes from, the reason
     and what it overrides. Hosts whose plans differ only in the host name are shown once.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description: Only this instance and its replicas; all instances when empty.

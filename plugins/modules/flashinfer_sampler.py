@@ -13,8 +13,7 @@ description:
     FlashInfer looks first. Instances then start without compiling it.
   - It needs no chip, so running instances are not disturbed. It takes one to two minutes.
   - A sampler that is there for the same compute capability stays, and so does one that came with a package.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   path:
     description: The virtual environment. In check mode it need not exist yet.

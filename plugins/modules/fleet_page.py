@@ -21,8 +21,7 @@ description:
   - The page is one file that needs no network. The same fleet gives the same page, so a second run changes nothing. It
     holds names, hardware, instances and their recipes and no secrets, so a new file is readable by everybody (mode
     0644); an existing file keeps its mode.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   page:
     description: File on the controller to write the page to; its directory must exist. No page is written when empty.

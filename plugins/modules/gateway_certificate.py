@@ -11,11 +11,10 @@ short_description: (internal) Check or issue the certificate of a gateway
 description:
   - Checks a certificate and a key of the site, or issues both from a small CA that the module creates for the site.
   - Fails with the dates for an expired certificate, and for a key that does not belong to the certificate.
-  - The CA and its key stay in O(ca_dir); give C(ca.crt) to the clients. Certificates are renewed O(renew_days) before
+  - The CA and its key stay in O(ca_dir); give C(ca.crt) to the clients. Certificates are renewed 30 days before
     they expire, and when their names change.
   - Runs on the controller, where these files are, and needs the program openssl.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   source:
     description: V(own) issues from the CA in O(ca_dir), V(files) checks O(certificate) and O(key).
@@ -46,15 +45,6 @@ options:
       - The module fails if the CA in O(ca_dir) is not the CA of the site that issued it.
       - Unset or empty accepts any CA.
     type: str
-  days:
-    description: Validity of a new certificate in days, 825 at most.
-    type: int
-    default: 825
-  renew_days:
-    description:
-      - Days before expiry when a certificate of the CA is renewed, or when the module warns about one of the site.
-    type: int
-    default: 30
 """
 
 EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
@@ -82,6 +72,8 @@ import time
 
 from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.gateway.certificate_host import (
+    MAX_DAYS,
+    RENEW_DAYS,
     CertificateError,
     CertificateOutcome,
     check_site_certificate,
@@ -102,8 +94,6 @@ def main() -> None:
             # A path; only openssl reads the key itself.
             "key": {"type": "path", "no_log": False},
             "present": {"type": "str"},
-            "days": {"type": "int", "default": 825},
-            "renew_days": {"type": "int", "default": 30},
         },
         required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
     )
@@ -125,18 +115,10 @@ def main() -> None:
 def _certificate(module: AnsibleModule) -> CertificateOutcome:
     options = module.params
     if options["source"] == "files":
-        return check_site_certificate(
-            options["certificate"], options["key"], options["names"], options["renew_days"], time.time()
-        )
+        return check_site_certificate(options["certificate"], options["key"], options["names"], RENEW_DAYS, time.time())
     refuse_other_authority(options["ca_dir"], options["host"], options["present"] or "")
-    return issue_from_site_ca(
-        options["ca_dir"],
-        options["host"],
-        options["names"],
-        options["days"],
-        options["renew_days"],
-        module.check_mode,
-    )
+    names, check = options["names"], module.check_mode
+    return issue_from_site_ca(options["ca_dir"], options["host"], names, MAX_DAYS, RENEW_DAYS, check)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ description:
   - Shows a new key once, on the terminal of the run. The key is in no result, log, argument or file. Without a terminal
     the client makes its key, and O(sha256) names it.
   - Runs on the controller and connects to no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   make:
     description: Name of the new client.

@@ -13,8 +13,7 @@ description:
   - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
     aborting an answer.
   - Handles keys only as sha256. Diffs name clients, never a hash of a key.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   clients:
     description:

@@ -13,8 +13,7 @@ description:
     instances and replicas of a name into one service.
   - Reads the key files of the clients on the controller, and returns only the sha256 of each key.
   - Runs on the controller and connects to no host. One error lists all problems.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   cluster:
     description:

@@ -13,8 +13,7 @@ description:
   - Where a program is missing, it asks the package repositories of the host whether they answer.
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   ports:
     description: TCP ports of the gateway, each with the option of the role that sets it.

@@ -18,8 +18,7 @@ description:
   - Does not change servers that somebody else drained, see RV(held). A rollout takes over servers that a rollout
     drained, and an event those that an event drained. An admin takes over servers that were drained by an event or by
     hand at the admin socket, and returns those that any admin or event drained.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   servers:
     description: Names of servers, C(HOST--INSTANCE). With O(state=status) the default is all servers.

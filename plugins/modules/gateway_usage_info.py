@@ -12,8 +12,7 @@ description:
   - Reads the database of the role P(baremetal.inference.gateway#role) on a gateway, in which each gateway stores what
     all of them served.
   - Changes nothing. The playbook gateway_usage.yml shows the rows of several gateways together.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   since:
     description: The first hour, from a day such as V(2026-11-25), a month such as V(2026-11), or a time before now such
@@ -24,10 +23,6 @@ options:
     description: The end, in the same form; when empty, now.
     type: str
     default: ""
-  database:
-    description: The database.
-    type: path
-    default: /var/lib/gateway-usage/usage.sqlite
 """
 
 EXAMPLES = "\n# playbooks/gateway_usage.yml\n"
@@ -52,6 +47,7 @@ from ..module_utils.common.door import start_module
 from ..module_utils.gateway.usage_host import UsageError, read_usage
 from ..module_utils.gateway.usage_period import PeriodError, time_of
 
+DATABASE = "/var/lib/gateway-usage/usage.sqlite"
 # As users of the playbook know them.
 OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
 
@@ -62,7 +58,6 @@ def main() -> None:
         {
             "since": {"type": "str", "default": "30d"},
             "end": {"type": "str", "default": ""},
-            "database": {"type": "path", "default": "/var/lib/gateway-usage/usage.sqlite"},
         }
     )
     now, times = int(time.time()), {"since": 0, "end": 0}
@@ -73,7 +68,7 @@ def main() -> None:
         except PeriodError as exc:
             module.fail_json(msg=f"{OPTIONS[name]}: {exc}")
     try:
-        found = read_usage(module.params["database"], times["since"], times["end"])
+        found = read_usage(DATABASE, times["since"], times["end"])
     except UsageError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, **found)

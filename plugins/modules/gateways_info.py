@@ -13,8 +13,7 @@ description:
   - Reads from the inventory which gateways send requests to each host, by C(gateway_cluster) and C(gateway_backends) of
     the gateways, as the role P(baremetal.inference.gateway#role) does.
   - Runs on the controller and connects to no host, so use C(run_once).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   hosts:
     description: The hosts.

@@ -14,8 +14,7 @@ description:
     ends by itself where a host is missing or hangs.
   - That it fails is not an error of the module. M(baremetal.inference.group_report) judges the results of all hosts.
   - Leaves nothing on the host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   argv:
     description: The words that run Python and make it read the program from its standard input.

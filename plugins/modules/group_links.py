@@ -10,14 +10,13 @@ module: group_links
 short_description: (internal) Try the network between the hosts of a group, and read what the kernel knows of it
 description:
   - With O(listen=true) a process answers the other hosts at the addresses that vLLM will use. It answers nobody else
-    and ends when each of them is done, at the latest after O(seconds).
+    and ends when each of them is done, at the latest after five minutes.
   - Otherwise it connects to each of the other hosts, compares the clocks, and tries with packets that must not be split
     whether the interface's size of packets works all the way. It also reads the RDMA devices, and settings of PCI
     bridges and of the IOMMU that slow down transfers between devices.
   - A host that is not reached is not an error of the module. M(baremetal.inference.group_report) judges the results.
   - Changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   groups:
     description: The groups of this host, by instance, as M(baremetal.inference.serve_plan) returns them.
@@ -31,10 +30,6 @@ options:
     description: Whether to listen, in place of connecting.
     type: bool
     default: false
-  seconds:
-    description: How long to listen at most.
-    type: float
-    default: 300
   chips:
     description: PCI addresses of the host's chips.
     type: list
@@ -82,6 +77,9 @@ from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.vllm.fabric_host import interface_mtu, kernel_release, rdma_devices, redirecting_bridges, translated
 from ..module_utils.vllm.links_host import LinkError, as_dict, fork_listener, listen, reach
 
+# How long to listen at most.
+SECONDS = 300.0
+
 
 def main() -> None:
     module = start_module(
@@ -89,7 +87,6 @@ def main() -> None:
             "groups": {"type": "dict", "required": True},
             "port": {"type": "int", "required": True},
             "listen": {"type": "bool", "default": False},
-            "seconds": {"type": "float", "default": 300},
             "chips": {"type": "list", "elements": "str", "default": []},
             "sysfs_root": {"type": "path", "default": "/sys"},
         }
@@ -100,7 +97,7 @@ def main() -> None:
     addresses = sorted({group["address"] for group in groups.values()})
     peers = {peer for group in groups.values() for peer in group["peers"].values()}
     try:
-        fork_listener(listen(addresses, port), peers, module.params["seconds"])
+        fork_listener(listen(addresses, port), peers, SECONDS)
     except LinkError as exc:
         module.fail_json(msg=f"{exc}; set vllm_group_check_port, or vllm_group_check: false")
     module.exit_json(changed=False)

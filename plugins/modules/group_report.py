@@ -11,8 +11,7 @@ short_description: (internal) Judge what the hosts of a group have found out abo
 description: Runs on the controller, for each host of a group. It reads what M(baremetal.inference.group_links) and
   M(baremetal.inference.group_all_reduce) returned on all of them, fails with the pairs and hosts that cannot work
   together, and warns of what slows them down.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   groups:
     description: The groups of this host, by instance.

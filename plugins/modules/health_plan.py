@@ -12,8 +12,7 @@ description:
   - Returns the hardware of the host, the chips of each instance, and the faults of the catalogue that the host watches
     for.
   - Runs on the controller and contacts no host. A wrong file of the site's catalogue is an error.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   accelerator:
     description:

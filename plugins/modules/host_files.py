@@ -14,8 +14,7 @@ description:
     with nothing to do is short.
   - Templates are rendered on the controller by the action plugin of the same name.
   - A file is replaced in one durable step. Everything belongs to the user that the module runs as.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   files:
     description: What to put in place, in this order.

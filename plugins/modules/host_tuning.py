@@ -12,8 +12,7 @@ description:
   - Reads each requested setting, sets it, and reads it again. A value that does not take effect is an error.
   - Keeps the values from before the first change in C(/var/lib/host-tuning/before.json). A setting that is no longer
     requested returns to them.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   governor:
     description: Frequency governor of every processor, such as V(performance); empty for no change.

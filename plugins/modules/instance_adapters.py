@@ -16,8 +16,7 @@ description:
   - Then it writes the SHA-256 of the configuration to C(/run/vllm/NAME/adapters), so that the instance does not count
     as one that runs with older files.
   - Does nothing where the unit of the instance is not active; it reads its configuration when it starts.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description: Name of the instance.

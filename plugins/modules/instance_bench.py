@@ -14,8 +14,7 @@ description:
   - It fails where a request fails, where the instance serves others before or meanwhile, where it dies, and where the
     benchmark takes too long.
   - It changes no file of the instance.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description:

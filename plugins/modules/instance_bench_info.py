@@ -12,8 +12,7 @@ description:
   - Asks an instance of the role P(baremetal.inference.vllm#role) for its longest sequence and its present load, and
     reads how long its last start took and the power limit of its chips. It fails where the instance does not run.
   - It changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description: Name of the instance.

@@ -12,8 +12,7 @@ description:
   - An archive is named after all that compiled code depends on, so that only an equal instance of an equal host uses
     it.
   - With O(state=seeded), an archive that cannot be used is a warning, and nothing remains of it.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   plan:
     description: The instance's plan as M(baremetal.inference.serve_plan) returns it.

@@ -15,8 +15,7 @@ description:
     module less for each host.
   - Changes nothing that is installed. Only hashes leave the controller, unless O(stage) names instances. The files of
     those become a slot on the host, so that M(baremetal.inference.instance_slot) can switch to them at once.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   files:
     description: The files of the instances, as the filter P(baremetal.inference.instance_files#filter) returns them.

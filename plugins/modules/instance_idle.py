@@ -13,8 +13,7 @@ description:
   - Reads the metrics of an instance until no request has run or waited for O(settle) seconds.
   - Changes nothing, and does not fail when the instance stays busy; see RV(idle).
   - An instance whose unit is not active counts as idle.
-extends_documentation_fragment:
-  - baremetal.inference.attributes
+extends_documentation_fragment: baremetal.inference.attributes
 attributes:
   check_mode:
     support: full

@@ -14,8 +14,7 @@ description:
     the id of its image as a slot below C(/var/lib/vllm/NAME/slots), and restores such a slot.
   - A slot is named after its contents, so that the same state is kept once. It is either complete or does not exist.
   - Downloads nothing and does not wait until the instance is ready; M(baremetal.inference.endpoint) does that.
-extends_documentation_fragment:
-  - baremetal.inference.attributes
+extends_documentation_fragment: baremetal.inference.attributes
 attributes:
   check_mode:
     support: full

@@ -10,8 +10,7 @@ module: instance_starts
 short_description: (internal) Read how long the last start of each vLLM instance took, phase by phase
 description: Reads the first 4 MiB that the present run of each instance of the role P(baremetal.inference.vllm#role)
   wrote to the journal. It changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 notes:
   - Reading the journal needs root (C(become)).
 """

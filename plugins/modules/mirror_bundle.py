@@ -20,8 +20,7 @@ description:
     nothing but O(record).
 requirements:
   - gpgv or sqv, with O(keyring)
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   root:
     description: The directory, laid out as the role P(baremetal.inference.mirror#role) serves it.

@@ -18,8 +18,7 @@ description:
   - In check mode, registries are asked for manifests only.
 requirements:
   - skopeo, where an image is missing or named by a tag
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   root:
     description: The directory that is carried.

@@ -14,8 +14,7 @@ description:
     hosts take them from.
   - O(releases) and O(models) add to that.
   - Runs on the controller without a connection to hosts. The problems of all hosts are one error.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   root:
     description: The directory that is to be carried, which is checked for missing wheels.

@@ -12,8 +12,7 @@ description:
   - Checks that the mirror's disk is mounted and that its ports are free or its own.
   - Returns whether nginx and the registry are installed.
   - Changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   root:
     description: Directory that the mirror serves; the directory above it must exist.

@@ -15,8 +15,7 @@ description:
     download. Nothing is removed.
 requirements:
   - pip
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   root:
     description: The directory that is carried.

@@ -13,8 +13,7 @@ description:
     C(vllm_recipe_path) has. Without such a recipe it plans every instance as M(baremetal.inference.render_plans) does,
     and returns the models, draft models and tokenizers that no manifest pins.
   - Runs on the controller without a connection to hosts. The problems of all hosts are one error.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   hosts:
     description: Names of hosts of the inventory.

@@ -12,8 +12,7 @@ description:
   - Checks that the host has the address, and that the port is free or the exporter's own.
   - Returns whether the exporter is installed.
   - Changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   program:
     description: Path of the exporter.

@@ -15,8 +15,7 @@ description:
     and mirrors have one only then.
   - Warns of exporters, instances and gateways that listen on a loopback address, where Prometheus cannot reach them.
   - Runs on the controller for all hosts at once and connects to no host, so use C(run_once).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   directory:
     description: Directory on the controller for the files, an absolute path.

@@ -12,8 +12,7 @@ description:
   - Fails for an extra variable that is a misspelt option of a playbook, and for a value of another kind.
   - Names the nearest option.
   - Runs on the controller and connects to no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   roles:
     description: Roles whose options are checked too, among the variables of the host.

@@ -17,8 +17,7 @@ description:
   - In check mode an unreachable registry counts as empty, because the same run may be about to create it.
 requirements:
   - skopeo on the host, if there is anything to push
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   root:
     description: Directory that holds the layouts. A missing directory counts as empty.

@@ -13,8 +13,7 @@ description:
     (C(catalog/options/)), and reports how each of them treats it, which settings do nothing in the newer one, and what
     replaced them. Without any of the three it compares the tables themselves.
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   older:
     description: The release of vLLM that is in use. It needs a table in C(catalog/options/).

@@ -11,8 +11,7 @@ short_description: (internal) Check what the variables of remove.yml ask for
 description:
   - Fails unless exactly one thing is requested, and for a variable C(remove_...) that the playbook does not have.
   - Runs on the controller and connects to no host, so use C(run_once).
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description: Names of instances, a list or a text with commas.

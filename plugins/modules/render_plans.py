@@ -20,8 +20,7 @@ description:
   - If any host cannot be planned, one error lists all problems, and nothing is written. A host without
     C(vllm_instances) is named and skipped, with a separate warning if it has an accelerator. Files that an earlier
     run left for a host of the play are removed.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   dest:
     description: Directory on the controller to write into. It is created if it does not exist.

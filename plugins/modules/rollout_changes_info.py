@@ -12,8 +12,7 @@ description:
   - Compares the plans of a host's instances with the kept states of what they run, and describes the changes.
   - In a rollback, instances that C(vllm_instances) does not name stay unchanged. Its values are not rendered.
   - Runs on the controller; no connection is made.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   kind:
     description: V(change) applies the inventory, V(rollback) restores kept states. V(journals) reads O(undone) and

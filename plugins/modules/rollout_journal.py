@@ -13,8 +13,7 @@ description:
     C(rollout_plan). A line is on the disk before the step that it announces begins.
   - Only writes. M(baremetal.inference.rollout_orders) returns what comes next.
   - Runs on the controller; no connection is made.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   state:
     description: V(begun) creates the journal, V(waving) begins a wave, V(waved) ends it, V(stopped) notes why no

@@ -12,8 +12,7 @@ description:
   - Reads the rollout that the play has planned and registered on localhost as C(rollout_plan), and its journal.
     M(baremetal.inference.rollout_journal) writes that journal.
   - Runs on the controller; no connection is made and nothing is written.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   of:
     description: What to return the orders of. V(wave) is the wave that has just ended, V(rollout) the whole rollout

@@ -13,8 +13,7 @@ description:
     that keeps the lock of each cluster.
   - Refuses a plan that leaves a service with too few servers. Reports all problems in one error.
   - Runs once, on the controller; no connection is made.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   hosts:
     description: The hosts that were checked.

@@ -16,8 +16,7 @@ description:
     run again at any time, and the same journal gives the same files.
   - The page is one file that needs no network. The files may be read by their owner alone (mode 0600), because they
     hold errors of hosts in full; an existing file keeps its mode.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   journal:
     description: The journal, C(journal.jsonl), or the directory of the rollout that holds it. A last line that was cut

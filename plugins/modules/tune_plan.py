@@ -12,8 +12,7 @@ description:
   - Checks variants, goal and workload, and writes them to the directory of results. Fails where a tune of the instance
     runs on this controller.
   - Runs on the controller.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   instance:
     description: Name of the instance that is tuned.

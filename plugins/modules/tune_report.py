@@ -12,8 +12,7 @@ description:
   - Writes the table of all variants, an evidence file for each that was measured in all rounds, and the proposed change
     as a diff.
   - Runs on the controller.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.unsupported
+extends_documentation_fragment: baremetal.inference.attributes.unsupported
 options:
   instance:
     description: Name of the instance that is tuned.

@@ -9,8 +9,7 @@ DOCUMENTATION = r"""
 module: tune_step
 short_description: (internal) Keep the state of a tune and choose the next measurement
 description: Runs on the controller.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   state:
     description:

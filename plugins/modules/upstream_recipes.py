@@ -13,8 +13,7 @@ description:
     and writes them into a directory of the site, with their licence and a record of where they are from.
   - A file that is there and unchanged is not fetched again. A file that the site has changed stays.
   - Runs on the controller and contacts no host.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   dest:
     description:

@@ -23,8 +23,7 @@ description:
     neither pip nor the venv package. uv is not installed into the environment.
   - Check mode checks everything that can be known beforehand - Python's version, the machine, the free space, the
     index and that it lists every project.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   root:
     description: Directory of all environments and of uv.

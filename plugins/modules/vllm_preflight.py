@@ -17,8 +17,7 @@ description:
     them; elsewhere it fails with their names.
   - Where a library or a compiler is missing, it asks the package repositories of the host whether they answer.
   - Changes nothing.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   ports:
     description: TCP port of each instance, by instance name.

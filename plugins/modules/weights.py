@@ -17,8 +17,7 @@ description:
   - Before the first byte is written, the module checks the free space, and that a source has every missing file with
     its size. In check mode it does only that.
   - The next run continues an interrupted download.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   models:
     description: The models, each by the name of its manifest, such as V(openai/gpt-oss-20b), or as a manifest with the

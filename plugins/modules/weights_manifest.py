@@ -18,8 +18,7 @@ description:
     goes into the manifest is read.
   - Refuses a source that has only some of the shards that the model's index names.
   - Meant for the controller (C(hosts=localhost)). The file is written by one rename.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   model:
     description: The model as C(ORGANISATION/NAME). It names the file, and the directory of the weights on hosts.

@@ -15,8 +15,7 @@ description:
   - Reads a wheel only if its size, time or inode has changed since the last run.
   - Every page is published by rename; nothing is changed if any wheel is unreadable.
   - Wheels themselves are never changed or removed. Source archives are not listed, hidden files are ignored.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.full
+extends_documentation_fragment: baremetal.inference.attributes.full
 options:
   root:
     description:

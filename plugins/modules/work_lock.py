@@ -11,8 +11,7 @@ short_description: (internal) Let one rollout at a time work on a cluster, and o
 description:
   - Keeps a file with the holder of a lock, for a cluster on a host that every controller of the cluster can reach.
   - A lock outlives the process that took it; the same rollout or tune takes it again.
-extends_documentation_fragment:
-  - baremetal.inference.attributes.no_diff
+extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   kind:
     description: What works under the lock.

@@ -15,7 +15,7 @@ from .questions import Question, judge, text_request_of
 from .streams import read_complete_stream
 
 # Figures are comparable only where these are equal.
-SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")
+SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos")
 # The accepted difference of two measurements of the same instance, as a share of the better one.
 STEADY = 0.1
 DEFAULTS = {"streams": 4, "prompts": 8, "max_tokens": 64}
@@ -130,9 +130,7 @@ def limits_of(options: Mapping[str, Any]) -> Limits:
     for name in ("throughput_share", "first_token_share"):
         if not 0 <= options[name] <= 1:
             raise GateError(f"{name}: found {options[name]:g}, expected a share from 0 (any figure will do) to 1")
-    if not 0 <= options["first_token_slack"] < math.inf:
-        raise GateError(f"first_token_slack: found {options['first_token_slack']:g}, expected 0 seconds or more")
-    return Limits(options["throughput_share"], options["first_token_share"], options["first_token_slack"])
+    return Limits(options["throughput_share"], options["first_token_share"])
 
 
 def _whole(value: Any, where: str, least: int, most: int) -> int:
@@ -196,7 +194,7 @@ def sample_of(reply: Reply) -> Sample:
     return Sample(stream.first, stream.tokens)
 
 
-def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad, accelerator: str) -> dict[str, Any]:
+def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad) -> dict[str, Any]:
     """Return the figures of a measurement, with its seconds from the first request to the last token."""
     if not samples:
         return {}
@@ -216,7 +214,7 @@ def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad, ac
     if load.ignore_eos:
         # A number like the others: records of figures may accept nothing else.
         figures["ignore_eos"] = 1
-    return {**figures, "accelerator": accelerator} if accelerator else figures
+    return figures
 
 
 def compared(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Limits) -> list[Verdict]:
@@ -240,8 +238,7 @@ def steady(figures: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
 def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
     for name in SETTINGS:
         now, before = figures.get(name, ""), baseline.get(name, "")
-        # A record may lack the accelerator; the other settings show how it was measured.
-        if now != before and not (name == "accelerator" and "" in (now, before)):
+        if now != before:
             return f"the baseline was measured with {name} {before or 'unknown'}, now it is {now or 'unknown'}"
     for name in ("tokens_per_second", "first_token_s"):
         value = baseline.get(name)

@@ -56,7 +56,6 @@ def gates_of(params: dict[str, Any]) -> Gates:
         load=load_of(params["measure"]),
         baseline=params["baseline"] or {},
         limits=limits_of(params),
-        accelerator=params["accelerator"],
         tries=params["tries"],
         pause=params["pause"],
     )

@@ -36,7 +36,6 @@ class Gates:
     load: MeasuredLoad
     baseline: Mapping[str, Any]
     limits: Limits
-    accelerator: str = ""
     tries: int = 3
     pause: float = 5.0
 
@@ -100,7 +99,7 @@ class Asker:
             samples, seconds, problem = self.measure(gates.load)
             if problem:
                 return {}, [Verdict("measure", False, problem)]
-            figures = figures_of(samples, seconds, gates.load, gates.accelerator)
+            figures = figures_of(samples, seconds, gates.load)
             found = compared(figures, gates.baseline, gates.limits)
             judged = any(verdict.name == "throughput" for verdict in found)
             good = all(verdict.ok for verdict in found) if judged else steady(figures, best)

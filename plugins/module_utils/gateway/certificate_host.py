@@ -24,6 +24,8 @@ DAY = 86400
 CA_DAYS = 3650
 # Clients refuse a certificate that is valid for longer.
 MAX_DAYS = 825
+# When one of the CA is renewed, and when there is a warning about one of the site.
+RENEW_DAYS = 30
 KEY_ARGUMENTS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 AUTHORITY = "baremetal.inference site CA"  # how the subject of each CA begins
 CA_EXTENSIONS = "basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign"

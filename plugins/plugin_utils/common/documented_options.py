@@ -20,7 +20,8 @@ def documented_options(name: str) -> dict[str, dict[str, Any]]:
     """
     documentation = _read_documentation("modules", name)
     options: dict[str, Any] = {}
-    for fragment in documentation.get("extends_documentation_fragment") or ():
+    fragments = documentation.get("extends_documentation_fragment") or ()
+    for fragment in [fragments] if isinstance(fragments, str) else fragments:
         # COLLECTION.FILE, or COLLECTION.FILE.VARIANT, whose options are those of the file.
         options |= _read_documentation("doc_fragments", fragment.split(".")[2]).get("options") or {}
     return _specs({**options, **(documentation.get("options") or {})})

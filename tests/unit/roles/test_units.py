@@ -67,6 +67,8 @@ def test_a_unit_that_needs_devices_does_not_hide_them_by_protect_clock():
     units = [path for path in ROLES.glob("*/*/*") if path.is_file() and "[Service]" in path.read_text(errors="replace")]
     assert len(units) > 10
     for path in units:
-        text = re.sub(r"{% include '(.*)' .*%}", lambda part: (path.parent / part[1]).read_text(), path.read_text())
+        text = re.sub(
+            r"{% include '(.*)' .*%}", lambda part, top=path.parent: (top / part[1]).read_text(), path.read_text()
+        )
         if re.search(r"^ProtectClock=(true|yes)$", text, re.MULTILINE):
             assert re.search(r"^(PrivateDevices=(true|yes)|DeviceAllow=.*)$", text, re.MULTILINE), path

@@ -186,16 +186,10 @@ def test_a_model_that_only_thinks_is_measured(gate, fake):
 
 
 def test_other_settings_are_not_compared(gate):
-    before = gate(measure={"prompts": 2}, accelerator="h200")["figures"]
-    assert before["accelerator"] == "h200"
-    fast = {**before, "tokens_per_second": 1e9}
-    for options, said in (
-        ({"measure": {"prompts": 3}, "accelerator": "h200"}, "measured with prompts 2, now it is 3"),
-        ({"measure": {"prompts": 2}, "accelerator": "l40s"}, "measured with accelerator h200, now it is l40s"),
-    ):
-        result = gate(baseline=fast, **options)
-        assert result["passed"] and result["verdicts"][-1]["name"] == "baseline", result
-        assert said in result["verdicts"][-1]["detail"]
+    fast = {**gate(measure={"prompts": 2})["figures"], "tokens_per_second": 1e9}
+    result = gate(baseline=fast, measure={"prompts": 3})
+    assert result["passed"] and result["verdicts"][-1]["name"] == "baseline", result
+    assert "measured with prompts 2, now it is 3" in result["verdicts"][-1]["detail"]
 
 
 def test_answers_may_be_asked_to_go_on(gate, fake):
@@ -240,7 +234,6 @@ def test_check_mode_skips_what_is_not_there_and_asks_what_is(gate, fake, tmp_pat
         ({"measure": {"tokens": 1}}, "measure: has tokens, expected only streams, prompts, max_tokens, ignore_eos."),
         ({"measure": {"ignore_eos": "maybe"}}, "measure: has ignore_eos 'maybe', expected true or false."),
         ({"throughput_share": 80}, "throughput_share: found 80, expected a share from 0"),
-        ({"first_token_slack": -1}, "first_token_slack: found -1, expected 0 seconds or more."),
         ({"pause": -1}, "pause: found -1, expected 0 or more."),
         ({"tries": 0}, "tries: found 0, expected 1 or more."),
         ({"request_timeout": 0}, "request_timeout: found 0, expected more than 0 seconds."),

@@ -43,7 +43,7 @@ def pauses(monkeypatch):
 
 
 def figures(speed: float, **other: Any) -> dict[str, Any]:
-    return {**figures_of([Sample(0.02, 100)], 100 / speed, LOAD, ""), **other}
+    return {**figures_of([Sample(0.02, 100)], 100 / speed, LOAD), **other}
 
 
 def ask(speeds, baseline=None):
