@@ -182,7 +182,8 @@ def _create_authority(directory: str) -> None:
     with tempfile.TemporaryDirectory(dir=directory) as work:
         key, certificate = f"{work}/key", f"{work}/crt"
         words = ["req", "-x509", *KEY_ARGUMENTS, "-keyout", key, "-out", certificate, "-days", str(CA_DAYS)]
-        words += ["-subj", _subject()]
+        # The random part lets clients distinguish two CAs of a site.
+        words += ["-subj", f"/CN={AUTHORITY} {secrets.token_hex(4)}"]
         for extension in CA_EXTENSIONS:
             words += ["-addext", extension]
         openssl(*words)
@@ -194,11 +195,6 @@ def _publish_pair(made_key: str, key: str, made_certificate: str, certificate: s
     for source, path, mode in ((made_key, key, 0o600), (made_certificate, certificate, 0o644)):
         with open(source, "rb") as file:
             publish(path, file.read(), mode)
-
-
-def _subject() -> str:
-    # The random part lets clients distinguish two CAs of a site.
-    return f"/CN={AUTHORITY} {secrets.token_hex(4)}"
 
 
 def _issue(directory: str, outcome: CertificateOutcome, names: Sequence[str], days: int) -> None:

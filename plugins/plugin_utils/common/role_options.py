@@ -174,13 +174,9 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         if kind == "path":
             _check_path(name, spec, value, template)
         return
-    if is_template(value):
-        if template is None:
-            return
-        try:
-            value = template(value)
-        except AnsibleError:
-            return  # the task that reads the option reports it
+    value = _rendered(value, template, is_template)
+    if value is _NOT_RENDERED:
+        return
     if kind == "bool":
         try:
             read_boolean(name, value)
@@ -199,10 +195,7 @@ def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
 
     Each program on the host would take another directory for a relative one.
     """
-    try:
-        text = str(template(value) if template and is_template(value) else value)
-    except AnsibleError:
-        return  # the task that reads the option reports it
+    text = str(_rendered(value, template, is_template))
     # Directories in which the controller searches may be relative to where Ansible runs.
     option = name.partition("[")[0]
     needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
@@ -225,19 +218,21 @@ def _is_of_system(text: str, default: str) -> bool:
 
 def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
     """Raise RoleOptionError for contents that no host could use; a template is judged as its result."""
-    if name not in CHECKS or value is None:
+    value = _rendered(value, template, _has_template) if name in CHECKS else None
+    if value is None or value is _NOT_RENDERED:
         return
-    if _has_template(value):
-        if template is None:
-            return
-        try:
-            value = template(value)
-        except AnsibleError:
-            return  # the task that reads the option reports it
     try:
         check_contents(name, value)
     except ContentError as exc:
         raise RoleOptionError(str(exc)) from exc
+
+
+def _rendered(value: Any, template: Callable[[Any], Any] | None, is_one: Callable[[Any], bool]) -> Any:
+    """Return a value as the role gets it, _NOT_RENDERED where that fails: the task that reads the option reports it."""
+    try:
+        return (template(value) if template else _NOT_RENDERED) if is_one(value) else value
+    except AnsibleError:
+        return _NOT_RENDERED
 
 
 def _has_template(value: Any) -> bool:
@@ -295,6 +290,8 @@ def _show(value: Any) -> str:
 
 
 LARGEST = 10**12
+# Passes as a template: nothing is said of it.
+_NOT_RENDERED = "{{ }}"
 Spec = Mapping[str, Any]
 _TEXTS = ("str", "path")
 _EXPECTED = {
@@ -305,8 +302,7 @@ _EXPECTED = {
 @functools.lru_cache(maxsize=None)
 def options_of(role: str) -> frozenset[str]:
     """Return the names of the options of all entry points of a role."""
-    specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
-    return frozenset(name for entry in specs.values() for name in entry.get("options") or {})
+    return frozenset(specs_of(role))
 
 
 @functools.lru_cache(maxsize=None)
