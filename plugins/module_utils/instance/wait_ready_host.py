@@ -24,8 +24,10 @@ STATE_DIR = "/var/lib/vllm"
 VOCABULARY = 1000
 LARGEST_VOCABULARY = 10**8
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
-# Among the kernels that it speaks of, so that it goes with them.
+# Among the kernels that it speaks of, so that it goes with them, and with their archive to equal hosts.
 WARM = "warm-up.json"
+# Where an instance listens changes no kernel.
+_ADDRESS = ("host:", "port:")
 
 
 class EndedError(Exception):
@@ -70,7 +72,7 @@ def healthy(listening: Listening) -> bool:
 
 def warm_up(name: str, listening: Listening, seconds: float) -> str:
     """Warm an instance up; return a line for the journal."""
-    caches, engine = ForeignDirectory(f"{CACHE_DIR}/{name}"), engine_of(name)
+    caches, engine = ForeignDirectory(f"{CACHE_DIR}/{name}/vllm"), engine_of(name)
     known = read_kept(caches.text(WARM), engine)
     run = WarmUp(listening, limits_of(name), vocabulary_of(name), seconds, known)
     try:
@@ -85,10 +87,11 @@ def warm_up(name: str, listening: Listening, seconds: float) -> str:
 
 
 def engine_of(name: str) -> str:
-    """Return what tells an instance from one with another model, release or arguments."""
+    """Return what tells an instance from one with another model, release or arguments, on this host or an equal one."""
     parts = [os.path.realpath(f"{STATE_DIR}/{name}/model"), os.environ.get("PATH", "")]
     with contextlib.suppress(OSError):
-        parts.append(_text(f"{CONFIG_DIR}/{name}.yaml"))
+        lines = _text(f"{CONFIG_DIR}/{name}.yaml").splitlines()
+        parts.extend(line for line in lines if not line.startswith(_ADDRESS))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -132,6 +132,10 @@ class Progress:
             return times[-1] > STEADY * times[-2]
         return self.known.get(at_once, 0.0) > STEADY * times[0]
 
+    def as_before(self, at_once: int) -> bool:
+        """Return whether an earlier warm-up knows a size, and all that ran took what it says."""
+        return at_once in self.known and bool(self.times) and all(map(self.warm, self.times))
+
     def to_keep(self, engine: str) -> str:
         """Return the JSON of what the sizes take at full speed, for the next start of the same ``engine``.
 

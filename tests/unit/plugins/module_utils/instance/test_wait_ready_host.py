@@ -60,18 +60,17 @@ def test_gateways_see_an_instance_when_its_unit_is_active(host, monkeypatch, cap
         assert not engine.completions and not said
 
 
-def test_the_next_start_with_the_same_caches_runs_each_size_once(host, monkeypatch):
+def test_the_next_start_with_the_same_caches_runs_each_size_at_most_once(host, monkeypatch):
     monkeypatch.setattr(warm_up, "STEADY", 0.1)
-    (host / "cache/chat").mkdir(parents=True)
+    (host / "cache/chat/vllm").mkdir(parents=True)
     requests = []
-    monkeypatch.setattr(wait_ready_host, "engine_of", lambda name: name)  # each engine here has another port
     for _start in range(2):
         with stopping_engine(host / "run/chat", ready=False) as engine:
             configure(host, engine, **{"max-num-seqs": 4, "max-model-len": "128"})
             assert "every size is warm" in run(300)
             requests.append(sum(asked["max_tokens"] == warm_up.OUTPUT for asked in engine.completions))
-    assert requests == [2 * (1 + 4), 1 + 4]
-    assert sorted(json.loads((host / "cache/chat/warm-up.json").read_text())["seconds"]) == ["1", "4"]
+    assert requests == [2 * (1 + 4), 1]
+    assert sorted(json.loads((host / "cache/chat/vllm/warm-up.json").read_text())["seconds"]) == ["1", "4"]
 
 
 def test_every_size_of_batch_is_run_until_it_gets_no_faster(host, monkeypatch, capsys):
@@ -218,3 +217,5 @@ def test_another_model_or_argument_is_another_engine(host, monkeypatch):
     first = wait_ready_host.engine_of("chat")
     (host / "etc/chat.yaml").write_text("max-num-seqs: 8\n")
     assert wait_ready_host.engine_of("chat") not in (first, wait_ready_host.engine_of("missing"))
+    (host / "etc/chat.yaml").write_text("host: 10.0.0.7\nmax-num-seqs: 4\nport: 9\n")
+    assert wait_ready_host.engine_of("chat") == first

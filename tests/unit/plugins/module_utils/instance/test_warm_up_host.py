@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.warm_
     Limits,
     Progress,
     lengths,
+    read_kept,
 )
 
 from tests.fakes.stopping_engine import stopping_engine
@@ -39,6 +40,27 @@ def test_every_size_comes_once_before_any_comes_again(monkeypatch):
     assert len(asked) == sum(runs) == warm_up.progress.requests
     assert sorted(asked[:21]) == sorted([0, *range(4), *range(16)])
     assert {at_once: len(times) for at_once, times in warm_up.progress.times.items()} == {1: 1, 4: 4, 16: 4}
+
+
+@pytest.mark.parametrize(("known", "ran"), [
+    ({1: 0.1, 4: 0.1, 16: 0.1}, [1, 4]),
+    # A size that is slower than before, and one that nobody knows.
+    ({1: 0.1, 4: 0.01, 16: 0.1}, [1, 4, 16, 4]),
+    ({1: 0.1, 4: 0.1}, [1, 4, 16, 16]),
+], ids=["as before", "slower", "unknown"])  # fmt: skip
+def test_the_largest_size_does_not_run_where_the_others_take_what_they_took(monkeypatch, known, ran):
+    sizes = []
+    warm_up = warm_up_host.WarmUp(NOWHERE, Limits(max_num_seqs=16), 1000, 60, known)
+    monkeypatch.setattr(warm_up, "_ask", lambda *_: {"data": [{"id": "m"}]})
+    monkeypatch.setattr(warm_up, "all_lengths", lambda _model: None)
+
+    def step(_model, at_once, _tokens):
+        sizes.append(at_once)
+        warm_up.progress.add_step(at_once, 0.1)
+
+    monkeypatch.setattr(warm_up, "_step", step)
+    assert "every size is warm" in warm_up.run()
+    assert sizes == ran and set(read_kept(warm_up.progress.to_keep("one"), "one")) == {1, 4, 16}
 
 
 def test_an_answer_that_is_an_error_is_quoted(tmp_path):
