@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
@@ -55,6 +56,30 @@ def _version(name: str, example: str, value: Any) -> None:
         raise ValueError(f'{name}: found {show_value(value)[:80]}, expected a version in quotes, such as "{example}"')
 
 
+def _matches(name: str, pattern: str, expected: str, value: Any) -> None:
+    """Raise ValueError for a text that is not empty and does not match the pattern whole."""
+    if value != "" and not (isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII)):
+        # The text may hold a password.
+        found = "a text with @" if "@" in str(value) else show_value(value)[:80]
+        raise ValueError(f"{name}: found {found}, expected {expected}")
+
+
+def _manifests(value: Any) -> None:
+    """Raise ValueError for a directory that the controller does not have: no archive would be used, without a word."""
+    path = Path(str(value)).expanduser()
+    if value and not path.is_dir():
+        raise ValueError(f"vllm_caches_dir: {path} is no directory of the controller; make it, or leave the option out")
+
+
+# Options that hold an address or an absolute path; a host's programs would take anything else for a relative path.
+ADDRESSES = (
+    "cann_mirror", "cann_repository_key", "container_runtime_mirror_url", "cuda_epel_mirror", "cuda_mirror",
+    "provisioner_debian_mirror", "provisioner_wheel_index", "rocm_epel_mirror", "rocm_mirror", "vllm_caches_source",
+    "vllm_wheel_index",
+)  # fmt: skip
+_ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:///|/)\S*"
+# A name without registry, path, tag and digest, such as nan or none, is hardly meant.
+_IMAGE = r"(?=.*[/:@])(?!.*://)[A-Za-z0-9][\w.:/@-]*"
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version", "13.0"),
     "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
@@ -65,5 +90,21 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "rollout_measure": load_of,
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
+    "vllm_caches_dir": _manifests,
+    "vllm_image": functools.partial(
+        _matches, "vllm_image", _IMAGE, "an image with a tag, such as vllm/vllm-openai:v0.33.0"
+    ),
+    "vllm_registry": functools.partial(
+        _matches,
+        "vllm_registry",
+        r"(?!.*://)[A-Za-z0-9][\w.:/-]*",
+        "a registry without http://, such as registry.site:5000",
+    ),
+    **{
+        name: functools.partial(
+            _matches, name, _ADDRESS, "an address such as https://mirror.site/path, or an absolute path"
+        )
+        for name in ADDRESSES
+    },
     "weights_sources": lambda value: parse_sources([entry for entry in _listed(value) if entry != ""]),
 }

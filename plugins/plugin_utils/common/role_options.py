@@ -164,9 +164,10 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
     if value is None or kind in ("raw", "json", "jsonarg"):
         return
     if kind in _TEXTS:
-        if isinstance(value, (Mapping, list, tuple)):
-            raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
         choices = [str(choice) for choice in spec.get("choices") or () if str(choice)]
+        is_switch = isinstance(value, bool) and not choices and name not in CHECKS
+        if isinstance(value, (Mapping, list, tuple)) or is_switch:
+            raise RoleOptionError(f"{name}: found {_show(value)}, expected a text")
         if choices and str(value) not in (*choices, "") and not is_template(value):
             # YAML reads off, no, on and yes without quotes as false and true.
             quotes = ", in quotes" if isinstance(value, bool) else ""

@@ -176,7 +176,7 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
         if name not in CHECKS:
             raise PlanError(f"{where}.checks: unknown check {name!r}; {nearest(name, CHECKS)}")
     for key in ("args", "env", "feature_modes"):
-        if not isinstance(requested.get(key) or {}, Mapping):
+        if not isinstance(requested.get(key), (Mapping, type(None))):
             raise PlanError(f"{where}.{key}: found {show_value(requested[key])}, expected a mapping of names to values")
         for name in requested.get(key) or {}:
             if not isinstance(name, str):

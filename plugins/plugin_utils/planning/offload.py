@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The KV cache that engines keep in the memory of the host: vLLM's own offloading (``--kv-offloading-size``).
+"""What engines keep in the memory of the host, above all their KV cache: vLLM's own offloading.
 
 vLLM 0.32.0 and 0.33.0 (v1/kv_offload/cpu) keep it in a file of /dev/shm on NVIDIA and Intel, one for each engine: of an
 instance with data parallelism there are several engines, and those of a tensor parallel group share one.
@@ -20,6 +20,9 @@ from .inputs import PlanError
 KEY, HOST_GIB, AUTO = "kv_cache", "host_gib", "auto"
 SIZE, CONNECTOR, OFFLOAD = "kv-offloading-size", "kv-transfer-config", "cpu-offload-gb"
 GIB = 1024**3
+# GiB of the host's memory that each chip takes, and those that each engine and each API server takes.
+BY_CHIP, PICTURES = (OFFLOAD, "swap-space"), "mm-processor-cache-gb"
+FLAGS = (SIZE, *BY_CHIP, PICTURES)
 # What all instances of a host take together where host_gib is auto. /dev/shm has half of the memory.
 SHARE = 0.4
 # Engines exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
@@ -78,7 +81,7 @@ def _engines(args: Mapping[str, Any]) -> int:
 def cache_gib(args: Mapping[str, Any], chips: int) -> float:
     """Return the GiB of the host that the engines of an instance take for their KV cache."""
     engines = _engines(args)
-    found = engines * (read_number(str(args.get(SIZE, 0))) or 0)
+    found = engines * _gib(args, SIZE)
     for extra in _extras(decoded(args.get(CONNECTOR))):
         found += chips * (read_number(str(extra.get("cpu_bytes_to_use_per_rank", 0))) or 0) / GIB
         if "cpu_bytes_to_use_per_rank" not in extra:
@@ -96,9 +99,21 @@ def _extras(config: Any) -> Iterator[Mapping[str, Any]]:
             yield from _extras(each)
 
 
+def _gib(args: Mapping[str, Any], name: str) -> float:
+    return read_number(str(args.get(name, 0))) or 0
+
+
+def host_gib(args: Mapping[str, Any], chips: int) -> float:
+    """Return the GiB of the host that an instance takes by its arguments."""
+    processes = _engines(args) + max(1, _gib(args, "api-server-count"))
+    found = cache_gib(args, chips) + chips * sum(_gib(args, name) for name in BY_CHIP)
+    return found + processes * _gib(args, PICTURES)
+
+
 def shm_size(args: Mapping[str, Any], chips: int) -> str:
     """Return the size of a container's /dev/shm."""
-    return f"{SHM_GIB + math.ceil(cache_gib(args, chips))}g"
+    pictures = _gib(args, PICTURES) if args.get("mm-processor-cache-type") == "shm" else 0
+    return f"{SHM_GIB + math.ceil(cache_gib(args, chips) + pictures)}g"
 
 
 def check_offload(args: Mapping[str, Mapping[str, Any]], chips: Mapping[str, int], accelerator: Accelerator) -> None:
@@ -107,17 +122,15 @@ def check_offload(args: Mapping[str, Mapping[str, Any]], chips: Mapping[str, int
     ``args`` and ``chips`` are those of each instance, replicas included.
     """
     for name, own in args.items():
-        for flag in (SIZE, OFFLOAD):
-            if (read_number(str(own.get(flag, 0))) or 0) < 0:
+        for flag in FLAGS:
+            if _gib(own, flag) < 0:
                 raise PlanError(f"vllm_instances.{name}.args.{flag}: found {show_value(own[flag])}, expected 0 or more")
-    wanted = {
-        name: cache_gib(own, chips[name]) + chips[name] * (read_number(str(own.get(OFFLOAD, 0))) or 0)
-        for name, own in args.items()
-    }
+    wanted = {name: host_gib(own, chips[name]) for name, own in args.items()}
     has = (accelerator.host_memory_mib or 0) / 1024
     if has and sum(wanted.values()) > has:
         parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()) if gib)
+        names = [flag for flag in FLAGS if any(_gib(own, flag) for own in args.values())]
         raise PlanError(
-            f"vllm_instances: kv-offloading-size and cpu-offload-gb need {sum(wanted.values()):g} GiB of the host's "
+            f"vllm_instances: {' and '.join(names) or CONNECTOR} need {sum(wanted.values()):g} GiB of the host's "
             f"memory ({parts}), which has {has:.1f} GiB; lower them, or the number of replicas"
         )

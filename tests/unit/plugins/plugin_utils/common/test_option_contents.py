@@ -30,6 +30,19 @@ REFUSED = [
     ("rollout_prompts", [{"expect": "42"}], "rollout_prompts: entry 1 has no prompt, expected a text"),
     ("rollout_measure", {"strams": 4}, "rollout_measure: has strams, expected only"),
     ("rollout_measure", {"streams": "²"}, "rollout_measure: has streams '²', expected a whole number from 1"),
+    ("vllm_caches_dir", "/nonexistent/caches", "/nonexistent/caches is no directory of the controller; make it"),
+    ("vllm_caches_source", "caches", "found 'caches', expected an address such as https://mirror.site/path"),
+    ("vllm_wheel_index", "mirror/simple", "found 'mirror/simple', expected an address such as"),
+    ("vllm_wheel_index", "alice:secret@mirror/simple", "found a text with @, expected an address such as"),
+    ("cuda_mirror", "http:///x", "found 'http:///x', expected an address such as"),
+    ("provisioner_debian_mirror", "http://a b", "found 'http://a b', expected an address such as"),
+    *(
+        ("vllm_image", value, "expected an image with a tag, such as vllm/vllm-openai:v0.33.0")
+        for value in ("nan", float("nan"), "none", "a b:1", "https://quay.io/a/b:1", 5)
+    ),
+    ("vllm_image", True, "found true, expected an image with a tag"),
+    ("vllm_registry", "http://mirror:5000", "expected a registry without http://, such as registry.site:5000"),
+    ("gateway_cluster", False, "found false, expected a text"),
     ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),
     ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
 ]
@@ -62,6 +75,12 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("rollout_prompts", [{"prompt": "6 times 7?", "expect": 42}]),
         ("rollout_measure", {"streams": 2}),
         ("cann_run_files", [RUN]),
+        ("vllm_caches_dir", "/"),
+        ("vllm_caches_source", "/srv/caches"),
+        ("vllm_wheel_index", "http://mirror/simple/"),
+        ("cuda_mirror", "file:///srv/nvidia"),
+        *(("vllm_image", name) for name in ("vllm:1", "mirror:5000/lab/vllm", "a/b@sha256:00", "")),
+        ("vllm_registry", "10.0.0.5:5000/site"),
     ],
 )
 def test_it_passes(name, value):
@@ -78,5 +97,5 @@ def test_a_template_is_judged_as_its_result():
 # What an inventory declares about a host has no default.
 @pytest.mark.parametrize("name", sorted(name for name in CHECKS if not name.startswith("accelerator_")))
 def test_the_default_of_each_option_passes(name):
-    role = name.partition("_")[0]
+    role = next(path.name for path in ROLES.iterdir() if name.startswith(f"{path.name}_"))
     check_contents(name, yaml.safe_load((ROLES / role / "defaults/main.yml").read_text(encoding="utf-8"))[name])

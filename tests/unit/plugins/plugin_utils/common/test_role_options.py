@@ -174,8 +174,11 @@ def test_what_ansible_refuses_in_words_of_its_own_is_refused_here(role):
 def test_numbers_may_be_texts_and_texts_may_be_numbers():
     for value in (300, "300", 300.0):
         assert check("vllm", vllm_drain_timeout=value) == []
-    for value in (0.33, "0.33.0", True):
+    for value in (0.33, "0.33.0"):
         assert check("vllm", vllm_release=value) == []
+    # YAML's no of a name, such as that of Norway.
+    with pytest.raises(RoleOptionError, match="vllm_user: found false, expected a text"):
+        check("vllm", vllm_user=False)
     assert check("vllm", vllm_drain_timeout="{{ somewhere }}") == []
 
 
@@ -270,7 +273,9 @@ def test_others_are_and_those_in_which_a_role_only_reads():
 @pytest.mark.parametrize(("role", "name", "spec"), PATHS, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_path_is_absolute(role, name, spec):
     several = spec["type"] == "list"
-    check(role, **{name: ["/srv/x"] if several else "/srv/x"})
+    # One of them has to be there.
+    there = "/" if name == "vllm_caches_dir" else "/srv/x"
+    check(role, **{name: [there] if several else there})
     check(role, **{name: "{{ somewhere }}"})
     if name.endswith("_path"):
         check(role, **{name: ["files/x"]})  # the controller searches there

@@ -390,7 +390,7 @@ def test_hosts_that_declare_nothing_are_left_for_later():
 
 def test_values_that_python_counts_as_equal_stay_different():
     values = (True, 1, 1.0, "1")
-    hosts = {f"gpu-{number}": {**HOST, "vllm_image": value} for number, value in enumerate(values)}
+    hosts = {f"gpu-{number}": {**HOST, "ansible_managed": value} for number, value in enumerate(values)}
     reader = HostReader(HostVars(hosts), DataLoader())
-    found = [dict(reader.read(name))["vllm_image"] for name in hosts]
+    found = [dict(reader.read(name))["ansible_managed"] for name in hosts]
     assert found == ["true", "1", "1.0", '"1"']

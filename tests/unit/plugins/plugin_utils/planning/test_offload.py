@@ -129,6 +129,13 @@ def test_what_engines_keep_there_is_counted(args, chips, gib):
         ({"cpu-offload-gb": 20}, 100, "need 160 GiB of the host's memory (a 80 GiB, b 80 GiB), which has 100.0"),
         ({"kv-offloading-size": -64}, 300, "vllm_instances.a.args.kv-offloading-size: found -128, expected 0 or more"),
         ({"cpu-offload-gb": -1}, None, "vllm_instances.a.args.cpu-offload-gb: found -1, expected 0 or more"),
+        ({"swap-space": 30}, 200, "swap-space need 240 GiB of the host's memory (a 120 GiB, b 120 GiB)"),
+        (
+            {"mm-processor-cache-gb": 10, "api-server-count": 4, "data-parallel-size": 2},
+            100,
+            "mm-processor-cache-gb need 120 GiB of the host's memory (a 60 GiB, b 60 GiB), which has 100.0 GiB",
+        ),
+        ({"mm-processor-cache-gb": 10}, 40, None),
         ({"kv-offloading-size": 64}, 300, None),
         ({"kv-offloading-size": 64}, None, None),
         ({}, 1, None),
@@ -152,3 +159,9 @@ def test_connectors_that_are_joined_are_counted_too():
     }
     joined = {"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": ["x", {}, inner, inner]}}
     assert cache_gib({"kv-transfer-config": joined}, 4) == 64
+
+
+def test_a_cache_of_pictures_that_processes_share_is_in_dev_shm():
+    args = {"mm-processor-cache-gb": 40}
+    assert shm_size(args, 4) == "16g"
+    assert shm_size({**args, "mm-processor-cache-type": "shm"}, 4) == "56g"
