@@ -11,7 +11,7 @@ import json
 import re
 import tarfile
 from dataclasses import asdict, dataclass
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Sequence
 
 from ..common.foreign_json import load_json
 from ..common.kinds import show_value
@@ -66,15 +66,41 @@ def key_of(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def find_archive(texts: Iterable[str], key: str) -> Archive | None:
-    """Return the archive with this key among manifests, None where no host equal to this one has made one.
+def find_archive(texts: Sequence[str], key: str, identity: Mapping[str, Any] | None = None) -> Archive | None:
+    """Return the archive with this key among manifests, None where no host has made one.
 
-    Raises CacheError for a manifest that cannot be read, and for two that differ.
+    Raises CacheError for a manifest that cannot be read, for two that differ, and where all of the identity's instance
+    differ from it.
     """
     found = {archive for archive in map(_parsed, texts) if archive.key == key}
     if len(found) > 1:
         raise CacheError(f"manifests of {key}: found {len(found)} that differ, expected one; remove the others")
+    if not found and identity and (difference := _difference_of(texts, identity)):
+        raise CacheError(f"no archive fits; the nearest one differs in {difference}")
     return next(iter(found), None)
+
+
+def _difference_of(texts: Iterable[str], identity: Mapping[str, Any]) -> str:
+    """Return in what the nearest archive of the same instance differs; "" where no manifest is of that instance."""
+    here = _flat(identity)
+    made = [
+        there
+        for text in texts
+        if (there := _flat(load_json(text).get("made_from"))).get("instance") == here["instance"]
+    ]
+    differing = [sorted(name for name in {**here, **there} if here.get(name) != there.get(name)) for there in made]
+    fewest, there = min(zip(differing, made), key=lambda pair: (len(pair[0]), pair[0]), default=([], here))
+    shown = [
+        f"{name} (here {show_value(here.get(name))[:60]}, there {show_value(there.get(name))[:60]})" for name in fewest
+    ]
+    return ", ".join(shown[:3]) + (f" and {len(shown) - 3} more" if len(shown) > 3 else "")
+
+
+def _flat(made_from: Any) -> dict[str, Any]:
+    """Return all fields of an identity by their names, such as host.driver."""
+    fields = made_from if isinstance(made_from, dict) else {}
+    parts = [(f"{name}.", value) if isinstance(value, dict) else ("", {name: value}) for name, value in fields.items()]
+    return {f"{begin}{name}": value for begin, part in parts for name, value in part.items()}
 
 
 def _parsed(text: str) -> Archive:

@@ -113,7 +113,7 @@ class Cache:
         """Give the instance what an equal host has compiled; return ``seeded`` and why not. Raises CacheError."""
         if not self.is_empty:
             return {"changed": False, "key": self.key, "seeded": False, "why": "it has compiled something itself"}
-        archive = find_archive(self.module.params["manifests"], self.key)
+        archive = find_archive(self.module.params["manifests"], self.key, self.identity)
         if archive is None:
             return {"changed": False, "key": self.key, "seeded": False, "why": "no equal host has made an archive"}
         if not self.module.check_mode:

@@ -19,7 +19,7 @@ from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
-from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options
+from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options, options_of
 from ..common.templates import as_template, as_text, is_template
 from ..common.yaml import read_yaml
 from ..planning.inputs import SETTINGS, PlanError
@@ -31,8 +31,10 @@ from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, memb
 TEMPLATES = ROLES / "vllm" / "templates"
 
 # Roles that run for a host elsewhere: the names of their options are checked, in their own group the values, too.
-ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "", "provisioner": "provisioner"}
+ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "inference", "provisioner": "provisioner"}
 NAMED = tuple(ELSEWHERE)
+# Options of these roles that are set for a server.
+OF_SERVERS = {"gateway_host_address"}
 SECRETS = "vllm_secrets"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
@@ -76,6 +78,8 @@ class HostReader:
         self._scalars: dict[tuple[type, Any], str | None] = {}
         self._templated: dict[Any, str] = {}
         self._places: dict[str, dict[str, str]] = {}
+        # The names of all variables of a group's hosts.
+        self._set_in: dict[str, set[str]] = {}
         # The instances of hosts that have some with nodes, and those resolved.
         self.spanning: dict[str, dict[str, Any]] = {}
         # Variables that resemble options of roles: sentence -> hosts.
@@ -87,7 +91,7 @@ class HostReader:
         try:
             here = tuple(role for role, group in ELSEWHERE.items() if group in (own.get("group_names") or ()))
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
-            for text in warnings:
+            for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:
             raise FleetError(str(exc)) from exc
@@ -102,6 +106,17 @@ class HostReader:
         groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP) or name in PURPOSES]
         pairs.append(("group_names", json.dumps(groups)))
         return tuple(pairs)
+
+    def _unread(self, host: str, own: Variables) -> Iterator[str]:
+        """Yield a warning for the options that no host of their role's group has, so that nothing reads them."""
+        for role, group in ELSEWHERE.items():
+            members = (own.get("groups") or {}).get(group) or ()
+            if not members or host in members:
+                continue
+            if group not in self._set_in:
+                self._set_in[group] = {name for member in members for name in self._hostvars.raw_get(member)}
+            if unread := sorted(options_of(role) & own.keys() - OF_SERVERS - self._set_in[group]):
+                yield f"{', '.join(unread)}: set here, read on the hosts of the group {group}, and set for none of them"
 
     def places_of(self, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return address and interface of each host in the network of the groups. Raises FleetError."""

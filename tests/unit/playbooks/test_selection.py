@@ -30,6 +30,7 @@ UNCHECKED = {
 }
 # What a run needs before it selects hosts.
 NEEDED = {"mirror.yml": ("--check", "-e", "bundle_dir=/nowhere/disk")}
+CHECK = "baremetal.inference.playbook_options"
 INVENTORY = """
 all:
   children:
@@ -171,3 +172,11 @@ def test_only_named_mirrors_are_set_up(tmp_path, words, mirrors):
     plays = command(tmp_path, *run).stdout.split("play #")
     (play,) = [text for text in plays if "Set up the mirrors" in text]
     assert set(re.findall(r"^      (\S+)$", play, re.M)) == mirrors
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_checked_before_what_a_run_requires(name):
+    """A misspelt option is named with the nearest one, in place of the sentence that one is missing."""
+    kinds = [key for play in yaml.safe_load(TEXTS[name]) for task in play.get("tasks") or () for key in task]
+    checked = kinds.index(CHECK) if CHECK in kinds else len(kinds)
+    assert CHECK not in kinds or "ansible.builtin.assert" not in kinds[:checked]

@@ -93,11 +93,21 @@ def test_an_equal_host_gets_what_the_first_has_compiled(first, tmp_path):
     assert not seed(tmp_path / "second", archive, manifest)["seeded"]
 
 
-def test_a_foreign_host_gets_nothing(first, tmp_path, monkeypatch):
+def test_a_foreign_host_gets_nothing_and_hears_what_differs(first, tmp_path, monkeypatch):
     archive, manifest = packed(first)
     monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 581"})
-    assert seed(tmp_path / "second", archive, manifest)["why"] == "no equal host has made an archive"
+    differs = r"the nearest one differs in host\.driver \(here 'nvidia 581', there 'nvidia 580'\)$"
+    with pytest.raises(CacheError, match=f"^no archive fits; {differs}"):
+        seed(tmp_path / "second", archive, manifest)
     assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("made_from", [None, [], {"instance": ["chat"], "host": 7}, {"instance": "chat-2", "args": {}}])
+def test_an_archive_of_another_instance_is_no_reason_for_a_warning(first, tmp_path, monkeypatch, made_from):
+    archive, manifest = packed(first)
+    monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 581"})
+    other = json.dumps({**json.loads(manifest), "made_from": made_from})
+    assert seed(tmp_path / "second", archive, other)["why"] == "no equal host has made an archive"
 
 
 def test_what_an_instance_has_compiled_itself_stays(first, tmp_path):

@@ -369,6 +369,27 @@ def test_a_variable_that_no_role_reads_is_noted_once_with_its_hosts():
     assert found.notes() == ["a, b: the role vllm has no option called vllm_dashboard; nothing reads it"]
 
 
+def test_an_option_of_gateways_that_only_servers_have_is_noted():
+    def noted(gateways, **own):
+        groups = {"gateways": gateways, "inference": ["a", "b"]}
+        server = {**HOST, "groups": groups, "gateway_admission": "auto", "gateway_host_address": "192.0.2.1"}
+        found, _planner = fleet_of({"a": server, "b": server, "gw": {"groups": groups, **own}})
+        return [note for note in found.notes() if "set here" in note]
+
+    told = "gateway_admission: set here, read on the hosts of the group gateways, and set for none of them"
+    assert noted(["gw"]) == [f"a, b: {told}"]
+    assert noted(["gw"], gateway_admission="off") == []
+    # A site without a gateway may have options for one.
+    assert noted([]) == []
+
+
+def test_a_value_of_a_rollout_is_judged_in_the_plan():
+    hosts = {"a": {**HOST, "group_names": ["inference"], "rollout_waves": ["500%"]}}
+    assert list(fleet_of(hosts)[0].problems) == [
+        "rollout_waves[0]: found '500%', expected a number of hosts above 0, or a share such as 25%"
+    ]
+
+
 def test_hosts_whose_hardware_is_declared_are_planned_before_they_are_contacted():
     undeclared = {"vllm_instances": INSTANCES, "vllm_release": "0.33.0"}
     by_facts = {**HOST, "vllm_instances": as_template("{{ {ansible_facts.hostname: {'recipe': 'x'}} }}")}
