@@ -221,9 +221,8 @@ class DriverPlan:
     ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs after the
     installation, so that a host is never without a driver. ``prepare`` runs between repositories and packages,
     ``finish`` after the files. ``hold`` are packages that no upgrade may replace. ``reboot`` are the reasons for a
-    reboot, empty without one. ``in_order``: whether packages are installed one after the other. ``halt`` is the reason
-    why nothing may be done; all other fields are empty then. ``notes`` are for users. ``pins`` are installed packages
-    that decide on versions, as those that are ahead will.
+    reboot, empty without one. ``in_order``: whether packages are installed one after the other. ``notes`` are for
+    users. ``pins`` are installed packages that decide on versions, as those that are ahead will.
     """
 
     groups: tuple[Group, ...] = ()
@@ -242,13 +241,8 @@ class DriverPlan:
     finish: tuple[Command, ...] = ()
     services: tuple[str, ...] = ()
     reboot: tuple[str, ...] = ()
-    halt: str | None = None
     notes: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data, JSON-serialisable."""
-        return asdict(self)
 
 
 def manager_of(distribution: str) -> str:

@@ -98,23 +98,10 @@ def plan_driver(
     request: CannRequest,
     offered: Mapping[str, Sequence[str]] | None = None,
 ) -> DriverPlan:
-    """Return the missing steps; for a request that cannot be met, a plan that only has ``halt``.
+    """Return the missing steps. Raises StackError for a request that cannot be met.
 
     ``offered`` are the versions of each package that the repositories have, None before these are configured.
     """
-    try:
-        return _plan_driver(host, hardware, installed, request, offered)
-    except StackError as exc:
-        return DriverPlan(halt=str(exc))
-
-
-def _plan_driver(
-    host: Host,
-    hardware: CannHardware,
-    installed: Installed,
-    request: CannRequest,
-    offered: Mapping[str, Sequence[str]] | None,
-) -> DriverPlan:
     chip = chip_of(hardware)
     _check_source(host, request)
     need = _needed_hdk(installed, request)

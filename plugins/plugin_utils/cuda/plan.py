@@ -111,18 +111,11 @@ class _Change:
 def plan_driver(
     host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None = None
 ) -> DriverPlan:
-    """Return the missing steps for the driver; for a request that cannot be met, a plan that only has ``halt``.
+    """Return the missing steps for the driver. Raises StackError for a request that cannot be met.
 
     ``offered`` are the versions of the kernel module's package that the repositories have, None before these are
     configured: then the plan has ``580.*`` where it will have one exact version.
     """
-    try:
-        return _plan_driver(host, hardware, request, offered)
-    except StackError as exc:
-        return DriverPlan(halt=str(exc))
-
-
-def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None) -> DriverPlan:
     if not hardware.gpus:
         raise StackError("no NVIDIA chip is on PCI; take the host out of accel_cuda, or check why lspci lists none")
     if request.source != NONE:

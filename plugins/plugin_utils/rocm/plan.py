@@ -96,40 +96,10 @@ def plan_driver(
     request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None = None,
 ) -> DriverPlan:
-    """Return the missing steps for the driver; for a request that cannot be met, a plan that only has ``halt``.
+    """Return the missing steps for the driver. Raises StackError for a request that cannot be met.
 
     ``offered`` are the versions in the repositories by package, None before these are configured.
     """
-    try:
-        return _plan_driver(host, chips, shown, request, offered)
-    except StackError as exc:
-        return DriverPlan(halt=str(exc))
-
-
-def minimum_of(chips: Sequence[Chip], request: RocmRequest) -> tuple[str, str]:
-    """Return the oldest acceptable driver, and what requires it. Both are empty where any driver is acceptable.
-
-    The kernel's own driver has no version to compare, so a site that requests it (source distro) has no minimum.
-    """
-    if request.source == DISTRO:
-        return "", ""
-    needs = [
-        (NEEDS[chip.generation].module, f"{chip.generation} ({chip.model})")
-        for chip in chips
-        if chip.generation in NEEDS
-    ]
-    if request.minimum:
-        needs.append((request.minimum, f"release {request.release}"))
-    return max(needs, key=lambda need: version_key(need[0]), default=("", ""))
-
-
-def _plan_driver(
-    host: Host,
-    chips: Sequence[Chip],
-    shown: RocmHostState,
-    request: RocmRequest,
-    offered: Mapping[str, Sequence[str]] | None,
-) -> DriverPlan:
     if not chips:
         raise StackError("no AMD chip is on PCI; take the host out of accel_rocm, or check why lspci lists none")
     settled = steps(host, shown, request.settings)
@@ -166,6 +136,23 @@ def _plan_driver(
         reboot=(*why, *settled.reboot),
         notes=(*change.notes, *extra.notes, *settled.notes, *_notes(chips)),
     )
+
+
+def minimum_of(chips: Sequence[Chip], request: RocmRequest) -> tuple[str, str]:
+    """Return the oldest acceptable driver, and what requires it. Both are empty where any driver is acceptable.
+
+    The kernel's own driver has no version to compare, so a site that requests it (source distro) has no minimum.
+    """
+    if request.source == DISTRO:
+        return "", ""
+    needs = [
+        (NEEDS[chip.generation].module, f"{chip.generation} ({chip.model})")
+        for chip in chips
+        if chip.generation in NEEDS
+    ]
+    if request.minimum:
+        needs.append((request.minimum, f"release {request.release}"))
+    return max(needs, key=lambda need: version_key(need[0]), default=("", ""))
 
 
 def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:

@@ -106,8 +106,6 @@ class StackAction(ControllerAction):
         chosen = stack.version_packages(found)
         if options["resolve"] and chosen:
             found = stack.plan(inputs, self._state(stack, options, chosen, task_vars)["offered"])
-        if found.halt:
-            raise StackError(found.halt)
         if _works(found, state):
             # The role's files would add nothing to a working driver, and cost a new initramfs.
             found = replace(found, files=(), finish=())

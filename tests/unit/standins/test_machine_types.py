@@ -45,7 +45,6 @@ def test_what_is_on_pci_is_found(name, model, count, switches):
     found = row(name)
     assert (found.detected.model, found.detected.count, len(found.detected.switches)) == (model, count, switches)
     assert not found.detected.mixed
-    assert found.plan.halt is None
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings 
     Settings,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Group, User
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver as _plan_driver
 
+from tests.fakes.driver_plans import halting
 from tests.fakes.rocm_systems import DRIVEN, MI300X, REQUEST, SYSTEMS, commands, working
+
+plan_driver = halting(_plan_driver)
 
 
 def planned(host=None, shown=DRIVEN, **settings):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import (
-    plan_driver,
+    plan_driver as _plan_driver,
 )
 
 from tests.fakes.ascend_plans import (
@@ -31,6 +31,9 @@ from tests.fakes.ascend_plans import (
     files,
     specs,
 )
+from tests.fakes.driver_plans import halting
+
+plan_driver = halting(_plan_driver)
 
 
 @pytest.mark.parametrize("machine_name", MACHINES)

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import RELEASES
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Module
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import minimum_of, plan_driver
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import minimum_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver as _plan_driver
 
+from tests.fakes.driver_plans import halting
 from tests.fakes.rocm_systems import (
     APT_KEY,
     DEB_DRIVER,
@@ -37,6 +38,8 @@ from tests.fakes.rocm_systems import (
     system,
     working,
 )
+
+plan_driver = halting(_plan_driver)
 
 
 @pytest.mark.parametrize("machine_name", MACHINES)
@@ -318,7 +321,7 @@ def test_secure_boot_needs_an_enrolled_key_before_anything_changes(enrolled, hal
 
 def test_a_plan_is_plain_data():
     found = plan_driver(SYSTEMS["rhel9"][0], MI300X, SHOWN, REQUEST)
-    assert json.loads(json.dumps(found.as_dict()))["repositories"][1]["key"]["url"] == RADEON_KEY
+    assert found.repositories[1].key.url == RADEON_KEY
 
 
 @pytest.mark.parametrize(

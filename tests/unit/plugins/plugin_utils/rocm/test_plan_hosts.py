@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Module
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver as _plan_driver
 
+from tests.fakes.driver_plans import halting
 from tests.fakes.rocm_systems import (
     BUILT,
     DEB_DRIVER,
@@ -27,6 +28,8 @@ from tests.fakes.rocm_systems import (
     specs,
     working,
 )
+
+plan_driver = halting(_plan_driver)
 
 
 @pytest.mark.parametrize("policy", ["retain", "install", "halt"])

@@ -9,8 +9,9 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import PREFERENCES
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver as _plan_driver
 
+from tests.fakes.driver_plans import halting
 from tests.fakes.rocm_systems import (
     APT_KEY,
     CORE,
@@ -28,6 +29,8 @@ from tests.fakes.rocm_systems import (
     specs,
     working,
 )
+
+plan_driver = halting(_plan_driver)
 
 THEROCK = "https://repo.amd.com/rocm/packages-multi-arch"
 CLASSIC_RUNTIME = ["rocm-hip-runtime", "rocminfo", "amd-smi-lib", "rocm-smi-lib"]
