@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import hashlib
 import importlib
 import json
@@ -155,7 +156,8 @@ class Engine:
         words[2] = self._model(request["config"])
         with environment(request.get("env") or {}):
             try:
-                namespace = self.command_line.command.parse_args(words[1:])
+                # A copy: vLLM writes into the parser's defaults (aux_output_config), and the next request has them.
+                namespace = copy.deepcopy(self.command_line.command.parse_args(words[1:]))
                 namespace.model = namespace.model_tag
                 self.command_line.validate(namespace)
                 self.engine.from_cli_args(namespace).create_engine_config(headless=namespace.headless)

@@ -93,7 +93,8 @@ class CommandLine:
             raise Refused(f"expected `vllm serve ...` or `... -m {SERVER_MODULE} ...`")
         defaults = self.defaults[parser]
         found = self.parse(parser, rest)
-        return {name: value for name, value in found.items() if name == "model" or value != defaults[name]}
+        # Some flags, such as --log-level, have no default at all.
+        return {name: value for name, value in found.items() if name == "model" or value != defaults.get(name)}
 
     def parse(self, parser: argparse.ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
         """Return all arguments, as plain data."""

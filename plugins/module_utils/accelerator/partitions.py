@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from typing import Sequence
 
 from ..common.kinds import show_value
 from ..common.spelling import nearest
@@ -70,11 +71,12 @@ def is_same(declared: str, found: str) -> bool:
     return all(one == other for one, other in pairs)
 
 
-def count_parts(partition: str, compute_dies: int | None) -> int:
+def count_parts(partition: str, compute_dies: int | None, memory_modes: Sequence[str] = ()) -> int:
     """Return the devices that the modes make of a chip with this number of compute dies. Raises PartitionError.
 
     The rules are those of the kernel's driver: every part has the same number of dies, and no part of the compute
-    reaches over several parts of the memory. A device has its share of the chip's memory in every mode of memory.
+    reaches over several parts of the memory. NPS2 goes with DPX alone where the memory can be divided by four, too.
+    ``memory_modes`` are those of the chip, none where they are not known. A device has its share of the memory in each.
     """
     if ", " in partition:
         raise PartitionError(f"the chips are in different modes ({partition}); give all of them the same")
@@ -92,9 +94,15 @@ def count_parts(partition: str, compute_dies: int | None) -> int:
     parts = PARTS.get(found[1], compute_dies)
     if compute_dies % parts:
         raise PartitionError(f"found {show_value(partition)}, but {compute_dies} compute dies make no {parts} parts")
-    if parts % int(found[2] or 1):
+    regions = int(found[2] or 1)
+    if memory_modes and f"NPS{regions}" not in memory_modes:
+        modes = " and ".join(memory_modes)
+        raise PartitionError(f"found {show_value(partition)}, but the memory of this chip has the modes {modes} only")
+    if regions == 2 < parts and "NPS4" in memory_modes:
+        raise PartitionError(f"found {show_value(partition)}, but NPS2 goes with DPX only; set {found[1]}/NPS4 or NPS1")
+    if parts % regions:
         raise PartitionError(
             f"found {show_value(partition)}, but {found[1]} divides a chip by {parts}, which is no multiple of the "
-            f"{found[2]} parts of its memory"
+            f"{regions} parts of its memory"
         )
     return parts

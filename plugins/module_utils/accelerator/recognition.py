@@ -50,6 +50,7 @@ class Model:
     cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
     ``driver`` is what it needs of the vendor's driver. ``compute_dies`` is the number of devices that AMD's mode CPX
     makes of the chip, ``mig_slices`` that of the smallest instances of NVIDIA's MIG; None where it cannot be divided.
+    ``memory_modes`` are AMD's modes of its memory, such as NPS1 and NPS4.
     """
 
     key: str
@@ -69,6 +70,7 @@ class Model:
     expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
     driver: Mapping[str, Any] = field(default_factory=dict)
     compute_dies: int | None = None
+    memory_modes: tuple[str, ...] = ()
     mig_slices: int | None = None
 
 

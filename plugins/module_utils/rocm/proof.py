@@ -211,13 +211,16 @@ def _partitions(partitions: Mapping[str, tuple[str, str]], planned: str) -> Iter
     for address, modes in sorted(partitions.items()):
         found = partition_text(*modes)
         if found and not is_same(planned, found):
-            place = f"/sys/bus/pci/devices/{address}/current_{{compute,memory}}_partition"
             plans = "whole chips" if planned == WHOLE else planned
+            compute, _slash, memory = planned.partition("/")
+            # The kernel only notes the request for another mode of memory until the driver is loaded again.
+            first = f"write {memory} to current_memory_partition of each chip and load amdgpu again, then "
             yield Finding(
                 f"it is in {found}, and plans are for {plans}: programs see other devices than planned",
                 f"chip {address}",
-                f"write {' and '.join(reversed(planned.split('/')))} to {place} while nothing uses the chips, or set "
-                f"accelerator_partition of the host to {found}",
+                f"while nothing uses the chips, {first if memory else ''}write {compute} to "
+                f"current_compute_partition (in /sys/bus/pci/devices/{address}), or set accelerator_partition of the "
+                f"host to {found}",
             )
 
 

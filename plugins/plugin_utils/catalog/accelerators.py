@@ -103,6 +103,7 @@ MODEL_KEYS: dict[str, Check] = {
     "memory_gib": SIZE,
     "devices_per_card": COUNT,
     "compute_dies": COUNT,
+    "memory_modes": _list_of("NPS[1248]", "modes of AMD's memory, like NPS1 and NPS4"),
     "mig_slices": COUNT,
     "supported": BOOLEAN,
     "reason": ANY_TEXT,
@@ -290,6 +291,7 @@ class _Builder:
             expected=self._figures(path, where, entry),
             driver=entry.get("driver", {}),
             compute_dies=entry.get("compute_dies"),
+            memory_modes=tuple(entry.get("memory_modes", ())),
             mig_slices=entry.get("mig_slices"),
         )
         for pci_id, chip in entry["pci_ids"].items():
@@ -376,7 +378,7 @@ def parts_of(entry: Model, partition: Any, memory_gib: float | None = None) -> i
     try:
         if partition and entry.stack == "cuda":
             return count_mig(str(partition), entry.mig_slices, memory_gib or entry.memory_gib or 0)
-        return count_parts(str(partition), entry.compute_dies) if partition else 1
+        return count_parts(str(partition), entry.compute_dies, entry.memory_modes) if partition else 1
     except PartitionError as exc:
         raise AcceleratorError(f"accelerator_partition: {entry.key}: {exc}") from exc
 

@@ -58,10 +58,10 @@ def exclusions(
         names = _together(have, group["settings"])
         if "needs" in group:
             if names and not any(_together(have, [name]) for name in group["needs"]):
-                needed = " or ".join(name if name.isupper() else f"--{name}" for name in group["needs"])
+                needed = " or ".join(_describe_setting(name, value) for name, value in _pairs(group["needs"]))
                 yield f"{' and '.join(names)} needs {needed}: {group['because']}"
         elif "at_most" in group:
-            most, value = have.get(group["at_most"]), have.get(group["settings"][0])
+            most, value = have.get(group["at_most"]), _look_up(have, group["settings"][0])[1]
             if isinstance(most, int) and isinstance(value, int) and value > most:
                 expected = f"expected at most --{group['at_most']}, which is {most}"
                 yield f"{names[0]} is {value}, {expected}: {group['because']}"
@@ -101,9 +101,14 @@ def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
             return []
         if wanted is not None and str(value).lower() != str(wanted).lower():
             return []
-        shown = name if name.isupper() else f"--{name}"
-        found.append(shown if wanted is None else f"{shown} {wanted}")
+        found.append(_describe_setting(name, wanted))
     return found
+
+
+def _describe_setting(name: str, wanted: Any) -> str:
+    """Return a setting as the user writes it, with the value that it has to have where there is one."""
+    shown = name if name.isupper() else f"--{name}"
+    return shown if wanted is None else f"{shown} {wanted}"
 
 
 def _pairs(settings: Any) -> Iterator[tuple[str, Any]]:

@@ -32,7 +32,7 @@ from .hardware import Accelerator
 from .inputs import Library, Manifest, PlanError, SiteSettings
 from .kernels import Kernels, plan_kernels
 from .live_adapters import BECAUSE, live_env
-from .named_files import WITH_EXAMPLES, file_problems, with_files
+from .named_files import WITH_EXAMPLES, file_problems, quantization_problems, with_files
 from .offload import offload_layers
 from .own_place import check_answers
 from .permission import check_permission
@@ -193,11 +193,13 @@ def _check_options(
 def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
     """Return the problems of settings that do not go together, or not with the model and its files."""
     length = length_problem(entry, composed, config_of(entry, library))
-    pinned, examples = library.manifest(entry.pinned) is not None, _has_examples(entry, accelerator)
-    templates = library.foreign(accelerator.stack).templates_of(entry.table.version)
+    manifest, stack = library.manifest(entry.pinned), accelerator.stack
+    groups = [group for group in library.exclusive if group.get("stack", stack) == stack]
+    examples, templates = _has_examples(entry, accelerator), library.foreign(stack).templates_of(entry.table.version)
     return [
-        *exclusions(composed.args, composed.env, library.exclusive, entry.table),
-        *file_problems(composed.args, pinned, examples, templates),
+        *exclusions(composed.args, composed.env, groups, entry.table),
+        *file_problems(composed.args, manifest is not None, examples, templates),
+        *quantization_problems(composed.args, manifest or {}),
         *([length] if length else []),
     ]
 

@@ -15,7 +15,7 @@ from .chips import GIB, check_fit, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
 from .hardware import Accelerator
-from .inputs import Library, Manifest
+from .inputs import Library, Manifest, how_to_pin
 from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
 from .side_models import side_models
@@ -124,8 +124,14 @@ def required_memory(
 
 
 def cache_doubt(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
-    """Return a warning where only the weights could be held against the memory of the chips."""
+    """Return a warning where the manifest has no config, or only the weights could be held against the memory."""
     manifest = library.manifest(entry.pinned) or {}
+    if manifest and not manifest.get("config"):
+        way = how_to_pin(entry.pinned) if "config.json" in manifest["files"] else "the weights have no config.json"
+        return [
+            f"{entry.where}: the manifest of {entry.pinned} has no config, so the model's attention heads, its longest "
+            f"context and the size of its KV cache are unknown, and vLLM may refuse to start; {way}"
+        ]
     estimated = entry.recipe["model"].get("kv_cache_bytes_per_token") or accelerator.memory_mib is None
     if estimated or accelerator.stack == "cpu" or not manifest.get("config") or weights_size(manifest) is None:
         return []

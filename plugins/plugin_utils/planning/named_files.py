@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that arguments name by a relative path: chat templates and the plugins of parsers.
+"""The files that arguments name by a relative path, or need beside the weights: templates, parsers, quantization.
 
 Upstream's recipes name them as they are in the working directory of vLLM's images. Whether they are elsewhere depends
 on the runtime.
@@ -7,6 +7,7 @@ on the runtime.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Collection, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
@@ -22,6 +23,12 @@ EXAMPLES = "examples/"
 NO_FILES = ("root-path",)
 # Stacks whose images have vLLM's examples in their working directory.
 WITH_EXAMPLES = ("cuda", "cpu")
+# Where vLLM looks for a method's own settings if config.json has none (get_config_filenames of each of its classes).
+_METHODS = {
+    "awq": ("quantize_config.json", "quant_config.json"),
+    "gptq": ("quantize_config.json",),
+    "modelopt": ("hf_quant_config.json",),
+}
 
 
 def named(args: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -78,3 +85,14 @@ def unmounted(where: str, args: Mapping[str, Any], mounts: Sequence[str]) -> lis
         if mounts and name not in NO_FILES and str(value).startswith("/")
         if not any(f"{value}/".startswith(f"{path}/") for path in held)
     ]
+
+
+def quantization_problems(args: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for a method of quantization whose settings are nowhere in the weights, as config.json says."""
+    method = str(args.get("quantization") or "")
+    files = next((files for name, files in _METHODS.items() if re.match(rf"(?:auto_)?{name}(?:_|\Z)", method)), ())
+    if files and manifest.get("config") and not manifest.get("precision") and not {*files} & {*manifest["files"]}:
+        yield (
+            f"quantization is {method}, and the weights are not quantized: neither their config.json nor "
+            f"{' or '.join(files)} describes it; take it away with null, or name quantized weights"
+        )

@@ -371,7 +371,7 @@ def test_settings_that_exclude_each_other_are_known_to_a_release():
     tables = [load_table(version) for version in releases()]
     for group in load_exclusive():
         assert group["because"]
-        for setting in group["settings"]:
+        for setting in (name for item in group["settings"] for name in ([item] if isinstance(item, str) else item)):
             known = [table for table in tables if setting in table.env or table_flag(setting, table.version)]
             assert known, f"{setting} is in no table"
 

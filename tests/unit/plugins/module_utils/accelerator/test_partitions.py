@@ -13,6 +13,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pa
     mig_instances,
     partition_text,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,31 @@ def test_modes_that_a_chip_cannot_have(modes, dies, problem):
     with pytest.raises(PartitionError) as error:
         count_parts(modes, dies)
     assert problem in str(error.value)
+
+
+# What __aqua_vanjaram_get_px_mode_info of the kernel (since July 2025) allows, and which modes the memory has by AMD's
+# compatibility matrix (instinct.docs.amd.com). GC 9.5.0 has NPS2 with QPX and CPX, too: a user of MI355X ran all seven.
+MEMORY = {"mi300x": (1, 2, 4), "mi325x": (1, 4), "mi350x": (1, 2), "mi355x": (1, 2)}
+KERNEL = {"SPX": {1}, "DPX": {1, 2}, "QPX": {1, 4}, "CPX": {1, 4}}
+OF_9_5_0 = {**KERNEL, "QPX": {1, 2, 4}, "CPX": {1, 2, 4}}
+PARTS = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
+
+
+@pytest.mark.parametrize("model", MEMORY)
+@pytest.mark.parametrize("compute", PARTS)
+@pytest.mark.parametrize("memory", [1, 2, 4, 8])
+def test_each_pair_of_modes_of_each_chip_is_as_the_kernel_has_it(model, compute, memory):
+    entry = load_catalogue().models[model]
+    table = OF_9_5_0 if entry.generation == "gfx950" else KERNEL
+    assert entry.memory_modes == tuple(f"NPS{mode}" for mode in MEMORY[model])
+    modes = f"{compute}/NPS{memory}"
+    if memory in table[compute] and memory in MEMORY[model]:
+        assert count_parts(modes, entry.compute_dies, entry.memory_modes) == PARTS[compute]
+        chips = declared_accelerator(load_catalogue(), model, 8, facts={"partition": modes})
+        assert (chips.count, chips.memory_mib) == (8 * PARTS[compute], entry.memory_gib * 1024 // PARTS[compute])
+    else:
+        with pytest.raises(PartitionError, match=f"^found '{modes}', but "):
+            count_parts(modes, entry.compute_dies, entry.memory_modes)
 
 
 def test_text_of_what_the_kernel_shows():

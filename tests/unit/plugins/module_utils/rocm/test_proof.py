@@ -436,7 +436,11 @@ def test_a_chip_that_is_divided(modes, shown):
     what, where, action = only(partitions={CHIPS[0]: ("SPX", "NPS1"), CHIPS[1]: modes})
     assert what == f"it is in {shown}, and plans are for whole chips: programs see other devices than planned"
     assert where == f"chip {CHIPS[1]}"
-    assert action.startswith(f"write NPS1 and SPX to /sys/bus/pci/devices/{CHIPS[1]}/current_")
+    # AMD's page: a mode of memory takes effect when the driver is loaded again, one of compute at once.
+    assert action.startswith(
+        "while nothing uses the chips, write NPS1 to current_memory_partition of each chip and load amdgpu again, then "
+        f"write SPX to current_compute_partition (in /sys/bus/pci/devices/{CHIPS[1]}), "
+    )
     assert action.endswith(f"or set accelerator_partition of the host to {shown}")
     assert found(replace(WHOLE, partitions=dict.fromkeys(CHIPS, ("SPX", "NPS1")))) == []
     assert found(replace(WHOLE, partitions={CHIPS[0]: ("SPX", "")})) == []

@@ -266,13 +266,18 @@ def test_every_name_that_has_a_successor_is_gone_from_then_on():
                 assert not there, f"{name} in {version}"
 
 
+def names_of(settings):
+    """Return the names of settings: texts, and mappings with the value that a setting has to have."""
+    return [name for item in settings for name in ([item] if isinstance(item, str) else item)]
+
+
 def test_every_setting_that_excludes_another_is_one_that_some_release_has():
     tables = [load_table(version) for version in releases()]
     for group in load_exclusive():
         assert group["because"]
         others = [*group.get("needs", []), *([group["at_most"]] if "at_most" in group else [])]
         assert len(group["settings"]) + len(others) > 1
-        for name in [*group["settings"], *others]:
+        for name in names_of([*names_of(group["settings"]), *others]):
             head, *keys = name.split(".")
             if keys:
                 assert any(table.has_key((head, *keys)) for table in tables), name

@@ -122,12 +122,22 @@ def test_a_setting_that_needs_another_is_refused_without_it(args, found):
     assert list(exclusions(args, {}, [{"settings": ["eager"], "needs": ["size"], "because": "why"}], TABLE)) == found
 
 
+@pytest.mark.parametrize(
+    ("args", "found"), [({"size": 8}, []), ({"size": 9}, ["--eager needs --size 8: why"]), ({"eager": False}, [])]
+)
+def test_a_setting_may_need_a_value_of_another(args, found):
+    group = {"settings": ["eager"], "needs": [{"size": 8}], "because": "why"}
+    assert list(exclusions({"eager": True, **args}, {}, [group], TABLE)) == found
+
+
 @pytest.mark.parametrize(("size", "problems"), [(8, 0), (9, 1), (None, 0)])
 def test_a_number_above_the_setting_that_bounds_it_is_refused(size, problems):
     group = {"settings": ["size"], "at_most": "least", "because": "why"}
     args = {"least": 8, **({"size": size} if size else {})}
     found = list(exclusions(args, {}, [group], TABLE))
     assert found == ["--size is 9, expected at most --least, which is 8: why"] * problems
+    key = {"settings": ["j.size"], "at_most": "least", "because": "why"}
+    assert len(list(exclusions({"least": 8, "j": {"size": size}}, {}, [key], TABLE))) == problems
 
 
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():

@@ -20,6 +20,7 @@ from tests.fakes.plans import (
     plan,
     recipe,
     refusal,
+    warnings_of,
 )
 
 
@@ -126,7 +127,7 @@ def test_doubts_are_warnings():
 
 
 def test_what_the_collection_sets_itself_gives_no_warning():
-    assert plan({"replicas": 1}, a_recipe=recipe()).warnings == []
+    assert warnings_of(plan({"replicas": 1}, a_recipe=recipe())) == []
 
 
 def test_a_recipe_for_a_nightly_and_weights_without_a_manifest_are_warnings():
@@ -147,9 +148,9 @@ def test_guards_see_what_came_out():
     ]
     a_recipe = recipe(guards=guards)
     assert refusal(a_recipe=a_recipe) == "vllm_instances.chat: FLAG is missing."
-    assert plan({"env": {"FLAG": "1"}}, a_recipe=a_recipe).warnings == ["vllm_instances.chat: Many."]
+    assert warnings_of(plan({"env": {"FLAG": "1"}}, a_recipe=a_recipe)) == ["vllm_instances.chat: Many."]
     by_secret = {"secrets": {"chat": ["FLAG"]}}
-    assert plan({"args": {"max-num-seqs": 7}}, a_recipe=a_recipe, site=by_secret).warnings == []
+    assert warnings_of(plan({"args": {"max-num-seqs": 7}}, a_recipe=a_recipe, site=by_secret)) == []
     assert refusal({"args": {"caching": False}}, a_recipe=a_recipe, site=by_secret) == (
         "vllm_instances.chat: Caching is needed."
     )

@@ -42,11 +42,11 @@ def test_a_context_that_fits_is_left_to_the_model():
 
 
 def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
-    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 4000})
-    assert plan.args["max-model-len"] == 103424
+    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 4000, "max-num-batched-tokens": 4096})
+    assert plan.args["max-model-len"] == 97280
     assert origin(plan, "max-model-len") == {
         "key": "max-model-len",
-        "value": 103424,
+        "value": 97280,
         "layer": "collection",
         "because": "the longest context that fits; the model's own of 131072 tokens does not",
         "overrides": [],
@@ -55,7 +55,7 @@ def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
 
 @pytest.mark.parametrize("length", [131072, "auto", None])
 def test_a_length_that_somebody_set_is_kept(length):
-    args = {"max-num-seqs": 4000, "max-model-len": length}
+    args = {"max-num-seqs": 4000, "max-num-batched-tokens": 4096, "max-model-len": length}
     if length == "auto":
         assert planned("h100", recipe="openai/gpt-oss-120b", args=args).args["max-model-len"] == "auto"
     else:
@@ -63,12 +63,12 @@ def test_a_length_that_somebody_set_is_kept(length):
 
 
 def test_a_refusal_names_the_calculation_and_all_ways_out():
-    args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 4000}
+    args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 4000, "max-num-batched-tokens": 4096}
     assert refusal("h100", 4, recipe="openai/gpt-oss-120b", args=args) == (
-        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.6 GiB of KV cache for one request of 131072 tokens "
-        "and 11.6 GiB for activations and graphs on each chip make 76.9 GiB, 1 x h100 have 80.0 GiB, of which "
+        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.8 GiB of KV cache for one request of 131072 tokens "
+        "and 11.6 GiB for activations and graphs on each chip make 77.1 GiB, 1 x h100 have 80.0 GiB, of which "
         "gpu-memory-utilization 0.95 allows 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
-        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 103424 would fit; as many chips "
+        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 97280 would fit; as many chips "
         "of h200, b200, mi300x, mi325x would do"
     )
 
@@ -149,3 +149,17 @@ def test_of_two_formats_only_the_one_that_is_read_counts():
     assert weights_size({"files": files}) == 6
     assert weights_size({"files": files}, "mistral") == 7
     assert weights_size({"files": {"consolidated.safetensors": {"size": 6}}}) == 6
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_manifest_without_config_is_said_once(listed):
+    own, name = library(), "openai/gpt-oss-20b"
+    pinned = own.manifest(name)
+    files = {key: entry for key, entry in pinned["files"].items() if listed or key != "config.json"}
+    poor = {**{key: value for key, value in pinned.items() if key != "config"}, "files": files}
+    (warning,) = planned("h200", source=replace(own, manifest=lambda _name: poor)).warnings
+    assert warning.startswith(
+        f"vllm_instances.chat: the manifest of {name} has no config, so the model's attention heads, its longest "
+        "context and the size of its KV cache are unknown, and vLLM may refuse to start; "
+    )
+    assert warning.endswith("weights_manifest_path: [DIR]" if listed else "; the weights have no config.json")

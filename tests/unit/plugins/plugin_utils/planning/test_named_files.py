@@ -6,6 +6,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Doubt, Unknown
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.named_files import (
     file_problems,
+    quantization_problems,
     unmounted,
     with_files,
 )
@@ -103,3 +104,33 @@ def test_a_plan_warns_of_a_path_that_its_container_does_not_mount():
     assert any(
         "which no mount of the container holds" in text for text in plan(request, site={"strict": False}).warnings
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "problems"),
+    [
+        ("awq", {}, 1),
+        ("awq_marlin", {}, 1),
+        ("auto_gptq", {}, 1),
+        ("modelopt_fp4", {}, 1),
+        # vLLM quantizes these itself while it loads them.
+        ("fp8", {}, 0),
+        ("fp8_per_tensor", {}, 0),
+        # No method of NVIDIA's, whatever its name begins with.
+        ("awqx", {}, 0),
+        (None, {}, 0),
+        ("awq", {"precision": "awq"}, 0),
+        ("gptq", {"files": {"quantize_config.json": {}}}, 0),
+        ("awq", {"files": {"quant_config.json": {}}}, 0),
+        ("gptq", {"files": {"quant_config.json": {}}}, 1),
+        ("modelopt", {"files": {"hf_quant_config.json": {}}}, 0),
+        # A manifest of which nobody has read config.json, and weights without a manifest.
+        ("awq", {"config": None}, 0),
+        ("awq", None, 0),
+    ],
+)
+def test_a_method_of_quantization_needs_its_settings(method, changes, problems):
+    manifest = {} if changes is None else {"files": {"a.safetensors": {}}, "config": {"model_type": "llama"}, **changes}
+    found = list(quantization_problems({"quantization": method}, manifest))
+    assert len(found) == problems
+    assert all(text.startswith(f"quantization is {method}, and the weights are not quantized: ") for text in found)

@@ -14,6 +14,7 @@ from tests.fakes.plans import (
     plan,
     plans,
     recipe,
+    warnings_of,
 )
 
 
@@ -61,25 +62,25 @@ def test_it_listens_on_loopback_unless_told_otherwise():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.53", "::1", "localhost"])
 def test_loopback_needs_no_key(host):
-    assert plan({"host": host}).warnings == []
+    assert warnings_of(plan({"host": host})) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gpu-1"])
 def test_an_instance_beyond_loopback_without_a_key_is_a_warning(host):
-    assert plan({"host": host}).warnings == [
+    assert warnings_of(plan({"host": host})) == [
         f"vllm_instances.chat.host: listens on {host} without an API key, so everybody who reaches the port can use "
         "it; behind a gateway, let only gateways reach it; otherwise set vllm_secrets.chat.VLLM_API_KEY, or leave host "
         "out to listen on 127.0.0.1"
     ]
     with_another = plan({"host": host}, site={"secrets": {"chat": ["EXA_API_KEY"], "chta": ["VLLM_API_KEY"]}})
-    assert "without an API key" in with_another.warnings[0]
-    assert plan({"host": host}, site={"secrets": {"chat": ["VLLM_API_KEY"]}}).warnings == []
+    assert "without an API key" in warnings_of(with_another)[0]
+    assert warnings_of(plan({"host": host}, site={"secrets": {"chat": ["VLLM_API_KEY"]}})) == []
 
 
 def test_hosts_that_follow_the_first_of_an_instance_listen_to_it_alone():
     wishes = {"host": "0.0.0.0", "strategy": "multi_node_tp", "nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
     a_recipe = recipe(compatible_strategies=["multi_node_tp"])
-    warned = [bool(plan(wishes, a_recipe=a_recipe, host=host).warnings) for host in ("h1", "h2")]
+    warned = [bool(warnings_of(plan(wishes, a_recipe=a_recipe, host=host))) for host in ("h1", "h2")]
     assert warned == [True, False]
 
 

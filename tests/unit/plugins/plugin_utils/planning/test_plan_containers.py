@@ -11,6 +11,7 @@ from tests.fakes.plans import (
     MI300X,
     plan,
     recipe,
+    warnings_of,
 )
 
 
@@ -131,4 +132,4 @@ def test_a_recipe_s_own_image_serves_unless_the_site_has_one():
     assert found.launch == found.container["command"] == ["vllm", "serve"]
     assert "names its own build of vLLM, a/b:c" in found.warnings[0]
     own = plan(a_recipe=a_recipe, site={"image": "site/own:1"})
-    assert (own.image, own.launch, own.warnings) == ("site/own:1", [], [])
+    assert (own.image, own.launch, warnings_of(own)) == ("site/own:1", [], [])

@@ -12,6 +12,7 @@ from tests.fakes.plans import (
     RELEASE,
     plan,
     recipe,
+    warnings_of,
 )
 
 SPEC = recipe(
@@ -31,7 +32,7 @@ def test_a_draft_model_is_named_by_its_path_on_the_host():
 def test_a_draft_model_without_a_manifest_keeps_its_name_and_is_warned_of():
     found = plan(a_recipe=SPEC, manifests={"org/model": MANIFESTS["org/model"]})
     assert found.args["speculative-config"]["model"] == "org/draft"
-    assert found.warnings == [
+    assert warnings_of(found) == [
         "vllm_instances.chat: no manifest pins the weights of org/draft, so no host can fetch them; make a manifest: "
         "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/draft -e pin_dest=DIR, and set "
         "weights_manifest_path: [DIR]"
