@@ -50,11 +50,20 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """Versions of CANN, driver and firmware that belong together; ``firmware`` is empty where unknown."""
+    """Versions of CANN, driver and firmware that belong together; ``firmware`` is empty where unknown.
+
+    ``oldest`` is the oldest driver that Huawei lists as compatible with this CANN, empty where the row's own counts.
+    """
 
     cann: str
     driver: str
     firmware: str = ""
+    oldest: str = ""
+
+    @property
+    def minimum(self) -> str:
+        """The oldest driver that is retained."""
+        return self.oldest or self.driver
 
 
 @dataclass(frozen=True)
@@ -227,9 +236,9 @@ def _retained_notes(installed: Installed, request: CannRequest) -> tuple[str, ..
 
 def _fault_of_installed(installed: Installed, request: CannRequest) -> str:
     """Return why driver and firmware on the host are not acceptable, empty where they are."""
-    if is_older(installed.driver, request.row.driver):
+    if is_older(installed.driver, request.row.minimum):
         return (
-            f"driver {installed.driver} is on the host, release {request.release} belongs to {request.row.driver} "
+            f"driver {installed.driver} is on the host, release {request.release} needs {request.row.minimum} or newer "
             f"with CANN {request.row.cann}"
         )
     return mismatch(installed)
@@ -393,7 +402,7 @@ class CannStack(Stack):
     def further_results(self, inputs: StackInputs) -> dict[str, Any]:
         row = inputs.request.row
         return {
-            "minimum_driver": row.driver,
+            "minimum_driver": row.minimum,
             "cann_version": row.cann,
             "nodes": list(_hardware(inputs).nodes),
             "driver": inputs.state["driver"],
@@ -415,4 +424,6 @@ def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> MatrixRow:
         raise PlanError(f"release {options['release']!r} names {lacking} or choose another cann_release")
     # The release's firmware is only for the release's driver.
     firmware = "" if options["driver_version"] else release.get("firmware", "")
-    return MatrixRow(cann, driver, options["firmware_version"] or firmware)
+    # So is the oldest driver for its CANN.
+    oldest = "" if options["driver_version"] or options["version"] else release.get("minimum_driver", "")
+    return MatrixRow(cann, driver, options["firmware_version"] or firmware, oldest)

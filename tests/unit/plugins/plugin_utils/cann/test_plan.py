@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import (
+    _row,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import (
     plan_driver as _plan_driver,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
 
 from tests.fakes.ascend_plans import (
     BOX,
@@ -145,6 +149,25 @@ def test_a_newer_driver_is_retained_and_named():
     found = plan_driver(SETTLED, BOX, newer, REQUEST)
     assert found.notes == ("driver 26.1.1 is retained, the row of release 0.23.0 has 26.0.RC1",)
     assert found.packages == ()
+
+
+# Huawei's notes on CANN 9.2.0, table "CANN and Ascend HDK Version Compatibility": which drivers each CANN takes.
+DRIVERS = ("25.0.rc1", "25.2.0", "25.3.rc1", "25.5.1", "26.0.rc1", "26.1.1", "26.2.rc1")
+COMPATIBLE = {"0.20.2": DRIVERS, "0.23.0": DRIVERS[1:], "0.30.0": DRIVERS[2:]}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("release", COMPATIBLE)
+def test_a_driver_that_huawei_lists_as_compatible_is_retained(release, driver):
+    options = dict.fromkeys(("version", "driver_version", "firmware_version"), "")
+    row = _row(options, load_release(release, [])["stacks"]["cann"])
+    there = replace(ON_ROW, driver=driver, running=driver, driver_firmwares="", firmware_drivers="", hdk="")
+    found = plan_driver(SETTLED, BOX, there, replace(REQUEST, release=release, row=row))
+    assert bool(found.halt) is (driver not in COMPATIBLE[release]), found.halt
+    assert not found.packages
+    # What the site asks for itself is what it gets.
+    asked = _row({**options, "driver_version": "26.2.RC1"}, load_release(release, [])["stacks"]["cann"])
+    assert asked.minimum == "26.2.RC1"
 
 
 def test_older_firmware_that_fits_is_retained_and_named():

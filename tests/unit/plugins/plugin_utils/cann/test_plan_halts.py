@@ -88,9 +88,15 @@ HALTS = {
         BOX,
         OLDER,
         REQUEST,
-        "driver 25.5.1 is on the host, release 0.23.0 belongs to 26.0.RC1 with CANN 9.1.0, and cann_policy is retain",
+        "driver 25.5.1 is on the host, release 0.23.0 needs 26.0.RC1 or newer with CANN 9.1.0, and cann_policy is ",
     ),
-    "rows mixed": (SETTLED, BOX, MIXED, REQUEST, "driver 25.5.1 is on the host, release 0.23.0 belongs to 26.0.RC1"),
+    "rows mixed": (
+        SETTLED,
+        BOX,
+        MIXED,
+        REQUEST,
+        "driver 25.5.1 is on the host, release 0.23.0 needs 26.0.RC1 or newer",
+    ),
     "firmware": (
         SETTLED,
         BOX,
@@ -110,7 +116,7 @@ HALTS = {
         BOX,
         ON_ROW,
         replace(REQUEST, asked=True, policy="halt", row=replace(ROW, driver="26.1.1")),
-        "driver 26.0.rc1 is on the host, release 0.23.0 belongs to 26.1.1",
+        "driver 26.0.rc1 is on the host, release 0.23.0 needs 26.1.1 or newer",
     ),
     "cann": (
         SETTLED,
