@@ -214,6 +214,54 @@ def test_heads_without_a_key_take_a_bounded_memory(tmp_path):
         assert found.worker.memory_mib() - before < 256
 
 
+UNREADABLE = {
+    "no request": b"P\r\n\r\n",
+    "old": b"GET /\r\n",
+    "control character": b"GET / HTTP/1.1\r\nHost: a\r\nA\x01: b\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "two lengths": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "no length": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+    "unknown encoding": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+    "many headers": b"GET / HTTP/1.1\r\nHost: a\r\n" + b"a: b\r\n" * 150 + b"\r\n",
+    "no chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "websocket without a version": b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    "part of a head": b"GET / HTTP/1.1\r\nHost",
+    "frames without sense": PREFACE + b"x" * 100,
+}
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_nobody_can_read_does_not_fill_the_journal(tmp_path, tls):
+    with small_gateway(tmp_path, 512, tls=tls) as found:
+        before = len(found.log.read_text().splitlines())
+        for data in (*UNREADABLE.values(), b"\x16\x03\x01\x00\x05hello") * 5:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", found.port), 2) as connection:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(65536)
+        assert ask(found, "127.0.0.1") == 200 if tls else found.ask("GET", "/v1/models", KEY)[0] == 200
+        until(lambda: 'path="/v1/models"' in found.log.read_text())
+        assert len(found.log.read_text().splitlines()) - before == 1
+
+
+def test_bodies_that_never_come_do_not_fill_the_journal(tmp_path):
+    with small_gateway(tmp_path, 512, tls=False) as found, contextlib.ExitStack() as stack:
+        block = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "gw"),
+            (":path", CHAT),
+            ("content-length", "9"),
+        ]
+        for _connection in range(3):
+            client = stack.enter_context(Http2(found.port))
+            for stream in range(1, 161, 2):
+                client.socket.sendall(frame(HEADERS, END_HEADERS, stream, b"".join(literal(*each) for each in block)))
+        # They are refused after two seconds.
+        time.sleep(3)
+        assert found.log.read_text().count(f'path="{CHAT}"') <= found.constants["__gateway_logged_refusals"]
+
+
 def test_refused_keys_do_not_fill_the_journal(tmp_path):
     with small_gateway(tmp_path, 512, tls=False) as found:
         lines = found.constants["__gateway_logged_refusals"]
