@@ -122,6 +122,9 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
         near = misspelt(name, SWITCHES) if name.startswith("site_") else _meant(name, "site", SWITCHES)
         if near:
             raise RoleOptionError(f"{name} is not a switch of site.yml; nearest: {near!r}")
+        # A variable of its own that no role has.
+        if misspelt(name, ("provision",)) and not name.startswith("provision"):
+            raise RoleOptionError(f"no playbook reads {name}; nearest: 'provision'")
     for role in roles:
         options = options_of(role) | {name for name in FACTS if name.startswith(f"{role}_")}
         unknown = []
@@ -219,7 +222,7 @@ def _is_of_system(text: str, default: str) -> bool:
 
 def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
     """Raise RoleOptionError for contents that no host could use; a template is judged as its result."""
-    value = _rendered(value, template, _has_template) if name in CHECKS else None
+    value = _rendered(value, template, has_template) if name in CHECKS else None
     if value is None or value is _NOT_RENDERED:
         return
     try:
@@ -236,10 +239,11 @@ def _rendered(value: Any, template: Callable[[Any], Any] | None, is_one: Callabl
         return _NOT_RENDERED
 
 
-def _has_template(value: Any) -> bool:
+def has_template(value: Any) -> bool:
+    """Return whether a value holds a text that Ansible renders first."""
     if isinstance(value, Mapping):
-        return any(_has_template(entry) for entry in value.values())
-    return any(map(_has_template, value)) if isinstance(value, (list, tuple)) else is_template(value)
+        return any(has_template(entry) for entry in value.values())
+    return any(map(has_template, value)) if isinstance(value, (list, tuple)) else is_template(value)
 
 
 def is_template(value: Any) -> bool:

@@ -19,12 +19,20 @@ from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
-from ..common.role_options import SERVING, RoleOptionError, check_names_and_values, misspelt_options, options_of
+from ..common.role_options import (
+    SERVING,
+    RoleOptionError,
+    check_names_and_values,
+    has_template,
+    misspelt_options,
+    options_of,
+)
 from ..common.templates import as_template, as_text, is_template
 from ..common.yaml import read_yaml
 from ..planning.inputs import SETTINGS, PlanError
 from ..planning.instances import secret_problem
 from ..planning.scale import check_scale_hosts
+from ..provisioning.entry import ProvisionError, read_entry
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
 
@@ -93,7 +101,9 @@ class HostReader:
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
-        except RoleOptionError as exc:
+            if own.get("provision") is not None and not has_template(own["provision"]):
+                read_entry(host, own["provision"])
+        except (RoleOptionError, ProvisionError) as exc:
             raise FleetError(str(exc)) from exc
         # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))

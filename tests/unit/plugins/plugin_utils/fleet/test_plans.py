@@ -390,6 +390,30 @@ def test_a_value_of_a_rollout_is_judged_in_the_plan():
     ]
 
 
+SERVER = {
+    "bmc": "https://10.1.0.11", "mac": "52:54:00:12:34:56", "address": "10.0.1.11/24", "gateway": "10.0.1.1",
+    "root_serial": "S6CKNX0T", "image": "debian13",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("variables", "problems"),
+    [
+        ({"provision": SERVER}, []),
+        ({"provision": {**SERVER, "image": as_template("{{ image }}")}}, []),
+        ({"provision": None}, []),
+        (
+            {"provision": {**SERVER, "root_seral": "S1"}},
+            ["host 'a': provision.root_seral: there is no such key; nearest: 'root_serial'"],
+        ),
+        ({"provison": SERVER}, ["no playbook reads provison; nearest: 'provision'"]),
+    ],
+)
+def test_a_server_that_is_switched_off_is_judged_in_the_plan(variables, problems):
+    """Before, only provision.yml did, and only after it had reached the provisioner."""
+    assert list(fleet_of({"a": {**HOST, **variables}})[0].problems) == problems
+
+
 def test_hosts_whose_hardware_is_declared_are_planned_before_they_are_contacted():
     undeclared = {"vllm_instances": INSTANCES, "vllm_release": "0.33.0"}
     by_facts = {**HOST, "vllm_instances": as_template("{{ {ansible_facts.hostname: {'recipe': 'x'}} }}")}
