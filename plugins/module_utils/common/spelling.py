@@ -16,7 +16,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``nearest: 'x'`` for a misspelt name, whatever its capitals, or what is known where nothing is near."""
     names = sorted(str(name) for name in known)
     spellings = {each.lower(): each for each in reversed(names)}
-    close = difflib.get_close_matches(str(name)[:_LONGEST].lower(), spellings, n=1)
+    word = str(name)[:_LONGEST].lower()
+    begun = [each for each in spellings if each.startswith(word)]
+    close = difflib.get_close_matches(word, begun, n=1) or difflib.get_close_matches(word, spellings, n=1)
     return f"nearest: {spellings[close[0]]!r}" if close else f"known: {', '.join(names) or 'none'}"
 
 

@@ -115,7 +115,7 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
         adopted.left_out.insert(0, (start.image, "no image of vLLM's own; set vllm_image to keep it"))
     paths = {key: getattr(request, key) for key in ("recipe_path", "release_path", "weights_manifest_path")}
     bench = Bench(load_catalogue(request.accelerator_catalog_path), release, paths)
-    return start, adopted, compare(adopted, bench, request.accelerator or _host(start, stack), version)
+    return start, adopted, compare(adopted, bench, request.accelerator or _host(start, stack), version, request.name)
 
 
 def _stack(start: Start, request: AdoptRequest) -> str:

@@ -16,11 +16,11 @@ from ..fleet.host_plans import plan_host
 from ..fleet.trial import SITE, Bench
 from ..planning.explanation import COLLECTION
 from ..planning.inputs import PermissionNeededError, PlanError
+from ..planning.instances import check_instance
 from .entry import Adopted
 
 # The hosts on which an entry is planned where none is named.
 HOSTS = {"cuda": "h100", "rocm": "mi300x", "cann": "ascend_a2", "cpu": "cpu", "xpu": "arc_pro_b60"}
-_NAME = "adopted"
 # A recipe may add keys that only appear once others are removed.
 _ROUNDS = 4
 
@@ -44,8 +44,9 @@ class Compared:
     plan: PlanDocument | None = None
 
 
-def compare(adopted: Adopted, bench: Bench, host: str, version: str) -> Compared:
-    """Return the entry as it is planned on a host, MODEL or MODEL:COUNT. Raises PlanError and TrialError."""
+def compare(adopted: Adopted, bench: Bench, host: str, version: str, name: str = "chat") -> Compared:
+    """Return the entry of this name as it is planned on a host, MODEL or MODEL:COUNT. Raises PlanError, TrialError."""
+    check_instance(name, {"recipe": adopted.model})
     accelerator = bench.hosts([host], [])[0]
     host = f"{accelerator.count} x {accelerator.model}"
     directories = list(bench.paths.get("recipe_path") or ())
@@ -60,18 +61,17 @@ def compare(adopted: Adopted, bench: Bench, host: str, version: str) -> Compared
             path.parent.mkdir()
             path.write_text(text, encoding="utf-8")
         paths = {**bench.paths, "recipe_path": [scratch, *directories] if text else directories}
-        settings = {**SITE, **paths, "release": bench.release, "secrets": {_NAME: adopted.secrets}}
+        settings = {**SITE, **paths, "release": bench.release, "secrets": {name: adopted.secrets}}
         removed: dict[str, Any] = {}
         for _round in range(_ROUNDS):
             instance = {**instance, **_without(instance, removed)}
             try:
-                plan = plan_host("adopt", accelerator, {**settings, "instances": {_NAME: instance}})[_NAME]
+                plan = plan_host("adopt", accelerator, {**settings, "instances": {name: instance}})[name]
             except PermissionNeededError as exc:
-                more = {f"env.{name}": value for name, value in exc.settings.get("env", {}).items()}
+                more = {f"env.{key}": value for key, value in exc.settings.get("env", {}).items()}
                 more.update(exc.settings.get("args", {}))
             except PlanError as exc:
-                problem = str(exc).replace(f"vllm_instances.{_NAME}", "vllm_instances.NAME")
-                return Compared(host, version, instance, text, carried, removed, problem=problem)
+                return Compared(host, version, instance, text, carried, removed, problem=str(exc))
             else:
                 more = {row["key"]: row["value"] for row in plan["explain"] if _of_recipe(row)}
             if not more:
@@ -106,7 +106,8 @@ def _without(instance: Mapping[str, Any], removed: Mapping[str, Any]) -> dict[st
 
 def _of_recipe(row: Mapping[str, Any]) -> bool:
     """Return whether a recipe, or the plan by its recipe, has set a key of a plan."""
-    return row["value"] is not None and row["layer"] not in (COLLECTION, "group", f"vllm_instances.{_NAME}")
+    own = row["layer"] in (COLLECTION, "group") or row["layer"].startswith("vllm_instances.")
+    return row["value"] is not None and not own
 
 
 def _added(plan: PlanDocument) -> list[tuple[str, str]]:

@@ -56,8 +56,10 @@ def _recipe(adopted: Adopted, compared: Compared) -> str:
 
 def _warnings(compared: Compared) -> list[tuple[str, str]]:
     """Return the warnings of the plan, without the one that nothing pins the weights yet."""
-    warnings = compared.plan["warnings"] if compared.plan else []
-    split = (text.removeprefix("vllm_instances.adopted").partition(": ") for text in warnings)
+    if not compared.plan:
+        return []
+    place = f"vllm_instances.{compared.plan['instance']}"
+    split = (text.removeprefix(place).partition(": ") for text in compared.plan["warnings"])
     return [(head.lstrip(".") or "the plan", text) for head, _colon, text in split if "no manifest pins" not in text]
 
 

@@ -23,3 +23,18 @@ def test_an_error_holds_no_secret():
     with pytest.raises(AnsibleActionFail) as caught:
         run_action("adopt_command", {"command": command}, {})
     assert "the image: found" in str(caught.value) and "s3cr3tw0rd" not in str(caught.value)
+
+
+def test_a_note_about_the_entry_has_its_name(capsys):
+    command = "docker run -p 8000:8000 vllm/vllm-openai --model openai/gpt-oss-20b"
+    run_action("adopt_command", {"command": command, "name": "mine"}, {})
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "- host: listens on 0.0.0.0" in printed and "set vllm_secrets.mine.VLLM_API_KEY" in printed
+
+
+def test_a_name_that_no_instance_can_have_is_refused():
+    command = "vllm serve openai/gpt-oss-20b"
+    with pytest.raises(
+        AnsibleActionFail, match=r"^vllm_instances\.a b: found the name 'a b', expected a text of letters"
+    ):
+        run_action("adopt_command", {"command": command, "name": "a b"}, {})

@@ -14,6 +14,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
         # Two spellings of one name: the first of them.
         ("chat", ["Chat", "CHAT"], "nearest: 'CHAT'"),
         ("dockr", ["docker", "podman"], "nearest: 'docker'"),
+        # What begins so is nearer than what has as many letters in common.
+        ("0.11", ["0.11.0", "0.17.1"], "nearest: '0.11.0'"),
         ("zzz", ["podman", "docker"], "known: docker, podman"),
         ("zzz", [], "known: none"),
         (4, [3, 44], "nearest: '44'"),
