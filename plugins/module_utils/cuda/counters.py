@@ -42,10 +42,15 @@ RESET = "the driver asks for a reset of the chip"
 REBOOT = "the driver asks for a reboot of the host"
 UNHEALTHY = "the NVLink fabric is unhealthy"
 LIMITED = "the NVLink fabric has a limited capacity"
+ROW_PENDING = "a bad row of memory is replaced at the next reset"
+UNREADABLE = "the tool reports an error in place of a value"
 # States with the value that is a fault.
 FAULTS = (
     ("remapped_rows/remapped_row_failure", "Yes", "a bad row of memory could not be replaced"),
-    ("remapped_rows/remapped_row_pending", "Yes", "a bad row of memory is replaced at the next reset"),
+    ("remapped_rows/remapped_row_pending", "Yes", ROW_PENDING),
+    # Chips before Ampere retire pages instead.
+    ("retired_pages/pending_blacklist", "Yes", ROW_PENDING),
+    ("retired_pages/pending_retirement", "Yes", ROW_PENDING),
     ("ecc_errors/unrepairable_memory", "Yes", "memory that cannot be repaired"),
     ("ecc_errors/channel_repair_pending", "Yes", "the repair of a memory channel is pending"),
     ("ecc_errors/tpc_repair_pending", "Yes", "the repair of a compute unit is pending"),
@@ -70,6 +75,11 @@ STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
     ),
     ("fabric/status", {"Success": ""}, UNHEALTHY),
     ("fabric/health/summary", {"Healthy": "", "Limited Capacity": LIMITED}, UNHEALTHY),
+    # Older drivers have these without a summary.
+    ("fabric/health/bandwidth", {"Full": "", "Degraded": LIMITED}, UNREADABLE),
+    ("fabric/health/route_recovery_in_progress", {"False": "", "True": LIMITED}, UNREADABLE),
+    ("fabric/health/route_unhealthy", {"False": "", "True": UNHEALTHY}, UNREADABLE),
+    ("fabric/health/access_timeout_recovery", {"False": "", "True": LIMITED}, UNREADABLE),
     (
         "gpu_recovery_action",
         {
@@ -87,7 +97,6 @@ STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
 NO_STATE = ("", "N/A", "Not Supported", "[N/A]", "[Not Supported]")
 # The other values of FAULTS; one that is in neither is no healthy state.
 NO_FAULT = ("no", "requested functionality has been deprecated", *map(str.lower, NO_STATE))
-UNREADABLE = "the tool reports an error in place of a value"
 # What a chip that does not work shows in the place of any value.
 ERROR_VALUES = (
     (re.compile(r"GPU is lost|fallen off the bus", re.IGNORECASE), LOST),

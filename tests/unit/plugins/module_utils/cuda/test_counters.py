@@ -199,6 +199,27 @@ def test_a_value_that_is_not_known_is_never_healthy(name):
     assert changed(name, "No", "N/A").faults == changed(name, "No", "[N/A]").faults == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "fault"),
+    [
+        ("fabric/health/bandwidth", "Degraded", "the NVLink fabric has a limited capacity"),
+        ("fabric/health/bandwidth", "Half", "the tool reports an error in place of a value"),
+        ("fabric/health/route_recovery_in_progress", "True", "the NVLink fabric has a limited capacity"),
+        ("fabric/health/route_unhealthy", "True", "the NVLink fabric is unhealthy"),
+        ("fabric/health/route_unhealthy", "Maybe", "the tool reports an error in place of a value"),
+        ("fabric/health/access_timeout_recovery", "True", "the NVLink fabric has a limited capacity"),
+        ("retired_pages/pending_blacklist", "Yes", "a bad row of memory is replaced at the next reset"),
+        ("retired_pages/pending_retirement", "Yes", "a bad row of memory is replaced at the next reset"),
+        ("retired_pages/pending_retirement", "Perhaps", "the tool reports an error in place of a value"),
+    ],
+)
+def test_states_of_older_drivers_and_chips_are_read_too(path, value, fault):
+    document = ElementTree.fromstring(REPORT)
+    document.find(f"gpu/{path}").text = value
+    answer = CommandResult(0, ElementTree.tostring(document, encoding="unicode"), "")
+    assert parse_counters([answer], "").chips[0].faults == (fault,)
+
+
 def test_xids_are_counted_also_of_a_chip_that_is_gone():
     log = XID.format(94) * 2 + XID.format(63) + "NVRM: Xid (PCI:0000:81:00): 79, pid='<unknown>', GPU has fallen\n"
     here, gone = counters(log=log).chips
