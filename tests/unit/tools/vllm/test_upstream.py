@@ -82,7 +82,11 @@ def test_a_driver_of_amd_that_the_role_does_not_know_is_lacking():
             ["610.57.04", "595.91.07", "580.178.04"],
         ),
         ("CUDA toolkit", "<title>CUDA Toolkit 13.5 - Release Notes</title> CUDA Toolkit 13.4 GA", ["13.5", "13.4"]),
-        ("ROCm", "<title>ROCm Core SDK 10.0.0 release notes</title>", ["10.0.0"]),
+        (
+            "ROCm",
+            "See the <a>ROCm compatibility matrix (ROCm 10.2.0)</a>. See the ROCm compatibility matrix (ROCm 7.14.1)",
+            ["10.2.0", "7.14.1"],
+        ),
         (
             "AMD GPU driver",
             '<a href="31.40.1/">31.40.1/</a> <a href="31.50/">31.50/</a> <a href="latest/">',
