@@ -52,6 +52,7 @@ from ..module_utils.common.deadline import finish_within
 from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.common.files_host import publish
 from ..module_utils.common.foreign_text import quote_foreign
+from ..module_utils.container_runtime.host import read_fingerprints
 from ..module_utils.container_runtime.keys import KeyFileError, armoured, fingerprints
 
 # Far more than any vendor's key; a longer answer is some other page.
@@ -80,15 +81,6 @@ def main() -> None:
         fingerprints=wanted,
         diff={"before": lines[0], "after": lines[1], "before_header": path, "after_header": path},
     )
-
-
-def read_fingerprints(path: str) -> list[str]:
-    """Return the fingerprints of a keyring file, none for a file that is missing or holds no keys."""
-    try:
-        with open(path, "rb") as file:
-            return fingerprints(file.read())
-    except (OSError, KeyFileError):
-        return []
 
 
 def download_key(module: AnsibleModule) -> bytes:

@@ -63,7 +63,7 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
         daemon_json=daemon_json,
         daemon_json_error=daemon_json_error,
         sources=_sources(SOURCES[packager]),
-        keys={path: _fingerprints(path) for path in keyrings},
+        keys={path: read_fingerprints(path) for path in keyrings},
         active=[unit for unit in UNITS if _runs_now_and_at_boot(unit, run)],
         drivers=[stack for stack, path in DRIVERS.items() if os.path.exists(path)],
         unlinked=_unlinked(),
@@ -164,7 +164,8 @@ def _rpm(names: Sequence[str], run: Run) -> Packages:
 _PACKAGERS: Mapping[str, Callable[[Sequence[str], Run], Packages]] = {"deb": _dpkg, "rpm": _rpm}
 
 
-def _fingerprints(path: str) -> list[str]:
+def read_fingerprints(path: str) -> list[str]:
+    """Return the fingerprints of a keyring file, none for a file that is missing or holds no keys."""
     try:
         with open(path, "rb") as file:
             return fingerprints(file.read())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping
 
 from .yaml import read_yaml
 
@@ -39,7 +39,7 @@ def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]
     inventories = [Path(str(source)).resolve() for source in sources if Path(str(source)).is_dir()]
     found = []
     for name in DIRECTORIES:
-        for directory in _listed(variables.get(name)):
+        for directory in listed(variables.get(name)):
             place = Path(str(directory)).resolve()
             around = next((inventory for inventory in inventories if inventory in place.parents), None)
             if around:
@@ -50,5 +50,6 @@ def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]
     return found
 
 
-def _listed(value: Any) -> Sequence[Any]:
+def listed(value: Any) -> list[Any]:
+    """Return a list of an option; a text counts as a list of one."""
     return [value] if isinstance(value, str) else list(value or [])

@@ -15,7 +15,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import load_catalogue
-from ..common.places import misplaced
+from ..common.places import listed, misplaced
 from ..common.tables import by_name, hosts_in_words
 from ..options.table import OptionTableError
 from ..planning.hardware import Accelerator
@@ -203,11 +203,7 @@ def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: Hos
 
 
 def _catalogue(variables: Variables) -> Catalogue:
-    return load_catalogue(_listed(variables.get("accelerator_catalog_path")))
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or [])
+    return load_catalogue(listed(variables.get("accelerator_catalog_path")))
 
 
 def _checked(variables: dict[str, Any]) -> dict[str, Any]:

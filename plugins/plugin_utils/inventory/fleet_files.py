@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Sequence
 from ansible import constants, context
 from ansible.inventory.manager import IGNORED
 
+from ...module_utils.common.files_host import open_now
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt
 from ..common.yaml_events import DEEPEST, LARGEST_NUMBER, LONG_TEXT
@@ -76,7 +77,7 @@ def find_files(patterns: Sequence[str], directory: str, source: str = "") -> tup
 def load_text(path: str) -> FleetText:
     """Return a file's content. Raises FleetFileError if it is not a file, unreadable or far too large."""
     try:
-        with open(path, "rb", opener=_open_at_once) as stream:
+        with open(path, "rb", opener=open_now) as stream:
             mode = os.fstat(stream.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 kind = "directory" if stat.S_ISDIR(mode) else "device, pipe or socket"
@@ -87,11 +88,6 @@ def load_text(path: str) -> FleetText:
     if len(data) > LARGEST:
         raise FleetFileError(f"{path}: larger than {LARGEST >> 20} MiB; split it, fleet_files takes a list")
     return FleetText(path, data)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    # Opening a pipe without a writer must not block. Python itself refuses a directory only after the open.
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
