@@ -175,9 +175,6 @@ def read_fingerprints(path: str) -> list[str]:
 
 def _unlinked() -> list[str]:
     """Return NVIDIA's device nodes that have no link below /dev/char."""
-    missing = []
-    for path in sorted(path for pattern in NVIDIA_NODES for path in glob.glob(pattern)):
-        device = os.stat(path).st_rdev
-        if not os.path.lexists(f"/dev/char/{os.major(device)}:{os.minor(device)}"):
-            missing.append(path)
-    return missing
+    devices = {path: os.stat(path).st_rdev for pattern in NVIDIA_NODES for path in glob.glob(pattern)}
+    links = {path: f"/dev/char/{os.major(device)}:{os.minor(device)}" for path, device in devices.items()}
+    return [path for path, link in sorted(links.items()) if not os.path.lexists(link)]

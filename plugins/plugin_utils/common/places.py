@@ -38,15 +38,14 @@ def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]
     """
     inventories = [Path(str(source)).resolve() for source in sources if Path(str(source)).is_dir()]
     found = []
-    for name in DIRECTORIES:
-        for directory in listed(variables.get(name)):
-            place = Path(str(directory)).resolve()
-            around = next((inventory for inventory in inventories if inventory in place.parents), None)
-            if around:
-                found.append(
-                    f"{name}: {directory} lies in the inventory {around}, so Ansible reads its files as inventories; "
-                    "move it beside that directory: {{ inventory_dir | dirname }}/" + place.name
-                )
+    for name, directory in ((name, directory) for name in DIRECTORIES for directory in listed(variables.get(name))):
+        place = Path(str(directory)).resolve()
+        around = next((inventory for inventory in inventories if inventory in place.parents), None)
+        if around:
+            found.append(
+                f"{name}: {directory} lies in the inventory {around}, so Ansible reads its files as inventories; "
+                "move it beside that directory: {{ inventory_dir | dirname }}/" + place.name
+            )
     return found
 
 
