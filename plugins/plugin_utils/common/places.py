@@ -38,7 +38,7 @@ def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]
     """
     inventories = [Path(str(source)).resolve() for source in sources if Path(str(source)).is_dir()]
     found = []
-    for name, directory in ((name, directory) for name in DIRECTORIES for directory in listed(variables.get(name))):
+    for name, directory in ((key, each) for key in DIRECTORIES for each in listed(variables.get(key))):
         place = Path(str(directory)).resolve()
         around = next((inventory for inventory in inventories if inventory in place.parents), None)
         if around:
