@@ -28,13 +28,13 @@ class Parser(argparse.ArgumentParser):
     # All verbs and options, for the nearest one.
     known: ClassVar[list[str]] = []
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message: str, verb: str = "") -> NoReturn:
         words = [word for word in sys.argv[1:] if word in message and len(word) > 1]
         near = [match for word in words for match in difflib.get_close_matches(word, self.known, 1) if match != word]
         if near:
             message = re.sub(r" \(choose from .*\)$", "", message) + f"; nearest: {near[0]}"
         message = message.replace("argument ", "")
-        self.exit(USAGE, f"{self.prog}: {message}. `{self.prog} -h` lists what there is\n")
+        self.exit(USAGE, f"{self.prog}: {message}. `{' '.join([self.prog, *verb.split()])} -h` lists what there is\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,17 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parser: Parser, verb: Verb, given: argparse.Namespace) -> int:
     """Run a verb. Ends with a usage error where hosts are missing, or not exactly one of its alternatives is given."""
     if given.passed_on and "extra_vars" not in given:
-        parser.error(f"{given.verb} runs nothing of Ansible that could take {given.passed_on[0]}")
+        parser.error(f"{given.verb} runs nothing of Ansible that could take {given.passed_on[0]}", given.verb)
     if verb.run:
         return RUNS[verb.run](given)
     given.hosts = [*getattr(given, "hosts", ()), *getattr(given, "limit", ())]
     if verb.needs_hosts and not given.hosts:
-        parser.error(f"{given.verb} would concern every host: name HOST, a group or a pattern")
+        parser.error(f"{given.verb} would concern every host: name HOST, a group or a pattern", given.verb)
     words = {name: "HOST" if name == "hosts" else f"--{name}" for name in verb.exclusive}
     chosen = [word for name, word in words.items() if getattr(given, name, None)]
     if words and len(chosen) != 1:
         found = f"takes exactly one of {', '.join(words.values())}; found {' and '.join(chosen) or 'none'}"
-        parser.error(f"{given.verb} {found if len(words) > 1 else f'needs {words.popitem()[1]}'}")
+        parser.error(f"{given.verb} {found if len(words) > 1 else f'needs {words.popitem()[1]}'}", given.verb)
     variables = {
         option.variable: value if option.value else (*option.choices, "true")[0]
         for option in verb.options

@@ -57,13 +57,16 @@ def answers_table(results: Mapping[str, Mapping[str, Any]], width: int = 120) ->
     rows = []
     for host in by_name(results):
         checks = checks_of(host, results[host])
-        for one in instances_of(host, results[host]):
-            own = [row for row in checks if row["instance"] == one["instance"]]
+        measured = {one["instance"]: one for one in instances_of(host, results[host])}
+        for instance in dict.fromkeys(row["instance"] for row in checks if row["instance"]):
+            own = [row for row in checks if row["instance"] == instance]
+            # Without a measurement it was not asked, for example because it is not installed.
+            one = measured.get(instance, {"msg": own[0]["detail"]})
             passed = f"{sum(row['ok'] is True for row in own)} of {len(own)}"
             seconds = sum(row["seconds"] or 0 for row in own)
             text = " ".join(str(one.get("answer") or one.get("msg") or "").split())
             rates = [f"{one[key]:{form}}" if one.get(key) else "" for key, form in _RATES.items()]
-            row = [host, one["instance"], str(one.get("model") or ""), passed, f"{seconds:.1f}", *rates]
+            row = [host, instance, str(one.get("model") or ""), passed, f"{seconds:.1f}", *rates]
             rows.append([*row, text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."])
     return table(_HEADERS, rows, width)
 

@@ -241,7 +241,7 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
         (["remove"], "remove would concern every host"),
         (["remove", "a"], "takes exactly one of --instance, --model, --environment, --image, --everything; found none"),
         (["rollback"], "rollback takes exactly one of HOST, --rollout; found none"),
-        (["render"], "render needs --directory"),
+        (["render"], "render needs --directory. `inference render -h` lists what there is"),
         (["-i", "x", "plan"], "-i stands before the verb; options follow it, as in `inference plan -i`"),
         (["plan", "-i", "a", "-i", "b"], "-i stands there 2 times: name one site"),
         (["plan", "-e", '{"a":'], "is no JSON"),
@@ -361,6 +361,15 @@ def test_an_instance_that_is_not_there_is_named(here):
     done = run("chat", "here", "chat", "hello", cwd=here)
     assert done.returncode
     assert done.stderr.startswith("here chat: instance chat is not installed on this host: /etc/vllm/chat.yaml")
+
+
+def test_verify_shows_its_table_even_where_every_host_fails(here):
+    (here / "host_vars").mkdir()
+    (here / "host_vars/here.yml").write_text("vllm_instances: {chat: {}}\nansible_become: false\n", encoding="utf-8")
+    done = run("verify", cwd=here)
+    assert done.returncode
+    assert "host instance passed seconds answer" in " ".join(done.stdout.split())
+    assert re.search(r"^here +chat +0 of 1 +0.0 +instance chat is not installed", done.stdout, re.MULTILINE)
 
 
 def test_chat_and_logs_print_one_document(here):

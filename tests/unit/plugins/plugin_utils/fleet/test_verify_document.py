@@ -28,11 +28,13 @@ def test_the_answers_are_a_table_with_seconds_and_rates():
     good = {"item": "a", "ok": True, "checks": [GOOD, GOOD], "answer": "Yes.\nIt is.", "model": "m", "msg": "passes",
             "tokens_per_second": 1080.2, "time_to_first_token_s": 0.031}  # fmt: skip
     bad = {"item": "b", "ok": False, "failed": True, "checks": [GOOD, BAD], "msg": "b does not pass " * 9}
-    found = {"h-10": {"results": [good]}, "h-2": {"results": [bad]}, "gone": {"unreachable": True}, "none": {}}
+    absent = {"item": "c", "failed": True, "msg": "instance c is not installed"}
+    found = {"h-10": {"results": [good, absent]}, "h-2": {"results": [bad]}, "gone": {"unreachable": True}, "none": {}}
     assert [" ".join(line.split()) for line in answers_table(found, 200).splitlines() if "--" not in line] == [
         "host instance model passed seconds first token, s tokens/s answer",
         f"h-2 b 1 of 2 0.2 {('b does not pass ' * 9)[:60].strip()} ...",
         "h-10 a m 2 of 2 0.2 0.03 1,080 Yes. It is.",
+        "h-10 c 0 of 1 0.0 instance c is not installed",
     ]
     assert answers_table({}) == ""
 
