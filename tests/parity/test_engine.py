@@ -197,22 +197,47 @@ VALUES = {
     "numa-bind-nodes": [0, 0], "spec-tokens": 4, "collect-detailed-traces": ["all"], "spec-method": "ngram",
     "max-loras": 2, "max-cpu-loras": 1, "max-num-active-seqs": 512, "max-num-seqs": 256, "max-num-batched-tokens": 128,
     "long-prefill-token-threshold": 8192, "max-model-len": 4096, "grpc-port": 50051, "data-parallel-rank": 0,
-    "offload-num-in-group": 4, "offload-group-size": 2, "mamba-ssu-algorithm": "vertical",
+    "offload-num-in-group": 4, "offload-group-size": 2, "mamba-ssu-algorithm": "vertical", "speculative-config": {},
+    "speculative-config.prompt_lookup_min": 4, "speculative-config.prompt_lookup_max": 1,
+    "kv-transfer-config.kv_connector": "NixlConnector", "ec-transfer-config.ec_connector": "ECExampleConnector",
 }  # fmt: skip
 # Keys of a JSON flag stand for the whole of it, which must be valid by itself.
 ELSEWHERE_TRIED = ("speculative-config.draft_tensor_parallel_size",)
+# What else they need.
+BESIDE = {
+    "max-loras": {"enable-lora": True},
+    "speculative-config.prompt_lookup_min": {
+        "speculative-config.method": "ngram",
+        "speculative-config.num_speculative_tokens": 3,
+    },
+    "speculative-config.method": {"speculative-config.num_speculative_tokens": 3},
+}
 
 
 def incomplete():
     for group in load_exclusive():
         if "needs" in group or "at_most" in group:
-            names = [*group["settings"], *([group["at_most"]] if "at_most" in group else [])]
-            lora = {"enable-lora": True} if "max-loras" in names else {}
-            args = {}
-            for name in names:
-                args.update(name if isinstance(name, dict) else {name: VALUES.get(name, True)})
-            if not {*args} & {*ELSEWHERE_TRIED}:
-                yield {**lora, **args}
+            listed = [each if isinstance(each, dict) else {each: None} for each in group["settings"]]
+            wanted = {name: value for each in listed for name, value in each.items()}
+            names = [*wanted, *([group["at_most"]] if "at_most" in group else [])]
+            pairs = [{name: wanted.get(name) or VALUES.get(name, True) for name in names}]
+            for name, value in wanted.items():
+                if isinstance(value, list):
+                    pairs = [{**pairs[0], name: each} for each in value]
+            beside = {} if "ngram" in wanted.values() else BESIDE.get(names[0], {})
+            if not {*names} & {*ELSEWHERE_TRIED}:
+                yield from (nested({**beside, **pair}) for pair in pairs)
+
+
+def nested(pairs):
+    args = {}
+    for name, value in pairs.items():
+        flag, _dot, key = name.partition(".")
+        if key:
+            args.setdefault(flag, {})[key] = value
+        else:
+            args[flag] = value
+    return args
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 
 import pytest
@@ -150,4 +151,10 @@ def test_vllm_and_the_plan_read_the_same_values_of_variables(parser):
 def test_the_chat_templates_of_the_newest_release_are_listed(upstream_recipes):
     site = upstream_recipes.parents[1]
     found = {str(path.relative_to(site)) for path in site.glob("examples/**/*.jinja")}
-    assert {name for name in load_foreign("cuda").templates_of(NEWEST) if "/" in name} == found
+    assert {name for name in load_foreign("cuda").names_of("chat-template", NEWEST) if "/" in name} == found
+
+
+def test_the_connectors_of_the_newest_release_are_listed(upstream_recipes):
+    factory = upstream_recipes.parents[1] / "vllm" / "distributed" / "kv_transfer" / "kv_connector" / "factory.py"
+    found = {*re.findall(r'register_connector\(\s*"(\w+)"', factory.read_text(encoding="utf-8"))}
+    assert load_foreign("cuda").names_of("kv-transfer-config.kv_connector", NEWEST) == found

@@ -3,8 +3,8 @@
 
 Ranges are those of ``Field(ge=1)`` and of types such as PositiveInt in the config classes, and lower limits also those
 that a function checks: ``if self.x < 1: raise``, not inside of another ``if``, or ``assert x >= 1``. Lists of values
-are those of the types that fields name in their annotations and validators check (KNOWN). The sources are parsed, never
-run.
+are those of the types that fields name in their annotations and validators check (KNOWN), and of enumerations. The
+sources are parsed, never run.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Limits:
         trees = [ast.parse(path.read_text(encoding="utf-8")) for glob in SOURCES for path in sorted(package.glob(glob))]
         nodes = [node for tree in trees for node in ast.walk(tree)]
         self.classes = {node.name: _read_class(node) for node in nodes if isinstance(node, ast.ClassDef)}
+        self.enumerations = {node.name: _members(node) for node in nodes if isinstance(node, ast.ClassDef)}
         self.flags, self.owners = _flags_of(nodes)
         known = {name: sorted(set(_values(name, package, files))) for name, files in KNOWN.items()}
         self.types = {name: values for name, values in known.items() if values}
@@ -94,6 +95,12 @@ class Limits:
         known = next((word for word in words if word in self.types), None)
         if known and entry["kind"] in ("text", "any"):
             entry.update(kind="text", known=Alias(known), closed=True)
+        values = next((self.enumerations[word] for word in words if self.enumerations.get(word)), [])
+        if values and entry["kind"] in ("text", "any") and "known" not in entry:
+            # Of a number, keys take the name as well, which a validator looks up.
+            entry.update(
+                kind="choice", values=values if entry["kind"] == "any" else [*filter(str.isdigit, values)] or values
+            )
         inner = next((word for word in words if word in self.classes), None)
         if inner and "keys" in entry:
             entry["keys"] = {key: self._key(value, inner, key) for key, value in entry["keys"].items()}
@@ -125,6 +132,18 @@ def _read_class(node: ast.ClassDef) -> ConfigClass:
             limits |= {name: value for call in calls for name, value in _bounds(call)}
             cls.limits[item.target.id] = limits
     return cls
+
+
+def _members(node: ast.ClassDef) -> list[str]:
+    """Return the values of an enumeration, of numbers with their names before them; none where values are no words."""
+    if not any(ast.unparse(base).rpartition(".")[2] in ("Enum", "IntEnum") for base in node.bases):
+        return []
+    pairs = [(item.targets[0], item.value) for item in node.body if isinstance(item, ast.Assign)]
+    names = [target.id for target, _value in pairs if isinstance(target, ast.Name)]
+    values = [value.value if isinstance(value, ast.Constant) else None for _target, value in pairs]
+    words = sorted(value for value in values if isinstance(value, str) and value.isidentifier())
+    numbers = [str(value) for value in values if isinstance(value, int)]
+    return words if len(words) == len(values) else [*names, *numbers] if numbers else []
 
 
 def _bounds(node: ast.AST) -> Iterator[tuple[str, float]]:

@@ -30,9 +30,8 @@ TEXTS = {"integer": "1", "number": "1.5", "json": "{}"}
 # What is on for a function that compares with words, and takes any other text for off.
 ON = {"boolean": {"1", "true", "TRUE"}, "one": {"1"}}
 WORDS = ("0", "1", "TRUE", "false", "no", "off", "on", "true", "yes")
-# Texts that a function only writes in capitals; vLLM hands them to Python's logging or names a stream to it.
-LEVELS = tuple(sorted(logging.getLevelNamesMapping()))
-STREAMS = ("ext://sys.stderr", "ext://sys.stdout")
+# Texts that a function only hands on: vLLM gives them to Python's logging.
+LOGGING = {"_LOGGING_LEVEL": "level", "_LOG_LEVEL": "level", "_LOGGING_STREAM": "stream"}
 WIDTH = 120
 
 
@@ -86,11 +85,9 @@ def _entry(name: str, getter: Callable[[], Any], file: str) -> dict[str, Any]:
 
 def _text(name: str, getter: Callable[[], Any]) -> dict[str, Any]:
     """Return the entry of a variable whose function takes any text, though what vLLM makes of most is not meant."""
-    if name.endswith(("_LOGGING_LEVEL", "_LOG_LEVEL")):
-        upper = value_of(name, getter, "x") == ("X",)
-        return {"kind": "choice", "values": LEVELS, **({"any_case": True} if upper else {})}
-    if name.endswith("_LOGGING_STREAM"):
-        return {"kind": "choice", "values": STREAMS}
+    kind = next((kind for ending, kind in LOGGING.items() if name.endswith(ending)), None)
+    if kind:
+        return {"kind": kind}
     other = value_of(name, getter, "x")
     found = {word for word in WORDS if value_of(name, getter, word) != other}
     if other not in ((False,), (None,)) or not found:

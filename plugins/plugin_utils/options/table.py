@@ -14,6 +14,7 @@ from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import satisfies, sort_key
 from .values import (
     JSON_LISTS,
+    WORDS,
     Entry,
     decoded,
     described,
@@ -30,13 +31,16 @@ from .values import (
 SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
-VARIABLE_KINDS = ("boolean", "choice", "integer", "json", "number", "one", "switch", "text")
+VARIABLE_KINDS = ("boolean", "choice", "integer", "json", "level", "number", "one", "stream", "switch", "text")
 
 # What a variable of a kind is to be, where it is not what a flag of the kind takes.
-_READ_AS = {**dict.fromkeys(("boolean", "one", "switch"), "0 or 1"), "json": "JSON"}
+_READ_AS = {kind: "one of " + ", ".join(WORDS[kind]) for kind in ("level", "stream")}
+_READ_AS |= {**dict.fromkeys(("boolean", "one", "switch"), "0 or 1"), "json": "JSON"}
 
 # The flag whose keys a plugin of vLLM defines.
 ADDITIONAL = "additional-config"
+# The flag and the key that name a connector, and the key that names its module.
+CONNECTOR = ("kv-transfer-config", "kv_connector", "kv_connector_module_path")
 
 # For a name that no longer exists: its replacement ("instead") and the release of the change ("since").
 Replaced = Mapping[str, Mapping[str, str]]
@@ -66,7 +70,7 @@ class Foreign(NamedTuple):
     """Variables of libraries below vLLM (names, prefixes, what some are read as), and what a plugin of vLLM adds.
 
     That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
-    ``templates`` are vLLM's chat templates, by the releases that have them.
+    ``listed`` are names of vLLM's own, by the flag, the releases that have them, and their common beginning.
     """
 
     names: frozenset[str]
@@ -75,7 +79,7 @@ class Foreign(NamedTuple):
     plugin: str = ""
     keys: frozenset[str] = frozenset()
     env: Mapping[str, Entry] = {}
-    templates: Mapping[str, Sequence[str]] = {}
+    listed: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]] = {}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -92,25 +96,40 @@ class Foreign(NamedTuple):
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
         keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
-        templates = {spec: tuple(names) for part in parts for spec, names in (part.get("templates") or {}).items()}
-        return cls(names, prefixes, values, plugin, keys, env, templates)
+        listed = {flag: specs for part in parts for flag, specs in (part.get("listed") or {}).items()}
+        return cls(names, prefixes, values, plugin, keys, env, listed)
 
-    def templates_of(self, version: str) -> set[str]:
-        """Return the names of the chat templates that a release of vLLM has itself."""
-        return {name for spec, names in self.templates.items() if satisfies(version, spec) for name in names}
+    def names_of(self, flag: str, version: str) -> set[str]:
+        """Return what a release of vLLM has itself for a flag: its chat templates, its connectors."""
+        parts = [part for spec, part in (self.listed.get(flag) or {}).items() if satisfies(version, spec)]
+        return {f"{begin}{name}" for part in parts for begin, names in part.items() for name in names}
 
     def of_plugin(self, name: str) -> bool:
         """Return whether a variable belongs to a plugin of vLLM."""
         return bool(self.plugin) and name.startswith(self.plugin)
 
-    def check_keys(self, args: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a problem for each key of --additional-config that no known release of the plugin reads."""
+    def check_keys(self, args: Mapping[str, Any], version: str) -> Iterator[str]:
+        """Yield a problem for a connector that the release does not have, and for odd keys of --additional-config.
+
+        Odd are those that no known release of the plugin reads.
+        """
+        yield from self._check_connector(decoded(args.get(CONNECTOR[0])), version)
         config = decoded(args.get(ADDITIONAL))
         for key in config if self.keys and isinstance(config, Mapping) else ():
             if key not in self.keys:
                 near = misspelt(str(key), self.keys)
                 text = f"--{ADDITIONAL}.{key}: vLLM's plugin on this stack has no such key"
                 yield f"{text}; nearest: {near!r}" if near else Doubt(f"{text} in any release that is known here")
+
+    def _check_connector(self, config: Any, version: str) -> Iterator[str]:
+        flag, module = ".".join(CONNECTOR[:2]), CONNECTOR[2]
+        name = config.get(CONNECTOR[1]) if isinstance(config, Mapping) and not config.get(module) else None
+        known = self.names_of(flag, version)
+        if name is not None and known and name not in known and not self.plugin:
+            yield Unknown(
+                f"--{flag}: vLLM {version} has no connector {name!r}; {nearest(str(name), known)}; one of your own "
+                f"needs {module}"
+            )
 
     def covers(self, name: str) -> bool:
         """Return whether a library is known to read the variable ``name``."""

@@ -33,7 +33,12 @@ LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
 READERS: Mapping[str, Callable[[str], Any]] = {"integer": int, "switch": int, "number": float, "json": load_json}
 # The words of a variable that vLLM compares with 1 or true, of `one` with 1 alone: any other one, such as yes, is off.
 _OFF = ("-1", "0", "false", "no", "off")
-WORDS = {"boolean": ("1", "true", *_OFF), "one": ("1", *_OFF)}
+WORDS = {
+    "boolean": ("1", "true", *_OFF),
+    "level": ("critical", "debug", "error", "fatal", "info", "notset", "warn", "warning"),
+    "one": ("1", *_OFF),
+    "stream": ("ext://sys.stderr", "ext://sys.stdout"),
+}
 
 # The flags of JSON that hold a list; all others hold a mapping.
 JSON_LISTS = ("allowed-headers", "allowed-methods", "allowed-origins")

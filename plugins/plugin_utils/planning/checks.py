@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
@@ -10,7 +11,7 @@ from ...module_utils.common.kinds import show_value
 from ..options.arguments import to_mapping
 from ..options.restricted import DEEPEST, is_deep
 from ..options.table import Doubt, Foreign, OptionTable, Unknown
-from ..options.values import NUMBER
+from ..options.values import NUMBER, read_number
 from .conditions import applies
 from .inputs import PlanError
 from .side_models import adapter_problems
@@ -61,8 +62,8 @@ def exclusions(
                 needed = " or ".join(_describe_setting(name, value) for name, value in _pairs(group["needs"]))
                 yield f"{' and '.join(names)} needs {needed}: {group['because']}"
         elif "at_most" in group:
-            most, value = have.get(group["at_most"]), _look_up(have, group["settings"][0])[1]
-            if isinstance(most, int) and isinstance(value, int) and value > most:
+            most, value = (_look_up(have, name)[1] for name in (group["at_most"], group["settings"][0]))
+            if names and (read_number(str(most)) or math.inf) < (read_number(str(value)) or 0):
                 expected = f"expected at most --{group['at_most']}, which is {most}"
                 yield f"{names[0]} is {value}, {expected}: {group['because']}"
         elif names and group.get("warn"):
@@ -99,9 +100,10 @@ def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
         there, value = _look_up(have, name)
         if not there or (wanted is None and value is False):
             return []
-        if wanted is not None and str(value).lower() != str(wanted).lower():
+        options = wanted if isinstance(wanted, list) else [wanted]
+        if wanted is not None and str(value).lower() not in [str(option).lower() for option in options]:
             return []
-        found.append(_describe_setting(name, wanted))
+        found.append(_describe_setting(name, value if isinstance(wanted, list) else wanted))
     return found
 
 
@@ -152,7 +154,7 @@ def option_problems(
         *adapter_problems(args),
         *table.check_env(own, foreign, others, replaced),
         *table.check_values(env, foreign.env),
-        *foreign.check_keys(args),
+        *foreign.check_keys(args, table.version),
     ]
 
 

@@ -32,7 +32,7 @@ from .hardware import Accelerator
 from .inputs import Library, Manifest, PlanError, SiteSettings
 from .kernels import Kernels, plan_kernels
 from .live_adapters import BECAUSE, live_env
-from .named_files import WITH_EXAMPLES, file_problems, quantization_problems, with_files
+from .named_files import TEMPLATE, WITH_EXAMPLES, file_problems, quantization_problems, with_files
 from .offload import offload_layers
 from .own_place import check_answers
 from .permission import check_permission
@@ -195,7 +195,10 @@ def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, libr
     length = length_problem(entry, composed, config_of(entry, library))
     manifest, stack = library.manifest(entry.pinned), accelerator.stack
     groups = [group for group in library.exclusive if group.get("stack", stack) == stack]
-    examples, templates = _has_examples(entry, accelerator), library.foreign(stack).templates_of(entry.table.version)
+    examples, templates = (
+        _has_examples(entry, accelerator),
+        library.foreign(stack).names_of(TEMPLATE, entry.table.version),
+    )
     return [
         *exclusions(composed.args, composed.env, groups, entry.table),
         *file_problems(composed.args, manifest is not None, examples, templates),

@@ -44,7 +44,26 @@ FILES = {
                 if self.plain:
                     assert asserted >= 2, "at least two"
 
+        class Level(IntEnum):
+            O0 = 0
+            O1 = 1
+
+        class Mode(enum.Enum):
+            NONE = 0
+            BOTH = (1, 0)
+
+        class Kernel(str, Enum):
+            TRITON = "triton"
+            CUTE = "cute"
+
+        class Place(Enum):
+            HERE = "a.b"
+
         class AttentionConfig:
+            level: Level = 1
+            mode: Mode | None = None
+            kernel: Kernel = "cute"
+            place: Place = "a.b"
             backend: AttentionBackendEnum | None = None
             cache: CacheConfig = None
     """,
@@ -123,6 +142,11 @@ def limits(tmp_path):
         # The parser's own choices stay.
         ("kv-dtype", {"kind": "choice", "values": ["auto"]}, {"kind": "choice", "values": ["auto"]}),
         ("backend", {"kind": "text"}, {"kind": "text", "known": "AttentionBackendEnum", "closed": True}),
+        ("level", {"kind": "text"}, {"kind": "choice", "values": ["0", "1"]}),
+        ("level", {"kind": "any"}, {"kind": "choice", "values": ["O0", "O1", "0", "1"]}),
+        ("mode", {"kind": "any"}, {"kind": "choice", "values": ["NONE", "BOTH", "0"]}),
+        ("kernel", {"kind": "text"}, {"kind": "choice", "values": ["cute", "triton"]}),
+        ("place", {"kind": "text"}, {"kind": "text"}),
         ("old", {"kind": "text"}, {"kind": "text", "deprecated": "argument 'old' is deprecated"}),
         ("cache-dtype", {"kind": "text"}, "--cache-dtype is deprecated and will be removed."),
         (

@@ -229,15 +229,15 @@ env:
   choice:
     VLLM_CASE: {values: [High], any_case: true}
     VLLM_LIST: {values: [a, b], many: true}
-    VLLM_LOGGING_LEVEL: {values: [CRITICAL, DEBUG, ERROR, FATAL, INFO, NOTSET, WARN, WARNING], any_case: true}
-    VLLM_LOGGING_STREAM: {values: ["ext://sys.stderr", "ext://sys.stdout"]}
     VLLM_TRUE: {values: ["0", "false", "true"], any_case: true}
     VLLM_TWO: {values: ["0", "1"]}
     VLLM_WAY: {values: [fork, spawn]}
   integer: [VLLM_A, VLLM_PORT]
   json: [VLLM_JSON]
+  level: [VLLM_LOGGING_LEVEL]
   number: [VLLM_SHARE]
   one: [VLLM_ONE]
+  stream: [VLLM_LOGGING_STREAM]
   switch: [VLLM_ON]
   text: [CUDA_HOME, VLLM_ASKED, VLLM_B, VLLM_FILE, VLLM_NAMES, VLLM_NOT]
 """

@@ -488,7 +488,7 @@ def test_a_value_that_vllm_reads_passes(name, value):
         ("VLLM_ROCM_USE_AITER", "yes", "0 or 1"),
         ("VLLM_SKIP_P2P_CHECK", "true", "0 or 1"),
         ("VLLM_DEBUG_LOG_API_SERVER_RESPONSE", "1", "one of 0, false, true"),
-        ("VLLM_LOGGING_LEVEL", "verbose", "one of CRITICAL, DEBUG, ERROR, FATAL, INFO, NOTSET, WARN, WARNING"),
+        ("VLLM_LOGGING_LEVEL", "verbose", "one of critical, debug, error, fatal, info, notset, warn, warning"),
         ("VLLM_LOGGING_STREAM", "stdout", "one of ext://sys.stderr, ext://sys.stdout"),
     ],
 )
@@ -542,14 +542,14 @@ def test_a_variable_of_a_plugin_is_known_by_name_refused_if_misspelt_and_doubted
 def test_a_key_of_the_plugin_is_checked(config, problem):
     keys = ["enable_cpu_binding", "eplb_config", "weight_nz_mode"]
     foreign = Foreign.from_data({"cann": {"additional-config": keys}}, "cann")
-    found = list(foreign.check_keys({"additional-config": config}))
+    found = list(foreign.check_keys({"additional-config": config}, "0.30.0"))
     assert (problem in found[0]) if problem else not found
     # A newer release of the plugin may have a key that nothing here is like.
     assert [isinstance(text, Doubt) for text in found] == ([problem.startswith("in any")] if problem else [])
 
 
 def test_without_a_plugin_any_key_is_accepted():
-    assert not list(Foreign(frozenset(), ()).check_keys({"additional-config": {"x": 1}}))
+    assert not list(Foreign(frozenset(), ()).check_keys({"additional-config": {"x": 1}}, "1.0"))
 
 
 @pytest.mark.parametrize(
@@ -567,3 +567,39 @@ def test_a_choice_that_the_plugin_for_ascend_adds(args):
     (problem,) = table.check_args(args, added=load_foreign("cuda").values)
     assert "expected one of auto" in problem
     assert len(table.check_args({"kv-cache-dtype": ["int8"]}, added=load_foreign("cann").values)) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (
+            {"kv_connector": "NixlConector"},
+            "has no connector 'NixlConector'; nearest: 'NixlConnector'; one of your own",
+        ),
+        ('{"kv_connector": "P2pNcclConnector"}', "vLLM 0.33.0 has no connector 'P2pNcclConnector'"),
+        ({"kv_connector": "Own", "kv_connector_module_path": "own.module"}, None),
+        ({"kv_connector": "MultiConnector"}, None),
+        ({}, None),
+        (5, None),
+    ],
+)
+def test_a_connector_is_one_of_the_release(config, problem):
+    found = [*load_foreign("cuda").check_keys({"kv-transfer-config": config}, "0.33.0")]
+    assert [problem in text and isinstance(text, Unknown) for text in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"optimization-level": 7}, "--optimization-level: expected one of 0, 1, 2, 3, found 7"),
+        ({"optimization-level": "O3"}, "--optimization-level: expected one of 0, 1, 2, 3"),
+        ({"mamba-backend": "tritn"}, "--mamba-backend: expected one of cpu, flashinfer, triton"),
+        ({"compilation-config": {"mode": 5}}, "--compilation-config.mode: expected one of NONE, STOCK_TORCH_COMPILE"),
+        ({"compilation-config": {"cudagraph_mode": "FULLY"}}, 'found "FULLY"'),
+        ({"compilation-config": {"mode": "vllm_compile", "cudagraph_mode": "full_and_piecewise"}}, None),
+        ({"compilation-config": {"mode": 3, "cudagraph_mode": 2}, "optimization-level": 3, "-O3": None}, None),
+    ],
+)
+def test_enumerations_of_the_release(args, problem):
+    found = load_table("0.33.0").check_args(args)
+    assert [problem in text for text in found] == ([True] if problem else [])

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_exclusive,
+    load_table,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Doubt,
     Foreign,
@@ -138,6 +142,32 @@ def test_a_number_above_the_setting_that_bounds_it_is_refused(size, problems):
     assert found == ["--size is 9, expected at most --least, which is 8: why"] * problems
     key = {"settings": ["j.size"], "at_most": "least", "because": "why"}
     assert len(list(exclusions({"least": 8, "j": {"size": size}}, {}, [key], TABLE))) == problems
+
+
+@pytest.mark.parametrize(
+    ("args", "found"),
+    [
+        ({"max-num-seqs": 100, "max-num-batched-tokens": "10"}, "--max-num-seqs is 100, expected at most"),
+        ({"max-model-len": "8k", "max-num-batched-tokens": 4096, "enable-chunked-prefill": False}, "is 8k, expected"),
+        ({"max-model-len": "8k", "max-num-batched-tokens": 4096}, None),
+        ({"speculative-config": {"method": "ngram", "num_speculative_tokens": 3}}, None),
+        ({"speculative-config": {"method": "ngram"}}, "needs --speculative-config.num_speculative_tokens"),
+        ({"speculative-config": {}}, "--speculative-config needs --speculative-config.method or"),
+        (
+            {"speculative-config": {"method": "eagle3"}},
+            "--speculative-config.method eagle3 needs --speculative-config.m",
+        ),
+        (
+            {"speculative-config": {"prompt_lookup_min": 4, "prompt_lookup_max": 1}},
+            "prompt_lookup_min is 4, expected at",
+        ),
+        ({"kv-transfer-config": {"kv_connector": "NixlConnector"}}, "needs --kv-transfer-config.kv_role"),
+        ({"profiler-config": {"profiler": "torch"}}, "needs --profiler-config.torch_profiler_dir"),
+    ],
+)
+def test_relations_of_the_newest_release(args, found):
+    problems = [*exclusions(args, {}, load_exclusive(), load_table("0.33.0"))]
+    assert any(found in text for text in problems) if found else not problems
 
 
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():

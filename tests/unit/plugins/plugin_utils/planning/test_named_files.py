@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.named
 from tests.fakes.plans import plan
 
 GEMMA = "examples/tool_chat_template_gemma4.jinja"
-TEMPLATES = load_foreign("cuda").templates_of("0.33.0")
+TEMPLATES = load_foreign("cuda").names_of("chat-template", "0.33.0")
 MANIFEST = {"files": {"parser.py": {}, "chat.jinja": {}}}
 
 
@@ -84,9 +84,11 @@ def test_a_misspelt_template_has_its_nearest():
 
 
 def test_every_release_has_templates():
-    assert all("template_chatml.jinja" in load_foreign("rocm").templates_of(version) for version in releases())
-    assert "examples/template_baichuan.jinja" in load_foreign("cpu").templates_of("0.23.0")
-    assert "examples/template_baichuan.jinja" not in load_foreign("cpu").templates_of("0.25.1")
+    assert all(
+        "template_chatml.jinja" in load_foreign("rocm").names_of("chat-template", version) for version in releases()
+    )
+    assert "examples/template_baichuan.jinja" in load_foreign("cpu").names_of("chat-template", "0.23.0")
+    assert "examples/template_baichuan.jinja" not in load_foreign("cpu").names_of("chat-template", "0.25.1")
 
 
 def test_paths_that_a_container_does_not_mount():
