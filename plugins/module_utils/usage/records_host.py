@@ -60,7 +60,9 @@ class Records:
             self._remove(name)
         path = os.path.join(self.directory, file_name(names, time.time_ns(), self.process))
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
-        fcntl.flock(self.file, fcntl.LOCK_SH)
+        # Another process of this user may hold it: nobody waits, and a file that is removed is made again.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return self.file
 
     def _remove(self, name: str) -> None:

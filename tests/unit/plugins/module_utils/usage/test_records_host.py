@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 
@@ -99,3 +100,14 @@ def test_a_file_from_before_the_clock_was_set_is_the_oldest(tmp_path, monkeypatc
         os.close(each.file)
         first = first or each.names()[0]
     assert first not in each.names()
+
+
+def test_a_lock_that_another_process_holds_makes_nobody_wait(tmp_path, monkeypatch):
+    def held(file, how):
+        assert how & fcntl.LOCK_NB
+        raise BlockingIOError
+
+    monkeypatch.setattr(records_host.fcntl, "flock", held)
+    found = Records(str(tmp_path))
+    found.add({"state": "complete"})
+    assert found.read({}).count(b'"number"') == 1
