@@ -22,6 +22,7 @@ declare -rA PACKAGES=(
   [haproxy]="tests of the gateway"
   [openssl]="tests of the gateway's certificates"
   [git]="the list of files for ansible-test"
+  [gdisk]="tests of provision.yml"
   [iproute2]="finding free subnets"
   [iptables]="the lab's network"
   [make]="make demo, make test"

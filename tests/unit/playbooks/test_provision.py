@@ -48,9 +48,10 @@ def test_a_provisioner_that_is_not_set_up_is_named_with_what_sets_it_up(tmp_path
         "provision_release=gpu-1",
     )
     done = command(tmp_path, "ansible-playbook", *words, "-e", "provision_password=x")
-    told = done.stdout + done.stderr
-    expected = f"prov-1: File not found: {tmp_path}/site.json; run playbooks/provisioner.yml if it was not set up yet"
-    assert done.returncode == 2 and expected in told, told
+    # Releases differ in the first letter of the module's words, and in where they break lines.
+    told = " ".join((done.stdout + done.stderr).split())
+    expected = f"ile not found: {tmp_path}/site.json; run playbooks/provisioner.yml if it was not set up yet"
+    assert done.returncode == 2 and "prov-1: " in told and expected in told, told
 
 
 FLEET = """
