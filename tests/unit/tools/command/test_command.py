@@ -58,6 +58,14 @@ def test_every_variable_is_one_of_its_playbooks():
             assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
 
 
+def test_an_old_python_is_named_in_one_sentence():
+    """Before the import of anything that it lacks."""
+    program = f"import runpy, sys; sys.version_info = (3, 10, 1); runpy.run_path({str(TOP / 'bin/inference')!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(r"inference: found Python \S+, expected 3.11 or newer; activate the .*\n", done.stderr)
+
+
 def test_every_verb_is_on_its_page():
     page = (TOP / "docs/operate/command.md").read_text(encoding="utf-8")
     verbs = [*VERBS, "lab up", "lab down", "completion bash", "completion zsh"]
