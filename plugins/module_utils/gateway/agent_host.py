@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Mapping
 
+from ..common.bounded_server_host import BoundedServer
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..common.passed_socket_host import listen
@@ -161,10 +162,9 @@ class AgentAnswer(socketserver.StreamRequestHandler):
             self.wfile.write(answer.encode("ascii", "replace"))
 
 
-class Agent(socketserver.ThreadingTCPServer):
+class Agent(BoundedServer):
     """Answer HAProxy; one thread checks each instance."""
 
-    daemon_threads = True
     request_queue_size = 128
 
     def __init__(self, config: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import socket
@@ -17,6 +18,7 @@ import threading
 import time
 from typing import Any, Mapping
 
+from ..common.bounded_server_host import BoundedServer
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.lines_host import write_line
 from .marks import CONFIG_DIR, RUN_DIR, SPARE, STOPPED_DIR, unit_of
@@ -45,12 +47,12 @@ KEPT = 0.9
 _PROPERTIES = ("ActiveState", "SubState", "ActiveEnterTimestampMonotonic", "NRestarts")
 
 
-class Door(socketserver.ThreadingTCPServer):
+class Door(BoundedServer):
     """Listens for gateways."""
 
-    daemon_threads = True
-    allow_reuse_address = True
     request_queue_size = MOST
+    # A change by systemd may take longer than what is read.
+    seconds = math.inf
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.host, self.instances = str(config["host"]), dict(config["instances"])
@@ -61,25 +63,12 @@ class Door(socketserver.ThreadingTCPServer):
         # Addresses that have proven what they are, and the places of both kinds: those of gateways are nobody else's.
         self.proven: set[str] = set()
         self.places = {proven: threading.BoundedSemaphore(MOST) for proven in (False, True)}
-        self.taken: dict[Any, threading.BoundedSemaphore] = {}
         self.address_family = socket.AF_INET6 if ":" in config["listen"] else socket.AF_INET
         super().__init__((config["listen"], config.get("port", PORT)), Visit)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread; one too many is closed."""
-        places = self.places[client_address[0] in self.proven]
-        if not places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        self.taken[request] = places
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self.taken.pop(request).release()
+    def free_for(self, address: str) -> threading.BoundedSemaphore:
+        """Return the places that are there for an address."""
+        return self.places[address in self.proven]
 
     def answer(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Do what a gateway asks for; return who decides, what gateways report, and the state of the instances."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Mapping
 
+from ..common.bounded_server_host import BoundedServer
 from ..common.files_host import text_of
 from ..common.loop_host import Loop
 from ..common.passed_socket_host import listen
@@ -88,7 +89,7 @@ def serve(config: Mapping[str, Any]) -> None:
     threading.stack_size(512 * 1024)
     service = UsageService(config)
     threading.Thread(target=service.start, daemon=True).start()
-    with ThreadingHTTPServer(("127.0.0.1", config["port"]), Page, bind_and_activate=False) as server:
+    with BoundedServer(("127.0.0.1", config["port"]), Page, bind_and_activate=False) as server:
         server.socket.close()
         server.socket = listen("127.0.0.1", config["port"])
         server.usage = service  # type: ignore[attr-defined]

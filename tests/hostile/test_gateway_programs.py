@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A user of the gateway's host keeps as many connections to its programs as it can, with a line now and then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.bounded_server_host import PLACES, SECONDS
+
+from tests.fakes.gateways import free_port, until
+from tests.fakes.usage_service import service
+from tests.integration.gateway_engines import agent
+
+
+@contextlib.contextmanager
+def counting(directory, port):
+    (directory / "gw").mkdir()
+    (directory / "gw" / "secret").write_text("", encoding="ascii")
+    with service(directory, "gw", [], port) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def answering(directory, port):
+    with agent(directory, port, [free_port()]) as process:
+        yield process
+
+
+def answers(port, path):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 2) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        connection.settimeout(5)
+        return connection.recv(5) == b"HTTP/"
+    return False
+
+
+@pytest.mark.parametrize(("program", "path"), [(answering, "/metrics"), (counting, "/metrics/usage")])
+def test_who_sends_a_line_now_and_then_holds_no_program(tmp_path, program, path):
+    port, head = free_port(), f"GET {path} HTTP/1.1\r\n".encode()
+    with program(tmp_path, port) as process, contextlib.ExitStack() as stack:
+        until(lambda: answers(port, path))
+        files = f"/proc/{process.pid}/fd"
+        before, kept = len(os.listdir(files)), []
+        for _number in range(PLACES + 100):
+            with contextlib.suppress(OSError):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1))
+                connection.sendall(head)
+                kept.append(connection)
+        ends = time.monotonic() + SECONDS + 4
+        while time.monotonic() < ends:
+            assert len(os.listdir(files)) <= before + PLACES + 20
+            for connection in kept:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"a: b\r\n")
+            time.sleep(0.5)
+        assert len(os.listdir(files)) <= before + 20
+        assert answers(port, path)
