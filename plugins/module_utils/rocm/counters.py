@@ -7,6 +7,7 @@ UNCONFIRMED on hardware: the names are those of amd-smi's own source and of reco
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from ..common.foreign_json import find_document
@@ -38,6 +39,7 @@ ERRORS = {
     "PCIe NAKs sent": ("pcie", "nak_sent_count"),
     "PCIe NAKs received": ("pcie", "nak_received_count"),
 }
+SILENT = "the tool has no value of the chip"
 SLOWDOWNS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
 CLOCKS = {"sm": "gfx_0", "mem": "mem_0"}
 MIB = 1024 * 1024
@@ -88,7 +90,7 @@ def _chip(entry: Mapping[str, Any], address: str) -> ChipCounters:
     temperatures = {name: first_number(_value(entry, "temperature", name)) for name in SENSORS}
     active = [name for name in SLOWDOWNS if _value(entry, "throttle", f"{name}_violation_status") == "ACTIVE"]
     clocks = {name: scaled(_value(entry, "clock", key, "clk"), 1e6) for name, key in CLOCKS.items()}
-    return ChipCounters(
+    chip = ChipCounters(
         chip=address or f"gpu {entry.get('gpu')}",
         errors=counts_of({name: _value(entry, *path) for name, path in ERRORS.items()}),
         slowed=counts_of({name: _value(entry, "throttle", f"{name}_accumulated") for name in SLOWDOWNS}),
@@ -103,6 +105,9 @@ def _chip(entry: Mapping[str, Any], address: str) -> ChipCounters:
         joules=first_number(_value(entry, "energy", "total_energy_consumption")),
         hertz={name: value for name, value in clocks.items() if value is not None},
     )
+    known = (chip.watts, chip.utilization, chip.memory_used, chip.joules, *chip.celsius.values(), *chip.hertz.values())
+    # A chip that no longer answers has N/A everywhere.
+    return chip if any(value is not None for value in known) else replace(chip, faults=(SILENT,))
 
 
 def _log_errors(log: str) -> dict[str, dict[str, int]]:

@@ -37,6 +37,15 @@ def test_a_chip_in_both_shapes(older):
     assert (chip.celsius, chip.watts, chip.link_width) == ({"hotspot": 71, "mem": 58}, 741, 16)
 
 
+@pytest.mark.parametrize("value", ["N/A", None, "", {"value": "N/A", "unit": "W"}, "AMDSMI_STATUS_NO_DATA"])
+def test_a_chip_of_which_nothing_is_known_is_not_healthy(value):
+    entry = {name: value if not isinstance(each, dict) else dict.fromkeys(each, value) for name, each in METRIC.items()}
+    entry["gpu"] = 0
+    answer = counters([entry], [STATIC])
+    assert [chip.faults for chip in answer.chips] == [("the tool has no value of the chip",)]
+    assert counters([METRIC], [STATIC]).chips[0].faults == ()
+
+
 def test_messages_around_the_document_hide_no_chip():
     metric = f"WARNING: [amdsmi] gpu {{3}} is busy\n{json.dumps([METRIC])}\nDone [ok].\n"
     (chip,) = counters(metric, [STATIC]).chips

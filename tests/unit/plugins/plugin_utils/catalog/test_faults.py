@@ -15,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters 
     STATES,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import MISSING
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.counters import SILENT
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import faults as loader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import (
     BUNDLED,
@@ -79,7 +80,7 @@ def test_every_state_that_the_tools_report_is_listed():
     of_nvidia_smi = {what for _path, _bad, what in FAULTS} | {what for _pattern, what in ERROR_VALUES}
     of_nvidia_smi |= {what for _path, known, unlisted in STATES for what in (*known.values(), unlisted) if what}
     assert set(load_faults()["nvidia"]["kinds"]["state"]["faults"]) == of_nvidia_smi | {ECC_OFF, MISSING}
-    assert set(load_faults()["amd"]["kinds"]["state"]["faults"]) == {MISSING}
+    assert set(load_faults()["amd"]["kinds"]["state"]["faults"]) == {MISSING, SILENT}
     of_npu_smi = {f"npu-smi reports the health {word}" for word in HEALTHS}
     assert set(load_faults()["ascend"]["kinds"]["state"]["faults"]) == of_npu_smi | {
         MISSING,
