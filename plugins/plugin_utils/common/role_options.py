@@ -12,7 +12,7 @@ import posixpath
 import re
 from typing import Any, Callable, Iterable, Mapping
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
 from ...module_utils.common.foreign_numbers import read_finite
 from ...module_utils.common.kinds import name_kind, show_value
@@ -56,6 +56,9 @@ SERVING = (
 # Switches of site.yml, set in an inventory; a site may have other variables that begin so.
 SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_tuning", "site_monitoring")
 
+# Of a message about a template, which may quote a file.
+_LONGEST = 400
+
 # Other variables, or what they begin with, that resemble a role.
 OTHERS = ("accelerators", "provision")
 # Directories of the system, whose owner and mode no role may change.
@@ -96,14 +99,13 @@ def check_names_and_values(
     ``template`` renders a value; without it a template is not judged.
     """
     warnings = misspelt_options(frozenset(variables), roles)
-    for name in SWITCHES:
-        if name in variables:
-            _check_value(name, {"type": "bool"}, variables[name], template)
-    for role, name in _set_options(frozenset(variables), roles):
-        spec = specs_of(role)[name]
-        _check_nothing(name, spec, variables[name])
-        _check_value(name, spec, variables[name], template)
-        _check_contents(name, variables[name], template)
+    specs: dict[str, Spec] = {name: {"type": "bool"} for name in SWITCHES if name in variables}
+    specs |= {name: specs_of(role)[name] for role, name in _set_options(frozenset(variables), roles)}
+    for name, spec in specs.items():
+        value = _rendered(name, variables[name], template)
+        _check_nothing(name, spec, value)
+        _check_value(name, spec, value)
+        _check_contents(name, value)
     return warnings
 
 
@@ -122,7 +124,7 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
         near = misspelt(name, SWITCHES) if name.startswith("site_") else _meant(name, "site", SWITCHES)
         if near:
             raise RoleOptionError(f"{name} is not a switch of site.yml; nearest: {near!r}")
-        # A variable of its own that no role has.
+        # A separate variable that no role has.
         if misspelt(name, ("provision",)) and not name.startswith("provision"):
             raise RoleOptionError(f"no playbook reads {name}; nearest: 'provision'")
     for role in roles:
@@ -162,7 +164,7 @@ def _check_nothing(name: str, spec: Spec, value: Any) -> None:
         raise RoleOptionError(f"{name}: found nothing, expected {_EXPECTED[kind]}; remove the key to use the default")
 
 
-def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_value(name: str, spec: Spec, value: Any) -> None:
     kind = spec.get("type", "str")
     if value is None or kind in ("raw", "json", "jsonarg"):
         return
@@ -176,11 +178,10 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
             quotes = ", in quotes" if isinstance(value, bool) else ""
             raise RoleOptionError(f"{name}: found {_show(value)}, expected {' or '.join(choices)}{quotes}")
         if kind == "path":
-            _check_path(name, spec, value, template)
+            _check_path(name, spec, value)
         return
-    value = _rendered(value, template, is_template)
-    if value is _NOT_RENDERED:
-        return
+    if is_template(value):
+        return  # the task that reads the option reports it
     if kind == "bool":
         try:
             read_boolean(name, value)
@@ -189,17 +190,17 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
     elif kind in ("int", "float"):
         check_number(name, value, RANGES.get(name), whole=kind == "int")
     elif kind == "list":
-        _check_list(name, spec, value, template)
+        _check_list(name, spec, value)
     else:
-        _check_mapping(name, spec, value, template)
+        _check_mapping(name, spec, value)
 
 
-def _check_path(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_path(name: str, spec: Spec, value: Any) -> None:
     """Raise RoleOptionError for a relative path, and for no directory where the role needs one.
 
     Each program on the host would take another directory for a relative one.
     """
-    text = str(_rendered(value, template, is_template))
+    text = str(value)
     # Directories in which the controller searches may be relative to where Ansible runs.
     option = name.partition("[")[0]
     needed = option.endswith(("_root", "_dir")) and str(spec.get("default")).startswith("/")
@@ -220,10 +221,9 @@ def _is_of_system(text: str, default: str) -> bool:
     return path != default and text.startswith("/") and not beside and bool(_SYSTEM.fullmatch(path))
 
 
-def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
-    """Raise RoleOptionError for contents that no host could use; a template is judged as its result."""
-    value = _rendered(value, template, has_template) if name in CHECKS else None
-    if value is None or value is _NOT_RENDERED:
+def _check_contents(name: str, value: Any) -> None:
+    """Raise RoleOptionError for contents that no host could use."""
+    if name not in CHECKS or value is None or has_template(value):
         return
     try:
         check_contents(name, value)
@@ -231,12 +231,19 @@ def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None
         raise RoleOptionError(str(exc)) from exc
 
 
-def _rendered(value: Any, template: Callable[[Any], Any] | None, is_one: Callable[[Any], bool]) -> Any:
-    """Return a value as the role gets it, _NOT_RENDERED where that fails: the task that reads the option reports it."""
+def _rendered(name: str, value: Any, template: Callable[[Any], Any] | None) -> Any:
+    """Return a value as the role gets it, its template where that needs what is not there yet.
+
+    Raises RoleOptionError for any other fault, such as a lookup's: Ansible's own check would print the whole spec.
+    """
+    if template is None or not has_template(value):
+        return value
     try:
-        return (template(value) if template else _NOT_RENDERED) if is_one(value) else value
-    except AnsibleError:
-        return _NOT_RENDERED
+        return template(value)
+    except AnsibleUndefinedVariable:
+        return value
+    except AnsibleError as exc:
+        raise RoleOptionError(f"{name}: {' '.join(str(exc).split())[:_LONGEST]}") from exc
 
 
 def has_template(value: Any) -> bool:
@@ -268,7 +275,7 @@ def check_number(name: str, value: Any, limits: Range | None, whole: bool) -> No
         )
 
 
-def _check_list(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_list(name: str, spec: Spec, value: Any) -> None:
     """Raise RoleOptionError for anything but a list, or a text, which counts as a list of one."""
     element = spec.get("elements", "raw")
     texts = element in (*_TEXTS, "raw")
@@ -276,10 +283,10 @@ def _check_list(name: str, spec: Spec, value: Any, template: Callable[[Any], Any
     if not isinstance(value, (list, tuple)) and not (texts and isinstance(value, str)):
         raise RoleOptionError(f"{name}: found {name_kind(value)}, expected {expected}")
     for number, entry in enumerate(value if isinstance(value, (list, tuple)) else ()):
-        _check_value(f"{name}[{number}]", {**spec, "type": element}, entry, template)
+        _check_value(f"{name}[{number}]", {**spec, "type": element}, entry)
 
 
-def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_mapping(name: str, spec: Spec, value: Any) -> None:
     """Raise RoleOptionError for anything but a mapping, for a key that it does not have, and for a value of a key."""
     if not isinstance(value, Mapping):
         raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a mapping")
@@ -287,7 +294,7 @@ def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], 
     for key, entry in value.items() if keys else ():
         if key not in keys:
             raise RoleOptionError(f"{name}: unknown key {show_value(key)[:80]}; {nearest(str(key), keys)}")
-        _check_value(f"{name}.{key}", keys[key], entry, template)
+        _check_value(f"{name}.{key}", keys[key], entry)
 
 
 def _show(value: Any) -> str:
@@ -295,8 +302,6 @@ def _show(value: Any) -> str:
 
 
 LARGEST = 10**12
-# Passes as a template: nothing is said of it.
-_NOT_RENDERED = "{{ }}"
 Spec = Mapping[str, Any]
 _TEXTS = ("str", "path")
 _EXPECTED = {

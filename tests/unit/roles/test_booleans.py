@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 import yaml
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import strict_bool
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
@@ -101,9 +101,31 @@ def test_a_template_is_rendered_before_it_is_judged():
         check_role_options({"vllm_verify": "{{ a }}"}, ["vllm"], rendered.__getitem__)
 
     def undefined(_value):
-        raise AnsibleError("'c' is undefined")
+        raise AnsibleUndefinedVariable("'c' is undefined")
 
     assert check_role_options({"vllm_verify": "{{ c }}"}, ["vllm"], undefined) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "value"),
+    [
+        ("gateway", "gateway_secret", "{{ c }}"),
+        ("vllm", "vllm_verify", "{{ c }}"),
+        ("vllm", "vllm_recipe_path", ["{{ c }}"]),
+        ("weights", "weights_sources", [{"source": "hub", "token_file": "{{ c }}"}]),
+    ],
+)
+def test_a_lookup_that_fails_is_one_sentence_with_the_option(role, name, value):
+    def failed(_value):
+        raise AnsibleError(
+            "The lookup plugin 'file' failed:\n  Unable to access '/keys/gateway.secret': File not found."
+        )
+
+    with pytest.raises(RoleOptionError) as caught:
+        check_role_options({"inventory_hostname": "gpu-1", name: value}, [role], failed)
+    assert str(caught.value) == (
+        f"gpu-1: {name}: The lookup plugin 'file' failed: Unable to access '/keys/gateway.secret': File not found."
+    )
 
 
 def expressions(path):
