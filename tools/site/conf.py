@@ -2,6 +2,9 @@
 """Settings of Sphinx for the site; tools/site/build.py runs it."""
 
 import os
+from typing import Any
+
+from sphinx.search.en import SearchEnglish
 
 project = "baremetal.inference"
 author = "the baremetal.inference authors"
@@ -23,7 +26,19 @@ html_theme = "furo"
 html_title = f"baremetal.inference {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["numbers.js"]
 html_copy_source = False
 html_show_sphinx = False
 pygments_style = "default"
 pygments_dark_style = "monokai"
+
+
+class WithNumbers(SearchEnglish):
+    """English, with the numbers that people search for: those of HTTP and of NVIDIA's Xid."""
+
+    def word_filter(self, word: str) -> bool:
+        return super().word_filter(word) or (word.isdigit() and len(word) in (2, 3))
+
+
+def setup(app: Any) -> None:
+    app.add_search_language(WithNumbers)

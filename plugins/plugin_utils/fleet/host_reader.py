@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import json
 
@@ -12,6 +13,7 @@ from typing import Any
 
 import jinja2
 import jinja2.nodes
+from ansible import constants as of_ansible
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
@@ -62,6 +64,18 @@ HARDWARE = (
 )  # fmt: skip
 
 Variables = Mapping[str, Any]
+
+
+@functools.lru_cache(maxsize=1024)
+def _misspelt_connection(name: str) -> str:
+    """Return a warning for a misspelt variable of Ansible's connections: another host or user would be asked."""
+    known = {each for names in getattr(of_ansible, "MAGIC_VARIABLE_MAPPING", {}).values() for each in names}
+    word = name.removeprefix("ansible_")
+    # A site may have lists of its own, such as ansible_users.
+    if name in known or name.rstrip("s") in known:
+        return ""
+    near = difflib.get_close_matches(word, {each.removeprefix("ansible_") for each in known}, n=1, cutoff=0.74)
+    return f"{name} is no variable of Ansible; nearest: 'ansible_{near[0]}'" if near else ""
 
 
 class FleetError(ValueError):
@@ -118,7 +132,11 @@ class HostReader:
         return tuple(pairs)
 
     def _unread(self, host: str, own: Variables) -> Iterator[str]:
-        """Yield a warning for the options that no host of their role's group has, so that nothing reads them."""
+        """Yield a warning for each variable that nothing reads: misspelt ones of Ansible, and options on other hosts.
+
+        A role's option is read on the hosts of the role's group.
+        """
+        yield from (text for name in own if name.startswith("ansible_") and (text := _misspelt_connection(name)))
         for role, group in ELSEWHERE.items():
             members = (own.get("groups") or {}).get(group) or ()
             if not members or host in members:

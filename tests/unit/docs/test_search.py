@@ -18,6 +18,8 @@ TOP = Path(__file__).resolve().parents[3]
 PAGES = build.pages_of(TOP, ["README.md"])
 # What a reader types: the page, below docs/, that has to be among the findings.
 QUERIES = {
+    "401": "operate/gateway.md",
+    "429": "operate/fair.md",
     "503": "operate/when-something-is-wrong.md",
     "air gap": "start/air-gapped.md",
     "api key": "operate/rotate-a-key.md",

@@ -390,6 +390,27 @@ def test_a_value_of_a_rollout_is_judged_in_the_plan():
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("ansible_hots", "ansible_host"),
+        ("ansible_usr", "ansible_user"),
+        ("ansible_become_pasword", "ansible_become_pass"),
+    ],
+)
+def test_a_misspelt_variable_of_a_connection_is_noted(name, near):
+    """Ansible ignores it: it would ask another host, or log in as another user."""
+    (note,) = fleet_of({"a": {**HOST, name: "192.0.2.1"}})[0].notes()
+    assert note.startswith(f"a: {name} is no variable of Ansible; nearest: '{near}")
+
+
+@pytest.mark.parametrize(
+    "name", ["ansible_host", "ansible_users", "ansible_hostname", "ansible_facts", "ansible_winrm_scheme"]
+)
+def test_other_variables_of_ansible_are_not_noted(name):
+    assert fleet_of({"a": {**HOST, name: {}}})[0].notes() == []
+
+
 SERVER = {
     "bmc": "https://10.1.0.11", "mac": "52:54:00:12:34:56", "address": "10.0.1.11/24", "gateway": "10.0.1.1",
     "root_serial": "S6CKNX0T", "image": "debian13",
