@@ -20,7 +20,7 @@ from ...module_utils.common.foreign_numbers import read_count, read_finite
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt
 from .booleans import BooleanError, read_boolean
-from .places import COLLECTION
+from .places import COLLECTION, ROLES
 from .role_options import options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
@@ -70,6 +70,7 @@ CHOICES = {
 }
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
+_WORD = re.compile(r"\w+")
 # Until 0.10 each playbook had its own name for target_hosts. Unread, it would leave a run without its limit.
 HOSTS = "target_hosts"
 _FORMER = re.compile(rf"(?!{HOSTS})(?:{'|'.join(PREFIXES)}|rollout)_hosts?")
@@ -89,7 +90,8 @@ def check_playbook_options(task_path: str | None) -> list[str]:
         return []
     extra = load_extra_vars(DataLoader())
     check_values(extra)
-    return unknown_options(frozenset(str(name) for name in extra))
+    names = frozenset(str(name) for name in extra)
+    return [*unknown_options(names), *unread_options(names, Path(task_path.rpartition(":")[0]).resolve())]
 
 
 def check_values(extra: Mapping[str, Any]) -> None:
@@ -134,6 +136,28 @@ def unknown_options(names: Iterable[str]) -> list[str]:
     return [f"-e {name}: no playbook has this option; nothing reads it" for name in unknown]
 
 
+@functools.lru_cache(maxsize=16)
+def unread_options(names: Iterable[str], playbook: Path) -> list[str]:
+    """Return a warning for each option of other playbooks, or of roles, that a playbook does not read.
+
+    Raises PlaybookOptionError for hosts that it does not select.
+    """
+    text = playbook.read_text(encoding="utf-8")
+    if playbook.parent != PLAYBOOKS or "import_playbook" in text or "selected_hosts" not in text:
+        return []
+    if HOSTS in names and HOSTS not in text:
+        raise PlaybookOptionError(f"-e {HOSTS}: {playbook.name} reads no hosts; run it without this option")
+    # A task file may be of several playbooks, and the targets of monitoring follow from the plans of hosts.
+    read = {*_WORD.findall(text), *_WORD.findall(_text("tasks/*.yml")), *_WORD.findall(_text("vars/*.yml"))}
+    others = known_options() | (_role_options() if HOSTS not in text and playbook.stem != "monitoring" else frozenset())
+    return [f"-e {name}: {playbook.name} does not read this option" for name in sorted({*names} & others - read)]
+
+
+@functools.lru_cache(maxsize=1)
+def _role_options() -> frozenset[str]:
+    return frozenset().union(*(options_of(path.name) for path in ROLES.iterdir()))
+
+
 @functools.lru_cache(maxsize=1)
 def known_options() -> frozenset[str]:
     """Return the names with these beginnings in the playbooks, their task files and variables; one role shares one."""
@@ -145,6 +169,6 @@ def _booleans() -> frozenset[str]:
     return frozenset(_BOOLEAN.findall(_text()))
 
 
-@functools.lru_cache(maxsize=1)
-def _text() -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PLAYBOOKS.rglob("*.yml")))
+@functools.lru_cache(maxsize=3)
+def _text(files: str = "**/*.yml") -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PLAYBOOKS.glob(files)))

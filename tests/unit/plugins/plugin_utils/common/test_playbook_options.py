@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playboo
     check_values,
     known_options,
     unknown_options,
+    unread_options,
 )
 
 TOP = Path(__file__).resolve().parents[5]
@@ -95,6 +96,40 @@ def test_another_word_is_a_warning_and_the_variables_of_others_are_left_alone():
     assert unknown_options(frozenset({"site_colour", "sites", "datacentre_site", "vllm_release", "bundle_dir"})) == [
         "-e site_colour: no playbook has this option; nothing reads it"
     ]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "names", "unread"),
+    [
+        ("fit", {"fit_recipes", "vllm_recipe_path"}, []),
+        ("fit", {"vllm_release", "render_dir", "colour"}, ["render_dir", "vllm_release"]),
+        ("render", {"target_hosts", "render_dir", "vllm_release"}, []),
+        ("render", {"fit_release"}, ["fit_release"]),
+        ("monitoring", {"vllm_instances", "monitoring_dir"}, []),
+        ("provision", {"render_dir"}, []),
+    ],
+)
+def test_an_option_that_the_playbook_does_not_read_is_a_warning(playbook, names, unread):
+    found = unread_options(frozenset(names), PLAYBOOKS / f"{playbook}.yml")
+    assert found == [f"-e {name}: {playbook}.yml does not read this option" for name in unread]
+
+
+@pytest.mark.parametrize("playbook", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_hosts_are_refused_where_no_play_reads_them(playbook):
+    if playbook.stem in (
+        "adopt",
+        "drift",
+        "fetch_recipes",
+        "fit",
+        "import_recipe",
+        "lock_release",
+        "monitoring",
+        "pin_weights",
+    ):
+        with pytest.raises(PlaybookOptionError, match=rf"-e target_hosts: {playbook.stem}.yml reads no hosts"):
+            unread_options(frozenset({"target_hosts"}), playbook)
+    else:
+        assert unread_options(frozenset({"target_hosts"}), playbook) == []
 
 
 def test_every_option_of_the_documentation_is_known():
