@@ -54,6 +54,9 @@ def sockets(port: int, remote: int) -> list[Row]:
 
 def listening(port: int) -> list[Row]:
     """Return the sockets that listen at a port. Raises OSError as ``sockets`` does."""
+    # The kernel takes 0, as a worker of several hosts has it, for any port.
+    if not port:
+        return []
     try:
         return list(_of_kernel(port, 0, 1 << _LISTEN))
     except (OSError, struct.error):

@@ -9,7 +9,7 @@ import struct
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import sock_diag_host
-from ansible_collections.baremetal.inference.plugins.module_utils.instance.sock_diag_host import sockets
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.sock_diag_host import listening, sockets
 
 ODD = [
     b"\0" * 16,
@@ -44,6 +44,14 @@ def test_the_kernel_and_its_tables_tell_the_same(connected, monkeypatch):
     assert (told[1].local[1], told[1].remote) == (port, sock_diag_host.plain(*client.getsockname()[:2]))
     monkeypatch.setattr(sock_diag_host, "asked", refused)
     assert [row._replace(group=0) for row in told] == sockets(port, here)
+
+
+def test_nobody_listens_at_a_port_that_is_none(connected, monkeypatch):
+    server, _client = connected
+    assert len(listening(server.getsockname()[1])) == 1
+    assert listening(0) == []
+    monkeypatch.setattr(sock_diag_host, "asked", refused)
+    assert listening(0) == []
 
 
 def test_many_connections_of_the_port_are_not_in_the_answer():
