@@ -32,7 +32,7 @@ class KeyModule:
     """The module container_runtime_key, as far as its download needs it."""
 
     def __init__(self, url):
-        self.params = {"url": url, "fingerprints": [], "timeout": 0.4, "http_agent": "test", "use_proxy": False}
+        self.params = {"url": url, "fingerprints": [], "timeout": 0.25, "http_agent": "test", "use_proxy": False}
         self.params["url_username"] = self.params["url_password"] = self.params["force_basic_auth"] = None
         self.tmpdir = "/tmp"
 
@@ -43,9 +43,9 @@ class KeyModule:
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Let each deadline be short."""
-    monkeypatch.setattr(registry_images, "TIMEOUT", 0.4)
-    monkeypatch.setattr(files, "_WHOLE", 0.4)
-    monkeypatch.setattr(admission_report_host, "SECONDS", 0.4)
+    monkeypatch.setattr(registry_images, "TIMEOUT", 0.25)
+    monkeypatch.setattr(files, "_WHOLE", 0.25)
+    monkeypatch.setattr(admission_report_host, "SECONDS", 0.25)
 
 
 @contextlib.contextmanager
@@ -58,7 +58,7 @@ def ended():
 @pytest.mark.parametrize("drip", HEADS)
 def test_a_registry_that_drips_has_no_image(drip):
     with dripping(drip) as address, ended():
-        assert registry_host.manifest_status(f"{address}/a/b:1", 0.4) is None
+        assert registry_host.manifest_status(f"{address}/a/b:1", 0.25) is None
 
 
 @pytest.mark.parametrize("drip", HEADS)
@@ -85,7 +85,7 @@ def test_data_that_drip_are_not_kept(drip, tmp_path):
 @pytest.mark.parametrize("drip", DRIPS)
 def test_an_ironic_that_drips_is_busy(drip):
     with dripping(drip) as address, ended(), pytest.raises(IronicError, match="does not answer"):
-        Ironic(f"http://{address}", "user", "password", timeout=0.4).nodes()
+        Ironic(f"http://{address}", "user", "password", timeout=0.25).nodes()
 
 
 @pytest.mark.parametrize("drip", HEADS)

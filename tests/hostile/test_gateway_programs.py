@@ -8,7 +8,6 @@ import os
 import socket
 import time
 
-import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.bounded_server_host import PLACES, SECONDS
 
 from tests.fakes.gateways import free_port, until
@@ -38,24 +37,25 @@ def answers(port, path):
     return False
 
 
-@pytest.mark.parametrize(("program", "path"), [(answering, "/metrics"), (counting, "/metrics/usage")])
-def test_who_sends_a_line_now_and_then_holds_no_program(tmp_path, program, path):
-    port, head = free_port(), f"GET {path} HTTP/1.1\r\n".encode()
-    with program(tmp_path, port) as process, contextlib.ExitStack() as stack:
-        until(lambda: answers(port, path))
-        files = f"/proc/{process.pid}/fd"
-        before, kept = len(os.listdir(files)), []
-        for _number in range(PLACES + 100):
-            with contextlib.suppress(OSError):
-                connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1))
-                connection.sendall(head)
-                kept.append(connection)
-        ends = time.monotonic() + SECONDS + 4
+def test_who_sends_a_line_now_and_then_holds_no_program(tmp_path):
+    asked = {answering: (free_port(), "/metrics"), counting: (free_port(), "/metrics/usage")}
+    with contextlib.ExitStack() as stack:
+        files, kept = {}, []
+        for program, (port, path) in asked.items():
+            process = stack.enter_context(program(tmp_path, port))
+            until(lambda port=port, path=path: answers(port, path))
+            files[f"/proc/{process.pid}/fd"] = len(os.listdir(f"/proc/{process.pid}/fd"))
+            for _number in range(PLACES + 100):
+                with contextlib.suppress(OSError):
+                    connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1))
+                    connection.sendall(f"GET {path} HTTP/1.1\r\n".encode())
+                    kept.append(connection)
+        ends = time.monotonic() + SECONDS + 3
         while time.monotonic() < ends:
-            assert len(os.listdir(files)) <= before + PLACES + 20
+            assert all(len(os.listdir(each)) <= before + PLACES + 20 for each, before in files.items())
             for connection in kept:
                 with contextlib.suppress(OSError):
                     connection.sendall(b"a: b\r\n")
             time.sleep(0.5)
-        assert len(os.listdir(files)) <= before + 20
-        assert answers(port, path)
+        assert all(len(os.listdir(each)) <= before + 20 for each, before in files.items())
+        assert all(answers(port, path) for port, path in asked.values())
