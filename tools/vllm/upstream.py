@@ -46,7 +46,8 @@ PAGE = ROOT / "docs" / "reference" / "upstream.md"
 RELEASES = ROOT / "catalog" / "releases"
 # The newest ones are enough.
 KEPT = 12
-FINAL = re.compile(r"\d+(?:\.\d+)+(?:\.post\d+)?\Z")
+# Huawei's releases of drivers are called candidates too.
+FINAL = re.compile(r"\d+(?:\.\d+)+(?:\.post\d+|\.RC\d+)?\Z")
 HEADERS = ("what", "upstream", "the catalogue", "lacks", "source")
 # The oldest driver of each CUDA, by the table "CUDA Toolkit and Minimum Required Driver Version" of its release notes.
 FLOORS = {"12": "525.60.13", "13": "580.65.06"}
@@ -109,7 +110,8 @@ def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mappi
                 lack = "no branch has it"
             has = f"{has} or newer"
         elif sort_key(has) < sort_key(offers[0]):
-            has, lack = (has, offers[0]) if vendor["stack"] == "rocm" else (f"{has}, in vLLM's image", "")
+            on_host = vendor["stack"] == "rocm" or vendor["key"] == "hdk"
+            has, lack = (has, offers[0]) if on_host else (f"{has}, in vLLM's image", "")
         source = f"[{re.sub('^https://|/.*', '', vendor['source'])}]({vendor['source']}), {vendor['read']}"
         rows.append((vendor["what"], ", ".join(offers), has, lack, source))
     return rows
@@ -124,17 +126,25 @@ def newest_stacks() -> dict[str, Mapping[str, Any]]:
     return {**found, "rocm": {"rocm": newest.rocm, "amdgpu": newest.driver}}
 
 
-def versions_in(text: str, pattern: str) -> list[str]:
-    """Return the final versions that a vendor's page names, the newest first."""
+def versions_in(text: str, pattern: str, oldest: str = "") -> list[str]:
+    """Return the final versions that a vendor's page names, the newest first.
+
+    With ``oldest``, the newest of each branch from that one on.
+    """
     found = {version for group in re.findall(pattern, text) for version in group.split() if FINAL.match(version)}
-    return sorted(found, key=sort_key, reverse=True)[:KEPT]
+    ordered = sorted(found, key=sort_key)
+    if oldest:
+        branches = {name.partition(".")[0]: name for name in ordered if sort_key(name) >= sort_key(oldest)}
+        ordered = list(branches.values())
+    return ordered[: -KEPT - 1 : -1]
 
 
 def _read_vendor(vendor: Mapping[str, Any], today: str) -> dict[str, Any]:
     """Return a vendor's entry as its page says now, or as it is stored where the page cannot be read."""
     try:
         with urllib.request.urlopen(vendor["source"], timeout=60) as answer:  # noqa: S310 (the address is ours)
-            found = versions_in(answer.read(MOST_BYTES).decode("utf-8", "replace"), vendor["pattern"])
+            text = answer.read(MOST_BYTES).decode("utf-8", "replace")
+        found = versions_in(text, vendor["pattern"], vendor.get("oldest", ""))
     except (URLError, TimeoutError, ConnectionError) as exc:
         print(f"{vendor['source']}: {exc}; kept what was read on {vendor['read']}", file=sys.stderr)
         return dict(vendor)

@@ -45,7 +45,7 @@ def test_only_final_releases_count():
 STACKS = {
     "cuda": {"minimum_driver": "580.65.06", "cuda": "13.0.3"},
     "rocm": {"rocm": "10.0.0", "amdgpu": "31.50"},
-    "cann": {"cann": "9.2.1"},
+    "cann": {"cann": "9.2.1", "hdk": "26.0.RC1"},
 }
 
 
@@ -73,13 +73,18 @@ def test_a_driver_of_amd_that_the_role_does_not_know_is_lacking():
     assert vendor("ROCm", "10.2.0", "10.0.0") == ("10.2.0, 10.0.0", "10.0.0", "10.2.0")
 
 
+def test_a_driver_of_huawei_is_the_host_s():
+    assert vendor("driver for Ascend (HDK)", "26.2.RC1") == ("26.2.RC1", "26.0.RC1", "26.2.RC1")
+    assert vendor("driver for Ascend (HDK)", "26.0.RC1")[2] == ""
+
+
 @pytest.mark.parametrize(
     ("what", "text", "versions"),
     [
         (
             "driver branches of NVIDIA",
-            "# latest\nDRIVER_VERSIONS ?= 580.178.04 595.91.07 610.57.04\n\nGOLANG_VERSION := 1.26.6\n",
-            ["610.57.04", "595.91.07", "580.178.04"],
+            "redistrib_575.57.08.json redistrib_580.65.06.json redistrib_580.178.04.json redistrib_620.70.06.json",
+            ["620.70.06", "580.178.04"],
         ),
         ("CUDA toolkit", "<title>CUDA Toolkit 13.5 - Release Notes</title> CUDA Toolkit 13.4 GA", ["13.5", "13.4"]),
         (
@@ -98,11 +103,16 @@ def test_a_driver_of_amd_that_the_role_does_not_know_is_lacking():
             "| v0.9.2rc1   | v0.9.2   | >= 3.9, < 3.12  | 8.1.RC1     | 2.5.1 / 2.5.1.post1.dev20250619 | N/A   |\n",
             ["9.2.0"],
         ),
+        (
+            "driver for Ascend (HDK)",
+            "| 9.2.0 | 26.2.RC1 |\n\n| 9.1.X | N | Y |\n9.1.0 26.0.RC1\n",
+            ["26.2.RC1", "26.0.RC1"],
+        ),
     ],
 )
 def test_the_versions_on_a_vendor_s_page(what, text, versions):
     (entry,) = [entry for entry in OFFERED["vendors"] if entry["what"] == what]
-    assert upstream.versions_in(text, entry["pattern"]) == versions
+    assert upstream.versions_in(text, entry["pattern"], entry.get("oldest", "")) == versions
 
 
 def test_a_page_that_cannot_be_read_keeps_what_is_stored(capsys):
