@@ -9,6 +9,7 @@ alone (test_upstream_recipes.py), and no class of Ascend, Intel or Gaudi is here
 from __future__ import annotations
 
 import collections
+import json
 import random
 import re
 
@@ -25,10 +26,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import to_argv
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import _NO_DRAFTS
 
 from tests.parity import seeds
 from tests.parity.engine import SHAPES
-from tests.parity.real import RELEASES, Refused
+from tests.parity.real import NEWEST, RELEASES, Refused
 from tests.parity.reasons import reason
 from tests.parity.test_bundled import MODELS, RECIPES, requests_of
 
@@ -37,6 +39,13 @@ SAMPLES = sorted({*SHAPES, *RECIPES})
 # Upstream's own classes of these; vllm-ascend's and Intel's are other packages.
 STACKS = ("cuda", "rocm", "cpu")
 SAMPLE = 24
+# model_type in config.json, where it is not the architecture's name with underscores.
+TYPES = {"Ernie4_5": "ernie4_5", "Gemma3": "gemma3_text", "Llama4": "llama4_text"}
+TYPES_OF = {
+    name: TYPES.get(short, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).lower())
+    for name in _NO_DRAFTS
+    for short in [name.removesuffix("ForCausalLM")]
+}
 
 
 def hardware(model, count):
@@ -264,3 +273,37 @@ def test_kv_cache_in_the_memory_of_the_host_is_a_configuration(release, model, s
         plan = planned(accelerator, instance, release, shapes, upstream_recipes)
         assert plan["args"]["kv-offloading-size"] == (204 if "data-parallel-size" not in args else 102)
         real_engines[release].judge(plan, accelerator)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("architecture", sorted(_NO_DRAFTS))
+def test_a_model_without_layers_that_draft_is_refused_by_vllm_too(
+    architecture, release, shapes, upstream_recipes, real_engines, monkeypatch
+):
+    accelerator, spec = hardware("h200", 8), {"method": "mtp", "num_speculative_tokens": 1}
+    plan = planned(accelerator, {"recipe": LLAMA}, release, shapes, upstream_recipes)
+    config = {**SHAPES[LLAMA]["config"], "architectures": [architecture], "model_type": TYPES_OF[architecture]}
+    monkeypatch.setitem(SHAPES, LLAMA, {**SHAPES[LLAMA], "config": config})
+    real_engines[release].judge(plan, accelerator)
+    words = [*plan["argv"], "--speculative-config", json.dumps(spec)]
+    with pytest.raises(Refused, match="Unsupported speculative method"):
+        real_engines[release].judge({**plan, "argv": words}, accelerator)
+
+
+def test_a_model_without_layers_that_draft_is_refused_by_the_plan(shapes, upstream_recipes):
+    for release in RELEASES:
+        with pytest.raises(PlanError, match="LlamaForCausalLM has no layers that draft"):
+            args = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
+            planned(hardware("h200", 8), {"recipe": LLAMA, "args": args}, release, shapes, upstream_recipes)
+
+
+@pytest.mark.parametrize(("model", "backend"), [("h200", "fused"), ("mi300x", "flashkda")])
+def test_a_kernel_of_other_chips_is_refused_by_the_plan_and_by_vllm(
+    model, backend, shapes, upstream_recipes, real_engines
+):
+    accelerator, args = hardware(model, 8), {"kda-prefill-backend": backend}
+    plan = planned(accelerator, {"recipe": LLAMA}, NEWEST, shapes, upstream_recipes)
+    with pytest.raises(PlanError, match=f"--kda-prefill-backend {backend} is not for these chips"):
+        planned(accelerator, {"recipe": LLAMA, "args": args}, NEWEST, shapes, upstream_recipes)
+    with pytest.raises(Refused, match="is only available on"):
+        real_engines[NEWEST].judge({**plan, "argv": [*plan["argv"], "--kda-prefill-backend", backend]}, accelerator)

@@ -83,6 +83,8 @@ def _driver(chip: Mapping[str, Any]) -> dict[str, Any]:
         "is_fully_connected": True,
         "device_count": chip["count"],
         "num_compute_units": 132,
+        # A CPU build has not the library that answers.
+        "is_cumem_allocator_available": True,
         "log_warnings": None,
     }
     return {name: classmethod(lambda *_args, _value=value, **_kwargs: _value) for name, value in constants.items()}

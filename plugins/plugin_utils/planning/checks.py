@@ -69,7 +69,8 @@ def exclusions(
         elif names and group.get("warn"):
             yield Doubt(f"{' and '.join(names)} are both set: {group['because']}")
         elif names:
-            yield f"{' and '.join(names)} exclude each other: {group['because']}"
+            wrong = "exclude each other" if len(names) > 1 else "is not for these chips"
+            yield f"{' and '.join(names)} {wrong}: {group['because']}"
 
 
 def stopping_variables(args: Mapping[str, Any], env: Mapping[str, str], table: OptionTable) -> Iterator[str]:

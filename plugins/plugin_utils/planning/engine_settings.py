@@ -39,7 +39,7 @@ from .permission import check_permission
 from .preload import check_preload, preload_layers
 from .residents import check_resident, residents_layers
 from .runtime import venv_of
-from .side_models import with_paths
+from .side_models import draft_problems, with_paths
 
 # Arguments that other keys of the instance set.
 PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
@@ -203,6 +203,7 @@ def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, libr
         *exclusions(composed.args, composed.env, groups, entry.table),
         *file_problems(composed.args, manifest is not None, examples, templates),
         *quantization_problems(composed.args, manifest or {}),
+        *draft_problems(composed.args, config_of(entry, library)),
         *([length] if length else []),
     ]
 

@@ -7,6 +7,7 @@ Hosts have no hub to ask, so each is pinned like the model, and vLLM gets its pa
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Callable, Iterator, Mapping
 
 from ...module_utils.common.foreign_json import load_json
@@ -21,6 +22,14 @@ LOADED = (_DRAFT, _DRAFT_NAME, _ADAPTERS)
 
 # Of a draft: the text is searched for the next tokens, or nothing names one.
 _NO_REPOSITORY = (None, "ngram", "[ngram]")
+# Architectures that never draft for themselves: no release's SpeculativeConfig.hf_config_override has them.
+_NO_DRAFTS = frozenset(
+    f"{name}ForCausalLM"
+    for name in (
+        *("Cohere2", "Ernie4_5", "Gemma2", "Gemma3", "GptOss", "Granite", "Llama", "Llama4", "Mistral", "Mixtral"),
+        *("Nemotron", "Olmo3", "Phi3", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe", "SeedOss"),
+    )
+)
 
 # Returns the path of a pinned repository, None for one without a manifest.
 PathOf = Callable[[str], "str | None"]
@@ -80,6 +89,23 @@ def _places(args: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         _each_adapter(entry, found.append)
         yield from ((_ADAPTERS, value) for value in found)
     yield from ((name, args.get(name)) for name in _PLAIN)
+
+
+def draft_problems(args: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence where the model is to draft for itself and its architecture has no layers for it."""
+    spec = args.get(_DRAFT)
+    given = spec if isinstance(spec, Mapping) else {}
+    methods = {f"{_DRAFT}.method": given.get("method"), "spec-method": args.get("spec-method")}
+    names = sorted(_NO_DRAFTS & {*map(str, config.get("architectures") or ())})
+    # Another model may draft, and the classes of transformers have such layers by a key of config.json.
+    if not names or given.get("model") or args.get(_DRAFT_NAME) or args.get("hf-overrides"):
+        return
+    for name, method in methods.items():
+        if re.search(r"(?:\A|_)mtp\Z", str(method)) and args.get("model-impl") != "transformers":
+            yield (
+                f"{name} is {method}, and {names[0]} has no layers that draft; name ngram, or a model that drafts "
+                "with its method"
+            )
 
 
 def adapter_names(args: Mapping[str, Any]) -> list[str]:

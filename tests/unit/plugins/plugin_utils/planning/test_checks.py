@@ -69,6 +69,8 @@ TABLE = OptionTable.from_data(
     ("args", "env", "settings", "found"),
     [
         ({"eager": True, "size": 8}, {}, ["eager", "size"], "--eager and --size exclude each other: why"),
+        ({"size": 8}, {}, [{"size": 8}], "--size 8 is not for these chips: why"),
+        ({"size": 9}, {}, [{"size": 8}], None),
         ({"eager": True}, {}, ["eager", "size"], None),
         ({"eager": False, "size": 8}, {}, ["eager", "size"], None),
         ({"eager": False, "size": 8}, {}, ["no-eager", "size"], "--no-eager and --size exclude each other: why"),

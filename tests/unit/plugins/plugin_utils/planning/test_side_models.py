@@ -8,6 +8,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import (
     adapter_names,
     adapter_problems,
+    draft_problems,
     paths_in,
     side_models,
     with_paths,
@@ -93,3 +94,26 @@ def test_an_adapter_without_a_name_or_a_path_is_refused(entry):
     assert adapter_problems({"lora-modules": [*right, entry]}) == [
         f"--lora-modules: expected NAME=PATH, or a mapping with name and path, found {show_value(entry)}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("args", "architecture", "count"),
+    [
+        ({"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}, "LlamaForCausalLM", 1),
+        ({"speculative-config": {"method": "qwen3_5_mtp"}}, "Qwen3MoeForCausalLM", 1),
+        ({"spec-method": "mtp"}, "GptOssForCausalLM", 1),
+        ({"speculative-config": {"method": "mtp"}}, "DeepseekV3ForCausalLM", 0),
+        ({"speculative-config": {"method": "mtp", "model": "org/draft"}}, "LlamaForCausalLM", 0),
+        ({"speculative-config": {"method": "mtp"}, "spec-model": "org/draft"}, "LlamaForCausalLM", 0),
+        ({"speculative-config": {"method": "mtp"}, "model-impl": "transformers"}, "LlamaForCausalLM", 0),
+        ({"speculative-config": {"method": "mtp"}, "hf-overrides": {"a": 1}}, "LlamaForCausalLM", 0),
+        ({"speculative-config": {"method": "ngram"}}, "LlamaForCausalLM", 0),
+        ({"speculative-config": "mtp"}, "LlamaForCausalLM", 0),
+        ({}, "LlamaForCausalLM", 0),
+    ],
+)
+def test_a_model_without_layers_that_draft_does_not_draft_for_itself(args, architecture, count):
+    found = list(draft_problems(args, {"architectures": [architecture]}))
+    assert len(found) == count
+    assert all(f"mtp, and {architecture} has no layers that draft" in problem for problem in found)
+    assert not list(draft_problems(args, {}))
