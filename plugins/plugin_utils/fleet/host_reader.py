@@ -37,6 +37,7 @@ from ..planning.scale import check_scale_hosts
 from ..provisioning.entry import ProvisionError, read_entry
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
+from .origins import origin_of
 
 TEMPLATES = ROLES / "vllm" / "templates"
 
@@ -190,6 +191,15 @@ class HostReader:
             check_scale_hosts(instances, groups.get("all") or ())
         except PlanError as exc:
             raise FleetError(str(exc)) from exc
+
+    def located(self, problems: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Return the problems of hosts, each with the file and the line of its value where that is one for all."""
+        found: dict[str, list[str]] = {}
+        for text, hosts in problems.items():
+            places = {origin_of(text, self._hostvars.raw_get(host)) for host in (hosts[0], hosts[-1])}
+            place = places.pop() if len(places) == 1 else ""
+            found.setdefault(f"{text} ({place})" if place else text, []).extend(hosts)
+        return found
 
     def all_hosts(self, host: str) -> list[str]:
         """Return all hosts of the inventory, from the variables of one of them."""

@@ -133,6 +133,7 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
         plans = {host: group.plans for group in fleet.groups for host in group.hosts}
         for text, about in group_problems(plans).items():
             fleet.problems.setdefault(text, []).extend(about)
+    fleet.problems = reader.located(fleet.problems)
     return fleet
 
 
@@ -161,7 +162,7 @@ def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) ->
         elif found:
             declared.append(host)
     fleet = plan_fleet(declared, reader, planner)
-    fleet.problems = {**problems, **fleet.problems}
+    fleet.problems = {**reader.located(problems), **fleet.problems}
     return fleet
 
 

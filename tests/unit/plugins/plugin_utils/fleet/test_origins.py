@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The file and the line of what a problem is about, as ansible-core itself reads an inventory's file."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.origins import origin_of
+
+TEXT = """\
+vllm_drain_timeout: soon
+vllm_instances:
+  chat:
+    recipe: org/model
+    args:
+      seed: x
+      compilation-config:
+        mode: 5
+  other.name:
+    recipe: org/model
+"""
+
+
+@pytest.fixture
+def variables(tmp_path):
+    path = tmp_path / "inference.yml"
+    path.write_text(TEXT)
+    loaded = DataLoader().load_from_file(str(path))
+    return os.path.relpath(path), {**loaded, "plain": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        ("vllm_drain_timeout: found 'soon', expected a whole number", 1),
+        ("vllm_instances.chat.recipe: no such recipe", 4),
+        ("vllm_instances.chat: --seed: expected an integer", 6),
+        ("vllm_instances.chat: --compilation-config.mode: expected one of", 8),
+        ("vllm_instances.chat.args.seed: found 'x'", 6),
+        # A key that is not there: what it would stand in.
+        ("vllm_instances.chat: --missing: expected a text", 6),
+        ("plain.a: wrong", None),
+        ("nobody knows it", None),
+        ("", None),
+    ],
+)
+def test_the_line_of_a_problem(variables, problem, line):
+    path, known = variables
+    assert origin_of(problem, known) == (f"{path}:{line}" if line else "")
+
+
+def test_a_problem_of_hosts_has_the_place_that_they_share(variables):
+    path, known = variables
+    hosts = {"a": known, "b": known, "c": {"vllm_drain_timeout": "soon"}}
+    reader = HostReader(type("HostVars", (), {"raw_get": staticmethod(hosts.get)}), None)
+    text = "vllm_drain_timeout: found 'soon'"
+    assert reader.located({text: ["a", "b"]}) == {f"{text} ({path}:1)": ["a", "b"]}
+    assert reader.located({text: ["a", "c"]}) == {text: ["a", "c"]}
