@@ -111,7 +111,9 @@ def test_each_page_names_the_version_and_one_lists_all(site, browser):
     browser.get(f"{site}/versions.html")
     keep(browser, "versions")
     rows = [row.text for row in browsers.Page(browser).all("article tbody tr")]
-    assert len(rows) > 6 and [row for row in rows if "this site" in row] == [rows[0]] and rows[0].startswith(version)
+    # The version in the making has no notes yet.
+    assert len(rows) > 3
+    assert [row for row in rows if "this site" in row] == rows[: rows[0].startswith(version)]
     browsers.Page(browser).one("article tbody a").click()
     assert "CHANGELOG.html#" in browser.current_url
     assert browsers.Page(browser).all("[id='" + browser.current_url.partition("#")[2] + "']")
