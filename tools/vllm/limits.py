@@ -66,6 +66,7 @@ class Limits:
         nodes = [node for tree in trees for node in ast.walk(tree)]
         self.classes = {node.name: _read_class(node) for node in nodes if isinstance(node, ast.ClassDef)}
         self.enumerations = {node.name: _members(node) for node in nodes if isinstance(node, ast.ClassDef)}
+        self.folded = {name for node in nodes if isinstance(node, ast.FunctionDef) for name in _folded(node)}
         self.flags, self.owners = _flags_of(nodes)
         known = {name: sorted(set(_values(name, package, files))) for name, files in KNOWN.items()}
         self.types = {name: values for name, values in known.items() if values}
@@ -98,9 +99,10 @@ class Limits:
         values = next((self.enumerations[word] for word in words if self.enumerations.get(word)), [])
         if values and entry["kind"] in ("text", "any") and "known" not in entry:
             # Of a number, keys take the name as well, which a validator looks up.
-            entry.update(
-                kind="choice", values=values if entry["kind"] == "any" else [*filter(str.isdigit, values)] or values
-            )
+            numbers = [] if entry["kind"] == "any" else [*filter(str.isdigit, values)]
+            entry.update(kind="choice", values=numbers or values)
+            if not numbers and self.folded.intersection(words):
+                entry["any_case"] = True
         inner = next((word for word in words if word in self.classes), None)
         if inner and "keys" in entry:
             entry["keys"] = {key: self._key(value, inner, key) for key, value in entry["keys"].items()}
@@ -144,6 +146,14 @@ def _members(node: ast.ClassDef) -> list[str]:
     words = sorted(value for value in values if isinstance(value, str) and value.isidentifier())
     numbers = [str(value) for value in values if isinstance(value, int)]
     return words if len(words) == len(values) else [*names, *numbers] if numbers else []
+
+
+def _folded(function: ast.FunctionDef) -> set[str]:
+    """Return the names that a function which makes capitals of a word looks something up in."""
+    inner = list(ast.walk(function))
+    capitals = any(isinstance(node, ast.Attribute) and node.attr == "upper" for node in inner)
+    found = {node.value.id for node in inner if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)}
+    return found if capitals else set()
 
 
 def _bounds(node: ast.AST) -> Iterator[tuple[str, float]]:

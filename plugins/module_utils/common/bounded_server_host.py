@@ -41,7 +41,11 @@ class BoundedServer(socketserver.ThreadingTCPServer):
             self.shutdown_request(request)
             return
         self.taken[request] = time.monotonic(), places
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can start
+            self.taken.pop(request)[1].release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection."""

@@ -26,7 +26,7 @@ class WarmUp:
 
     Every size runs once before any runs again: what is compiled for a size is compiled the first time. In between,
     single prompts of many lengths run, until that compiles nothing any longer. Where all smaller sizes take what is
-    known, the largest does not run: on an H200 that is 4 s of 9, and the first minute has the same tokens.
+    known, the largest does not run: on an H200 that was 4 s of 9, and without it the first minute had the same tokens.
     """
 
     def __init__(

@@ -117,10 +117,14 @@ class Part:
             before = self.generated.get(choice.index, 0) if self.adds else 0
             self.generated[choice.index] = before + len(choice.token_ids)
 
-    def broken_off(self, states: Any) -> None:
-        """Count what the engine has computed and no output has told: a client chooses how seldom outputs come."""
-        # The engine computes prompts in the order in which they came, at least the first one.
-        first = next((state for state in list(states.values()) if state.is_prefilling), None)
+    def broken_off(self, states: Any, most: float) -> None:
+        """Count what the engine has computed and no output has told: a client chooses how seldom outputs come.
+
+        It computes ``most`` requests at a time.
+        """
+        # Prompts are computed in the order in which they came, at least the first one where there is room for it.
+        generating = sum(not state.is_prefilling for state in list(states.values()))
+        first = next((state for state in list(states.values()) if state.is_prefilling and generating < most), None)
         for name, state in list(states.items()):
             if self.name not in (name, getattr(state, "external_req_id", None)):
                 continue
@@ -156,9 +160,11 @@ class Answer:
         if message["type"].endswith(".disconnect"):
             self.gone = True
             states = getattr(getattr(self.engine, "output_processor", None), "request_states", {})
+            scheduler = getattr(getattr(self.engine, "vllm_config", None), "scheduler_config", None)
+            most = getattr(scheduler, "max_num_seqs", float("inf"))
             for part in self.parts:
                 if not part.finished:
-                    part.broken_off(states)
+                    part.broken_off(states, most)
         return message
 
     async def send(self, message: Message) -> None:

@@ -56,8 +56,7 @@ class Records:
             self.file = None
         os.makedirs(self.directory, mode=0o750, exist_ok=True)
         names = self.names()
-        for name in names[: -(FILES - 1)]:
-            self._remove(name)
+        self._keep_newest(names)
         path = os.path.join(self.directory, file_name(names, time.time_ns(), self.process))
         self.file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
         # Another process of this user may hold it: nobody waits, and a file that is removed is made again.
@@ -65,16 +64,19 @@ class Records:
             fcntl.flock(self.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return self.file
 
-    def _remove(self, name: str) -> None:
-        """Remove a file that no process writes."""
-        path = os.path.join(self.directory, name)
-        with contextlib.suppress(OSError):
-            file = os.open(path, os.O_RDONLY)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(path)
-            finally:
-                os.close(file)
+    def _keep_newest(self, names: list[str]) -> None:
+        """Remove files that no process writes, but for the newest of them; ``names`` are from the oldest on."""
+        unwritten = 0
+        for path in (os.path.join(self.directory, name) for name in reversed(names)):
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDONLY)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    unwritten += 1
+                    if unwritten >= FILES:
+                        os.unlink(path)
+                finally:
+                    os.close(file)
 
     def names(self) -> list[str]:
         """Return the names of the files, the oldest first."""

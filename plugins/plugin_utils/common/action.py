@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, Mapping
+from typing import Any, Callable, ClassVar, Mapping
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.plugins.action import ActionBase
 
 from ...module_utils.common.foreign_text import escape_lines
@@ -81,13 +81,25 @@ def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, t
 
     Raises AnsibleActionFail.
     """
+    template = templar.template if templar else None
+    # A plan that reads no keys is made where they are not, such as in a fresh checkout.
+    if template and task and str(task.args.get("read_keys")) == "False":
+        template = partial(_if_there, template)
     try:
         warnings = check_playbook_options(task.get_path() if task else None)
-        warnings += check_role_options(variables or {}, roles, templar.template if templar else None)
+        warnings += check_role_options(variables or {}, roles, template)
     except (PlaybookOptionError, RoleOptionError) as exc:
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
         warn(text)
+
+
+def _if_there(template: Callable[[Any], Any], value: Any) -> Any:
+    """Return the result of a template. Raises AnsibleUndefinedVariable for what a lookup does not find, too."""
+    try:
+        return template(value)
+    except AnsibleError as exc:
+        raise AnsibleUndefinedVariable(str(exc)) from exc
 
 
 preload(load_jinja_plugins)

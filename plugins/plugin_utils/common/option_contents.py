@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
@@ -64,13 +63,6 @@ def _matches(name: str, pattern: str, expected: str, value: Any) -> None:
         raise ValueError(f"{name}: found {found}, expected {expected}")
 
 
-def _manifests(value: Any) -> None:
-    """Raise ValueError for a directory that the controller does not have: no archive would be used, without a word."""
-    path = Path(str(value)).expanduser()
-    if value and not path.is_dir():
-        raise ValueError(f"vllm_caches_dir: {path} is no directory of the controller; make it, or leave the option out")
-
-
 # Options that hold an address or an absolute path; a host's programs would take anything else for a relative path.
 ADDRESSES = (
     "cann_mirror", "cann_repository_key", "container_runtime_mirror_url", "cuda_epel_mirror", "cuda_mirror",
@@ -90,7 +82,6 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "rollout_measure": load_of,
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
-    "vllm_caches_dir": _manifests,
     "vllm_image": functools.partial(
         _matches, "vllm_image", _IMAGE, "an image with a tag, such as vllm/vllm-openai:v0.33.0"
     ),

@@ -65,12 +65,19 @@ HARDWARE = (
 )  # fmt: skip
 
 Variables = Mapping[str, Any]
+# Variables of core's own plugins (ssh, paramiko_ssh, su) that Ansible's table lacks and that resemble one in it.
+_OF_PLUGINS = {
+    "ansible_paramiko_private_key_file", "ansible_podman_extra_args", "ansible_private_key", "ansible_scp_executable",
+    "ansible_sftp_executable", "ansible_ssh_args", "ansible_ssh_password", "ansible_ssh_private_key", "ansible_su_pass",
+    "ansible_su_user",
+}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)
 def _misspelt_connection(name: str) -> str:
     """Return a warning for a misspelt variable of Ansible's connections: another host or user would be asked."""
-    known = {each for names in getattr(of_ansible, "MAGIC_VARIABLE_MAPPING", {}).values() for each in names}
+    table = getattr(of_ansible, "MAGIC_VARIABLE_MAPPING", {})
+    known = _OF_PLUGINS.union(*table.values())
     word = name.removeprefix("ansible_")
     # A site may have lists of its own, such as ansible_users.
     if name in known or name.rstrip("s") in known:
@@ -116,7 +123,8 @@ class HostReader:
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
-            if own.get("provision") is not None and not has_template(own["provision"]):
+            # A site may have a variable of its own with this name.
+            if isinstance(own.get("provision"), Mapping) and not has_template(own["provision"]):
                 read_entry(host, own["provision"])
         except (RoleOptionError, ProvisionError) as exc:
             raise FleetError(str(exc)) from exc

@@ -322,7 +322,7 @@ class OptionTable:
             and not entry.get("closed")
             and "plugin" not in entry
             and str(value) not in entry["known"]
-            and nearest(str(value), entry["known"]).startswith("nearest")
+            and misspelt(str(value), entry["known"])
         ):
             hint = nearest(str(value), entry["known"])
             yield Doubt(f"{_dashed(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")

@@ -93,7 +93,7 @@ def reads(entry: Entry, text: str) -> bool:
     """Return whether vLLM's code, which is Python's, can read the text of a variable."""
     kind = entry["kind"]
     if kind == "choice":
-        fold = str.lower if entry.get("any_case") else str
+        fold = _fold(entry)
         words = [word.strip() for word in text.split(",") if word.strip()] if entry.get("many") else [text]
         return {fold(word) for word in words} <= {fold(value) for value in entry["values"]}
     if kind in WORDS:
@@ -105,10 +105,15 @@ def reads(entry: Entry, text: str) -> bool:
     return True
 
 
+def _fold(entry: Entry) -> Callable[[object], str]:
+    return (lambda value: str(value).lower()) if entry.get("any_case") else str
+
+
 def _scalar_fits(entry: Entry, text: str) -> bool:
     kind = entry["kind"]
     if kind == "choice":
-        return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
+        fold = _fold(entry)
+        return fold(text) in map(fold, entry["values"]) or (text == "None" and bool(entry.get("none")))
     if kind in ("integer", "number") and len(text) > LONGEST_NUMBER:
         return False
     if kind == "integer":

@@ -20,7 +20,7 @@ TEMPLATE = "chat-template"
 FLAGS = (TEMPLATE, "reasoning-parser-plugin", "tool-parser-plugin")
 EXAMPLES = "examples/"
 # A text that begins so is the path of a URL.
-NO_FILES = ("root-path",)
+NO_FILES = ("root-path", "disable-access-log-for-endpoints")
 # Stacks whose images have vLLM's examples in their working directory.
 WITH_EXAMPLES = ("cuda", "cpu")
 # Where vLLM looks for a method's own settings if config.json has none (get_config_filenames of each of its classes).

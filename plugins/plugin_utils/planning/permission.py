@@ -86,7 +86,7 @@ def check_secrets(
         kind = (entry.table.env.get(name) or foreign.env.get(name) or {}).get("kind", "text")
         if kind != "text":
             raise PlanError(
-                f"vllm_secrets.{entry.name}.{name}: is no secret (vLLM reads a {kind} there), and nothing checks its "
+                f"vllm_secrets.{entry.name}.{name}: is no secret, and nothing checks its "
                 f"value here; set {entry.where}.env.{name}"
             )
     for found in restrictions.of_env(dict.fromkeys(secrets, "secret")):

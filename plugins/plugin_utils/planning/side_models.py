@@ -83,7 +83,11 @@ def _places(args: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the flags and keys that may name a repository, with what they name."""
     spec, adapters = args.get(_DRAFT), args.get(_ADAPTERS)
     if isinstance(spec, Mapping):
-        yield f"{_DRAFT}.model", spec.get("model")
+        model = spec.get("model")
+        parts = str(model).split(".")
+        # A class to import, or a method that has no model.
+        if model != spec.get("method") and not (len(parts) > 1 and all(map(str.isidentifier, parts))):
+            yield f"{_DRAFT}.model", model
     for entry in adapters if isinstance(adapters, (list, tuple)) else [adapters]:
         found: list[Any] = []
         _each_adapter(entry, found.append)

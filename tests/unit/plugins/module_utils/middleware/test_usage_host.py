@@ -313,6 +313,17 @@ def test_what_was_computed_before_a_client_left_counts_without_any_output(tmp_pa
     assert counted(tmp_path, Client(left=left), endpoint) == [("aborted", 30, 9)]
 
 
+@pytest.mark.parametrize(("most", "prompt"), [(1, 0), (2, 30)])
+def test_a_prompt_that_waits_for_a_place_does_not_count(tmp_path, most, prompt):
+    async def endpoint(client, receive, _send):
+        await leave(client.generate([], params(9, False), "cmpl-1"), receive)
+
+    waiting = {"other": left_behind(0, 4, name="other"), "cmpl-1": left_behind(0, 0, is_prefilling=True)}
+    client = Client(left=waiting)
+    client.vllm_config = SimpleNamespace(scheduler_config=SimpleNamespace(max_num_seqs=most))
+    assert counted(tmp_path, client, endpoint) == [("aborted", prompt, 0)]
+
+
 @pytest.mark.parametrize(("kept", "own"), [(4, 5), (1, 900), (0, 7)])
 def test_a_stream_whose_next_output_is_far_away_counts_what_was_generated(tmp_path, kept, own):
     async def endpoint(client, receive, _send):

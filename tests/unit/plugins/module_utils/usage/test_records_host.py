@@ -80,6 +80,15 @@ def test_processes_remove_no_file_that_another_one_writes(tmp_path, monkeypatch)
     assert len(found) == len(set(found)) == 100 and len(read) == 20
 
 
+def test_a_full_file_stays_however_many_processes_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(records_host, "FILES", 3)
+    monkeypatch.setattr(records_host, "FILE_BYTES", 1)
+    processes = [Records(str(tmp_path)) for _number in range(20)]
+    for each in [*processes, *processes[:2]]:
+        each.add({"state": "complete"})
+    assert processes[0].read({}).count(b'"number"') == 22
+
+
 def test_what_processes_left_that_have_ended_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(records_host, "FILES", 3)
     for _start in range(20):

@@ -405,7 +405,18 @@ def test_a_misspelt_variable_of_a_connection_is_noted(name, near):
 
 
 @pytest.mark.parametrize(
-    "name", ["ansible_host", "ansible_users", "ansible_hostname", "ansible_facts", "ansible_winrm_scheme"]
+    "name",
+    [
+        "ansible_host",
+        "ansible_users",
+        "ansible_hostname",
+        "ansible_facts",
+        "ansible_winrm_scheme",
+        "ansible_ssh_args",
+        "ansible_su_pass",
+        "ansible_sftp_executable",
+        "ansible_private_key",
+    ],
 )
 def test_other_variables_of_ansible_are_not_noted(name):
     assert fleet_of({"a": {**HOST, name: {}}})[0].notes() == []
@@ -423,6 +434,7 @@ SERVER = {
         ({"provision": SERVER}, []),
         ({"provision": {**SERVER, "image": as_template("{{ image }}")}}, []),
         ({"provision": None}, []),
+        ({"provision": True}, []),
         (
             {"provision": {**SERVER, "root_seral": "S1"}},
             ["host 'a': provision.root_seral: there is no such key; nearest: 'root_serial'"],

@@ -603,10 +603,3 @@ def test_a_connector_is_one_of_the_release(config, problem):
 def test_enumerations_of_the_release(args, problem):
     found = load_table("0.33.0").check_args(args)
     assert [problem in text for text in found] == ([True] if problem else [])
-
-
-@pytest.mark.parametrize(("flag", "value"), [("distributed-executor-backend", "mpp"), ("config-format", "hff")])
-def test_a_short_word_that_is_nearly_one_of_the_release_is_a_doubt(flag, value):
-    (problem,) = load_table("0.33.0").check_args({flag: value})
-    assert isinstance(problem, Doubt) and "nearest: " in problem
-    assert load_table("0.33.0").check_args({flag: "own.module.Class"}) == []

@@ -155,6 +155,10 @@ def test_a_number_above_the_setting_that_bounds_it_is_refused(size, problems):
         ({"speculative-config": {"method": "ngram", "num_speculative_tokens": 3}}, None),
         ({"speculative-config": {"method": "ngram"}}, "needs --speculative-config.num_speculative_tokens"),
         ({"speculative-config": {}}, "--speculative-config needs --speculative-config.method or"),
+        ({"spec-method": "ngram"}, "--spec-method needs --spec-tokens or"),
+        ({"spec-method": "suffix"}, None),
+        ({"speculative-config": {"method": "ngram"}, "spec-tokens": 3}, None),
+        ({"speculative-config": {"method": "eagle3", "num_speculative_tokens": 3}, "spec-model": "a/b"}, None),
         (
             {"speculative-config": {"method": "eagle3"}},
             "--speculative-config.method eagle3 needs --speculative-config.m",

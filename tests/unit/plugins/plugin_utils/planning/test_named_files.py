@@ -50,6 +50,8 @@ def test_files_of_the_weights_and_of_this_collection_get_their_path(args, exampl
         *(({"tokenizer": value}, True, True, [str]) for value in (5, "tokens", "./a/b", "a/b/c", "~/x")),
         *(({"hf-config-path": value}, True, True, []) for value in ("/srv/x", "org/x", "s3://bucket/x")),
         ({"speculative-config": {"model": "draft"}, "lora-modules": ["a=b"]}, True, True, [str, str]),
+        ({"speculative-config": {"method": "custom_class", "model": "my_pkg.proposer.Mine"}}, True, True, []),
+        ({"speculative-config": {"method": "suffix", "model": "suffix"}}, True, True, []),
         ({"speculative-config": {"model": "ngram"}, "lora-modules": [{"name": "a", "path": "/b"}]}, True, True, []),
         ({"chat-template": "examples/pooling/score/template/nemotron-rerank.jinja"}, True, True, []),
         *(
