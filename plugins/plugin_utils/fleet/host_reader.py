@@ -123,7 +123,7 @@ class HostReader:
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
-            # A site may have a variable of its own with this name.
+            # A site may have a separate variable with this name.
             if isinstance(own.get("provision"), Mapping) and not has_template(own["provision"]):
                 read_entry(host, own["provision"])
         except (RoleOptionError, ProvisionError) as exc:
