@@ -129,7 +129,10 @@ def blob_id(content: bytes) -> str:
 def precision_of(config: bytes) -> str:
     """Return the number format of the weights by a model's config.json, empty for a plain one."""
     try:
-        quantization = json.loads(config).get("quantization_config") or {}
+        whole = json.loads(config)
+        # Some models of several parts have it there.
+        places = (whole, whole.get("text_config") or {})
+        quantization = next(filter(None, (place.get("quantization_config") for place in places)), {})
         name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")
     except (ValueError, AttributeError, RecursionError):
         return ""

@@ -166,6 +166,7 @@ def test_an_index_that_is_none(content):
         ({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []}}, "mxfp4"),
         ({"quantization_config": {"quant_method": "compressed-tensors"}}, "compressed_tensors"),
         ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "nvfp4"),
+        ({"text_config": {"quantization_config": {"quant_method": "awq"}}}, "awq"),
         ({"quantization_config": None, "torch_dtype": "bfloat16"}, ""),
         ({"quantization_config": {"quant_method": "a b: c"}}, ""),
         ({}, ""),

@@ -136,5 +136,15 @@ def test_a_plan_warns_of_a_path_that_its_container_does_not_mount():
 def test_a_method_of_quantization_needs_its_settings(method, changes, problems):
     manifest = {} if changes is None else {"files": {"a.safetensors": {}}, "config": {"model_type": "llama"}, **changes}
     found = list(quantization_problems({"quantization": method}, manifest))
-    assert len(found) == problems
+    assert len(found) == problems and not any(isinstance(text, Doubt) for text in found)
     assert all(text.startswith(f"quantization is {method}, and the weights are not quantized: ") for text in found)
+
+
+@pytest.mark.parametrize(
+    ("args", "architecture"),
+    [({}, "LlavaForConditionalGeneration"), ({"hf-overrides": {"x": 1}}, "LlamaForCausalLM")],
+)
+def test_settings_of_quantization_may_stand_where_no_manifest_shows_them(args, architecture):
+    manifest = {"files": {}, "config": {"architectures": [architecture]}}
+    (found,) = quantization_problems({"quantization": "awq", **args}, manifest)
+    assert isinstance(found, Doubt)
