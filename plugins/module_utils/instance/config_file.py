@@ -85,16 +85,14 @@ def listening_of(text: str) -> Listening | None:
 def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the URL on this host and the served model names of a vLLM ``--config`` file.
 
-    Without a name the model is its own. Raises InstanceError, for a worker too.
+    Without a name the model is its own. A worker has vLLM's own URL, where it answers nobody. Raises InstanceError.
     """
     config, listening = read_flat_yaml(text), listening_of(text)
-    if listening is None:
-        raise InstanceError("headless: found true, expected an instance that accepts requests")
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names
     if not names:
         raise InstanceError("found neither served-model-name nor model; expected the name of the model")
-    return listening.url, tuple(names)
+    return listening.url if listening else url_of("", "8000"), tuple(names)
 
 
 def url_of(host: str, port: str, scheme: str = "http") -> str:

@@ -132,7 +132,7 @@ def precision_of(config: bytes) -> str:
         whole = json.loads(config)
         # Some models of several parts have it there.
         places = (whole, whole.get("text_config") or {})
-        quantization = next(filter(None, (place.get("quantization_config") for place in places)), {})
+        quantization: dict[str, Any] = next(filter(None, (place.get("quantization_config") for place in places)), {})
         name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")
     except (ValueError, AttributeError, RecursionError):
         return ""

@@ -131,6 +131,16 @@ def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, 
     assert not result["ok"] and "vllm_instances.NAME.checks replaces it." in result["msg"]
 
 
+def test_of_a_worker_the_unit_says_that_it_has_joined(installed, fake, monkeypatch, tmp_path):
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(UNIT_IS_UP)
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+    result = installed({}, "headless: true\n")
+    assert result["ok"] and [row["name"] for row in result["checks"]] == ["ready"], result
+
+
 def test_the_prompts_of_an_instance_with_a_router_are_computed_elsewhere(installed, fake, monkeypatch, tmp_path):
     systemctl = tmp_path / "bin" / "systemctl"
     systemctl.parent.mkdir()

@@ -61,6 +61,8 @@ def test_it_reads_what_ansible_writes(config):
             "http://127.0.0.1:8001",
             ("chat",),
         ),
+        # A worker: its play asks the unit whether it has joined.
+        ("headless: true\nmodel: /x\nserved-model-name: [chat]\n", "http://127.0.0.1:8000", ("chat",)),
         ("host: '::'\nserved-model-name:\n- a\n- b\nmodel: x\n", "http://[::1]:8000", ("a", "b")),
         ("host: 10.0.0.7\nserved_model_name: [a, 'b']\nssl-certfile: /x.pem\n", "https://10.0.0.7:8000", ("a", "b")),
     ],
