@@ -255,7 +255,7 @@ def test_cann_itself_where_it_is_wanted(fleet):
         ("no_cann", "no_cann: release '0.33.0' names no version of CANN (cann); set cann_version or choose another"),
         (
             "older",
-            "older: driver 25.5.1 is on the host, release ours needs 26.0.RC1 or newer with CANN 9.1.0, and cann_policy",
+            "older: driver 25.5.1 is on the host, release ours needs 26.0.RC1 or newer with CANN 9.1.0, and cann",
         ),
         (
             "upgrade",
