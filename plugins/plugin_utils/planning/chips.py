@@ -243,12 +243,12 @@ def check_fit(
         return
     each = accelerator.memory_mib / 1024
     has = each * chips * (1 if share is None else share)
-    if needs > has:
+    if round(needs - has, 3) > 0:  # the longest context that fits leaves nothing over
         mig = mig_instances(accelerator.partition) > 0
         more = "larger MIG instances (accelerator_partition)" if mig else "more chips (tensor-parallel-size)"
         of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if share is not None else ""
         raise PlanError(
-            f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
+            f"{where}: does not fit: {words} make {round(needs, 1):g} GiB, {chips} x {accelerator.model} have "
             f"{each * chips:.1f} GiB{of}; take {more}, a smaller max-model-len or variant, "
             f"or another host{''.join(f'; {way}' for way in ways)}"
         )

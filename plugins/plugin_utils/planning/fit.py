@@ -98,7 +98,7 @@ def required_memory(
     request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
     if request is not None and accelerator.stack != "cpu":
         footprint = request.footprint()
-        needs: float | None = round(footprint.total * room / GIB, 1)
+        needs: float | None = footprint.total * room / GIB
         words = footprint.describe()
     else:
         request = None
@@ -120,7 +120,7 @@ def required_memory(
             ways += estimated_ways(entry.recipe, needs, room, accelerator, library)
         share = None if manifest is None else entry.engine.share(composed.args)
         check_fit(entry.where, needs, words, room, accelerator, share, ways)
-    return needs
+    return None if needs is None else round(needs, 1)
 
 
 def cache_doubt(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:

@@ -53,6 +53,12 @@ def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
     }
 
 
+@pytest.mark.parametrize("share", [0.82, 0.83, 0.84, 0.85, 0.86, 0.87, 0.88])
+def test_the_context_that_is_chosen_is_not_refused(share):
+    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"gpu-memory-utilization": share})
+    assert 0 < plan.args.get("max-model-len", 131072) <= 131072
+
+
 @pytest.mark.parametrize("length", [131072, "auto", None])
 def test_a_length_that_somebody_set_is_kept(length):
     args = {"max-num-seqs": 4000, "max-num-batched-tokens": 4096, "max-model-len": length}
