@@ -83,7 +83,7 @@ def test_a_licence_that_nobody_has_accepted(fleet):
 def test_a_host_on_which_nothing_may_change(fleet):
     said = fleet.play(cann_policy="halt", cann_release="newer")
     assert said.fails_everywhere(
-        "driver 25.5.1 is on the host, release newer belongs to 26.0.RC1", "cann_policy is halt"
+        "driver 25.5.1 is on the host, release newer needs 26.0.RC1 or newer", "cann_policy is halt"
     )
     assert said.changed == 0
     assert versions(fleet) == both("25.5.1", "7.8.0.6.201")
