@@ -83,7 +83,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
     "vllm_image": functools.partial(
-        _matches, "vllm_image", _IMAGE, "an image with a tag, such as vllm/vllm-openai:v0.33.0"
+        _matches, "vllm_image", _IMAGE, "an image with a registry, a path or a tag, such as vllm/vllm-openai:v0.33.0"
     ),
     "vllm_registry": functools.partial(
         _matches,

@@ -44,8 +44,8 @@ TEMPLATES = ROLES / "vllm" / "templates"
 # Roles that run for a host elsewhere: the names of their options are checked, in their own group the values, too.
 ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "inference", "provisioner": "provisioner"}
 NAMED = tuple(ELSEWHERE)
-# Options of these roles that are set for a server.
-OF_SERVERS = {"gateway_host_address"}
+# Options of these roles that are set for a server, where the role vllm reads them.
+OF_SERVERS = {"gateway_host_address", "gateway_secret"}
 SECRETS = "vllm_secrets"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.

@@ -95,6 +95,16 @@ def test_a_good_server(fake):
 
 
 @pytest.fixture
+def unit_is_up(monkeypatch, tmp_path):
+    """A systemd that says of each unit that it runs."""
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(UNIT_IS_UP)
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+
+
+@pytest.fixture
 def installed(fake, tmp_path):
     """Write the files of an instance, with a model of this configuration, and run the module on it."""
 
@@ -107,12 +117,8 @@ def installed(fake, tmp_path):
     return call
 
 
-def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, tmp_path):
-    systemctl = tmp_path / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text(UNIT_IS_UP)
-    systemctl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+@pytest.mark.usefixtures("unit_is_up")
+def test_an_instance_is_asked_what_fits_its_model(installed, fake):
     result = installed({"architectures": ["BertModel"]})
     assert [row["name"] for row in result["checks"]] == ["ready", "models", "embedding"] and result["ok"], result
     sees = {"architectures": ["Qwen3VLForConditionalGeneration"], "vision_config": {"depth": 1}}
@@ -131,22 +137,14 @@ def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, 
     assert not result["ok"] and "vllm_instances.NAME.checks replaces it." in result["msg"]
 
 
-def test_of_a_worker_the_unit_says_that_it_has_joined(installed, fake, monkeypatch, tmp_path):
-    systemctl = tmp_path / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text(UNIT_IS_UP)
-    systemctl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+@pytest.mark.usefixtures("unit_is_up")
+def test_of_a_worker_the_unit_says_that_it_has_joined(installed):
     result = installed({}, "headless: true\n")
     assert result["ok"] and [row["name"] for row in result["checks"]] == ["ready"], result
 
 
-def test_the_prompts_of_an_instance_with_a_router_are_computed_elsewhere(installed, fake, monkeypatch, tmp_path):
-    systemctl = tmp_path / "bin" / "systemctl"
-    systemctl.parent.mkdir()
-    systemctl.write_text(UNIT_IS_UP)
-    systemctl.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+@pytest.mark.usefixtures("unit_is_up")
+def test_the_prompts_of_an_instance_with_a_router_are_computed_elsewhere(installed, fake, tmp_path):
     config, path = {"architectures": ["LlamaForCausalLM"]}, "/routed/v1/chat/completions"
 
     def computed(who):

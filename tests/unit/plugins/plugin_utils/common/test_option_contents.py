@@ -36,10 +36,10 @@ REFUSED = [
     ("cuda_mirror", "http:///x", "found 'http:///x', expected an address such as"),
     ("provisioner_debian_mirror", "http://a b", "found 'http://a b', expected an address such as"),
     *(
-        ("vllm_image", value, "expected an image with a tag, such as vllm/vllm-openai:v0.33.0")
+        ("vllm_image", value, "expected an image with a registry, a path or a tag, such as vllm/vllm-openai:v0.33.0")
         for value in ("nan", float("nan"), "none", "a b:1", "https://quay.io/a/b:1", 5)
     ),
-    ("vllm_image", True, "found true, expected an image with a tag"),
+    ("vllm_image", True, "found true, expected an image with a registry"),
     ("vllm_registry", "http://mirror:5000", "expected a registry without http://, such as registry.site:5000"),
     ("gateway_cluster", False, "found false, expected a text"),
     ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import endpoint_of, listening_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError
 
 from tests.fakes.plans import A3, CPU, GIB, H200, MANIFESTS, MI300X, PLACES, RELEASE, plan, plans, recipe, refusal
@@ -44,6 +46,16 @@ def test_the_group_of_each_strategy_and_rank(strategy, roles, port):
     assert ["headless" in one["config"] for one in found] == [role == "worker" for role in roles]
     assert ["port" in one["config"] for one in found] == [role != "worker" for role in roles]
     assert [bool(one["listen"]) for one in found] == [role != "worker" for role in roles]
+
+
+@pytest.mark.parametrize("strategy", EVERY[1:])
+def test_what_each_host_of_a_group_gets_is_read_on_it(strategy):
+    """site.yml asks on every host, a worker too, with the readers of an instance that it has just written."""
+    for host in SPANS["nodes"]:
+        found = spanning(host, strategy=strategy).as_dict()
+        text = yaml.safe_dump(dict(found["config"]))
+        _url, models = endpoint_of(text)
+        assert models and (listening_of(text) is None) == (found["group"]["role"] == "worker")
 
 
 def test_the_hosts_of_a_group_differ_in_nothing_but_who_they_are():
