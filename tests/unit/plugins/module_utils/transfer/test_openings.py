@@ -43,4 +43,5 @@ def test_a_watch_leaves_nothing_behind(path):
         assert not watch.was_opened()
         watch.close()
         watch.close()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    # Meanwhile others of this process may have closed some of theirs.
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
