@@ -28,10 +28,19 @@ stamped() {
   done
 }
 
-# Run one scenario in the lab with its number.
+# Print the first three numbers of a subnet for a lab: its usual one, or a second one where this machine has a route to that,
+# as to the bridge of a killed run.
+free_subnet() {
+  local prefix=${subnet%.*}.$((${subnet##*.} + $1))
+  if ip -4 route show | grep -q "^${prefix//./\\.}\\."; then prefix=${subnet%.*}.$((${subnet##*.} + $1 - 40)); fi
+  echo "$prefix"
+}
+
+# Run one scenario in the lab with its number. Labs of other checkouts have other names.
 one() {
   local number=$1 scenario=$2 log=$logs/$2.log status=0
-  export LAB_NAME=molecule$number LAB_SUBNET_PREFIX=${subnet%.*}.$((${subnet##*.} + number))
+  LAB_NAME=molecule$number-$(cksum <<<"$PWD" | cut -c 1-4) LAB_SUBNET_PREFIX=$(free_subnet "$number")
+  export LAB_NAME LAB_SUBNET_PREFIX
   # Remove the state of a killed run, which refers to hosts that no longer exist.
   molecule reset --scenario-name "$scenario" >/dev/null 2>&1 || true
   molecule test --scenario-name "$scenario" 2>&1 | stamped >"$log" || status=$?
