@@ -30,7 +30,8 @@ class LabTool:
     def __init__(self, home):
         self.home = home
         self.environment = {**os.environ, "LAB_NAME": NAME, "LAB_SUBNET_PREFIX": PREFIX, "LAB_HOME": str(home)}
-        self.environment.pop("LAB_CACHE", None)
+        for name in ("LAB_CACHE", "LAB_FILLED"):
+            self.environment.pop(name, None)
 
     def start(self, *words, **settings):
         return subprocess.Popen(
