@@ -12,10 +12,10 @@ lanes=${MOLECULE_LANES:-2}
 [[ -n ${MOLECULE_LONG:-} ]] || export PYTEST_ADDOPTS='-m "not long"'
 # Scenarios that are too long for CI. rollout takes twenty minutes for three hosts with vLLM; the scenario default rolls out on
 # one host. fleet runs site.yml on a host of each vendor at once; the scenarios of the roles do that for one host each.
-# group starts a vLLM over two hosts six times, pd one on each of two. role_health waits four minutes for servers to leave and come back.
+# pd starts a vLLM on each of two hosts. role_health waits four minutes for servers to leave and come back.
 # role_host_tuning and role_mirror seldom fail, and the scenario default needs a mirror too.
 # role_provisioner installs 112 wheels.
-long=(rollout fleet group pd role_health role_host_tuning role_mirror role_provisioner)
+long=(rollout fleet pd role_health role_host_tuning role_mirror role_provisioner)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 
@@ -86,7 +86,7 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 # The longest first, so that none of them runs alone at the end.
-first=(rollout default container fleet role_container_runtime role_cuda role_gateway)
+first=(rollout default container group fleet role_gateway role_container_runtime role_cuda)
 if (($#)); then
   scenarios=("$@")
 else

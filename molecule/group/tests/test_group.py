@@ -210,6 +210,7 @@ def groups_checked(*arguments):
     return run.returncode, " ".join((run.stdout + run.stderr).split())
 
 
+@pytest.mark.long
 def test_the_network_between_the_hosts_is_tried(worker):
     """Both ways, with whole packets, and each fault with the pair that has it; the group runs on meanwhile."""
     status, said = groups_checked()
@@ -232,6 +233,7 @@ def test_the_network_between_the_hosts_is_tried(worker):
         worker.check_output("nft delete table inet cut")
 
 
+@pytest.mark.long
 def test_an_all_reduce_is_measured_and_one_without_a_host_ends(head, worker, record_property):
     status, said = groups_checked("-e", "check_all_reduce=true")
     assert status and "vllm@big is active, and it has the chips and ports that the all-reduce needs" in said
@@ -259,6 +261,7 @@ def test_an_all_reduce_is_measured_and_one_without_a_host_ends(head, worker, rec
             host.check_output("systemctl start --no-block vllm@big")
 
 
+@pytest.mark.long
 def test_the_worker_s_engine_dies(head, worker, record_property):
     before = [invocation(each) for each in (head, worker)]
     pids = worker.check_output("pgrep -f VLLM::Worker || pgrep -P $(systemctl show vllm@big -p MainPID --value)")
@@ -268,6 +271,7 @@ def test_the_worker_s_engine_dies(head, worker, record_property):
     assert all(now != then for now, then in zip([invocation(each) for each in (head, worker)], before, strict=True))
 
 
+@pytest.mark.long
 def test_the_head_is_stopped_and_started(head, worker, record_property):
     before = invocation(worker)
     head.check_output("systemctl stop vllm@big")
@@ -284,6 +288,7 @@ def cut(host, address):
         host.check_output(f"nft add rule inet cut {hook} ip {side} {address} drop")
 
 
+@pytest.mark.long
 def test_a_short_cut_restarts_nothing(head, worker):
     before = [invocation(each) for each in (head, worker)]
     cut(worker, ADDRESSES["head"])
@@ -295,6 +300,7 @@ def test_a_short_cut_restarts_nothing(head, worker):
     assert chat() == ANSWER
 
 
+@pytest.mark.long
 def test_a_power_loss(head, worker, record_property):
     """Nothing of the worker reaches the head any more, then it is gone; after 40 s it is back."""
     before = invocation(head)
@@ -306,6 +312,7 @@ def test_a_power_loss(head, worker, record_property):
     report(record_property, "right answer after the network is back", wait_for_answer())
 
 
+@pytest.mark.long
 def test_an_engine_hangs(head, worker, record_property):
     """The worker's processes stay, its connections too, and no token comes: vLLM's own figures then stand still."""
     before = [invocation(each) for each in (head, worker)]
@@ -319,6 +326,7 @@ def test_an_engine_hangs(head, worker, record_property):
     report(record_property, "right answer after that", wait_for_answer())
 
 
+@pytest.mark.long
 def test_a_changed_flag_restarts_all_and_a_second_run_nothing(head, worker):
     before = [invocation(each) for each in (head, worker)]
     changed = ("-e", json.dumps({"lab_args": {"max-num-seqs": 3}}))
@@ -341,6 +349,7 @@ def files(*hosts):
     return [host.check_output("cat /etc/vllm/big.yaml /etc/vllm/big.group.json") for host in hosts]
 
 
+@pytest.mark.long
 def test_a_drain_of_the_worker_drains_the_head_s_server():
     drained = playbook("-l", "cpu-12b", "-e", "drain_min_available=0", name="playbooks/drain.yml")
     assert drained.returncode == 0, drained.stdout[-3000:]
@@ -358,6 +367,7 @@ def test_a_part_of_the_group_is_not_rolled_out():
     assert run.returncode and "vllm_instances.big spans hosts that this run leaves out: cpu-12b" in run.stdout
 
 
+@pytest.mark.long
 def test_a_rollout_changes_both_hosts_as_one_and_a_rollback_takes_it_back(head, worker, record_property):
     before = files(head, worker)
     with Load() as load:
@@ -375,6 +385,7 @@ def test_a_rollout_changes_both_hosts_as_one_and_a_rollback_takes_it_back(head, 
     assert files(head, worker) == before
 
 
+@pytest.mark.long
 def test_a_flag_that_ends_vllm_is_taken_back_on_both_hosts(head, worker, record_property):
     before = files(head, worker)
     with Load() as load:
