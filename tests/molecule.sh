@@ -28,11 +28,13 @@ stamped() {
   done
 }
 
-# Print the first three numbers of a subnet for a lab: its usual one, or a second one where this machine has a route to that,
-# as to the bridge of a killed run.
+# Print the first three numbers of a subnet for a lab: its usual one, or a second one where a route or a network of podman has
+# that, as after a killed run.
 free_subnet() {
   local prefix=${subnet%.*}.$((${subnet##*.} + $1))
-  if ip -4 route show | grep -q "^${prefix//./\\.}\\."; then prefix=${subnet%.*}.$((${subnet##*.} + $1 - 40)); fi
+  if { ip -4 route show; cat /etc/containers/networks/*.json; } 2>/dev/null | grep -Eq "(^|\")${prefix//./\\.}\\."; then
+    prefix=${subnet%.*}.$((${subnet##*.} + $1 - 40))
+  fi
   echo "$prefix"
 }
 

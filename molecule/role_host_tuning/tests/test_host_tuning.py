@@ -10,7 +10,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[3]
 INVENTORY = TOP / ".config/molecule/inventory/role"
-TREE = "/srv/host-settings"
+TREE = "/var/lib/host-settings"
 GOVERNOR = f"{TREE}/sys/devices/system/cpu/cpufreq/policy1/scaling_governor"
 NUMA = f"{TREE}/proc/sys/kernel/numa_balancing"
 ROOTS = {"host_tuning_sysfs_root": f"{TREE}/sys", "host_tuning_proc_root": f"{TREE}/proc"}
