@@ -25,10 +25,10 @@ class Cache:
     packed: bool = False
 
 
-def cache_element(args: Mapping[str, Any], shape: ModelShape) -> float:
-    """Return the bytes of one number in the cache."""
+def cache_element(args: Mapping[str, Any], shape: ModelShape, lacks_fp8: bool = False) -> float:
+    """Return the bytes of one number in the cache; a chip that lacks FP8 has the model's own there."""
     name = str(args.get("kv-cache-dtype", "auto"))
-    if name.startswith(("fp8", "int8")):
+    if name.startswith("int8") or (name.startswith("fp8") and not lacks_fp8):
         return 1
     if name.startswith("nvfp4"):
         # Half a byte, and a scale of one byte for 16 numbers.

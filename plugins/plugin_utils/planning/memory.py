@@ -91,7 +91,7 @@ class Request:
             shared *= size_of(self.args, "data-parallel-size")
         chips = shared * stages
         seqs, batched = self._batches()
-        element = cache_element(self.args, self.shape)
+        element = cache_element(self.args, self.shape, "fp8" in dict(self.accelerator.lacks))
         contexts = size_of(self.args, "decode-context-parallel-size")
         packed = element == 1 and packs_sparse(self.accelerator)
         kept = Cache(element, batched * self.engine.steps(stages, self.args), contexts, packed)

@@ -44,6 +44,8 @@ EXPERTS = {"enable-expert-parallel": True}
 MTP = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
 AITER = {"VLLM_ROCM_USE_AITER": "1"}
 OLD = {"release": "0.25.1"}
+ASCEND = {"release": "0.30.0"}
+FP8_CACHE, FP8_WEIGHTS = {"kv-cache-dtype": "fp8"}, {"quantization": "fp8"}
 # What is refused or warned of, with a part of the sentence.
 SAID = [
     ("DeepSeek-V3.2", "a100", {}, {}, "kernels for Hopper and Blackwell only"),
@@ -59,6 +61,21 @@ SAID = [
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
     ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_310p", {"dtype": None}, {"release": "0.30.0"}, "in float16 only"),
+    ("any", "ascend_a3", FP8_CACHE, ASCEND, "kv-cache-dtype away with null"),
+    ("any", "ascend_a2", {"kv-cache-dtype": "fp8_e5m2"}, {"release": "0.20.2"}, "crashes with such a KV cache"),
+    ("any", "ascend_310p", {**FP8_CACHE, "dtype": "float16"}, ASCEND, "crashes with such a KV cache"),
+    ("DeepSeek-V4-Flash", "ascend_a3", FP8_CACHE, ASCEND, "kv-cache-dtype has no effect"),
+    ("MiniMax-M3", "ascend_a3", FP8_CACHE, ASCEND, "if vLLM does not start"),
+    ("any", "ascend_a3", FP8_WEIGHTS, ASCEND, "FP8 on the 950 only"),
+    ("DeepSeek-V4-Flash", "ascend_a2", FP8_WEIGHTS, ASCEND, "FP8 on the 950 only"),
+    ("MiniMax-M2.5", "ascend_a3", FP8_WEIGHTS, ASCEND, "twice the memory of their files"),
+    ("any", "ascend_950dt", FP8_WEIGHTS, {"release": "0.23.0"}, "DeepSeek-V4's only"),
+    ("any", "ascend_a2", {"quantization": "awq"}, {"release": "0.23.0"}, "has ascend and compressed-tensors"),
+    ("any", "a100", {**FP8_CACHE, "attention-backend": "TRITON_ATTN"}, {}, "take it away with null"),
+    ("gpt-oss-120b", "a100", FP8_CACHE, {}, "only Triton's attention serves this model"),
+    ("any", "t4", FP8_CACHE, {}, "no attention with such a KV cache"),
+    ("DeepSeek-V3.1", "a100", FP8_CACHE, {}, "no such KV cache on Ampere"),
+    ("any", "mi250x", FP8_WEIGHTS, {}, "does not compute in FP8"),
     ("any", "t4", {"dtype": "bfloat16"}, {}, "has no bfloat16"),
     ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
     ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),
@@ -84,6 +101,16 @@ SAID = [
 QUIET = [
     ("any", "ascend_310p", {}, {"release": "0.30.0"}),
     ("any", "t4", {}, {}),
+    ("any", "ascend_950dt", {**FP8_CACHE, **FP8_WEIGHTS}, ASCEND),
+    ("DeepSeek-V4-Flash", "ascend_950dt", FP8_WEIGHTS, {"release": "0.23.0"}),
+    ("any", "ascend_a3", {"kv-cache-dtype": "int8", "quantization": "ascend"}, ASCEND),
+    ("any", "a100", {**FP8_CACHE, **FP8_WEIGHTS}, {}),
+    ("any", "a100", {"kv-cache-dtype": "fp8_e5m2", "attention-backend": "TRITON_ATTN"}, OLD),
+    ("DeepSeek-R1-Distill-Llama-70B", "a100", FP8_CACHE, {}),
+    ("DeepSeek-V3.1", "h200", FP8_CACHE, {}),
+    ("any", "mi300x", {**FP8_CACHE, **FP8_WEIGHTS}, {}),
+    ("any", "mi250x", FP8_CACHE, {}),
+    ("any", "l40s", FP8_CACHE, {}),
     ("DeepSeek-V3.2", "h200", {}, {}),
     ("DeepSeek-V3.1", "a100", {}, {}),
     ("MiniMax-M2.5", "h200", {}, {}),

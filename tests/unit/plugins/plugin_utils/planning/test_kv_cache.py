@@ -104,6 +104,11 @@ def test_the_format_of_the_cache(name, element):
     assert cache_element({}, shape(element=4)) == 4
 
 
+@pytest.mark.parametrize(("name", "element"), [("fp8", 2), ("fp8_e4m3", 2), ("int8", 1), ("bfloat16", 2), ("auto", 2)])
+def test_a_chip_without_fp8_keeps_its_cache_in_the_model_s_own_format(name, element):
+    assert cache_element({"kv-cache-dtype": name}, LLAMA_8B, lacks_fp8=True) == element
+
+
 @pytest.mark.parametrize(("limit", "tokens"), [(10**9, 131072), (70_000, 69632), (1024, 1024), (1023, 0)])
 def test_the_longest_request_that_fits_in_steps(limit, tokens):
     assert longest(lambda length: length <= limit, 131072) == tokens
