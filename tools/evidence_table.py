@@ -67,16 +67,24 @@ def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def short_table(evidence: Sequence[Evidence]) -> str:
-    """Return one row for each model, hardware and release that was measured, by the rule of _worth."""
+    """Return a row for each preset of the newest release that was measured, and one for each older release.
+
+    Each is the best by the rule of _worth, for each model and hardware.
+    """
     best: dict[tuple[Any, ...], Evidence] = {}
+    newest: dict[tuple[Any, ...], Any] = {}
     measured = [entry for entry in evidence if entry.results and entry.status != ESTIMATED]
+    for entry in measured:
+        served = entry.accelerator, entry.count, entry.model
+        newest[served] = max(newest.get(served, sort_key("0")), sort_key(entry.release))
     for entry in sorted(measured, key=_worth):
-        best[(entry.accelerator, entry.count, entry.model, sort_key(entry.release))] = entry
+        served, release = (entry.accelerator, entry.count, entry.model), sort_key(entry.release)
+        best[(*served, release, _preset(entry) if release == newest[served] else "")] = entry
     rows = [
         (
             _hardware(entry),
             f"{entry.model}{_weights(entry)}",
-            f"{entry.release}, {entry.document.get('preset', 'none')}",
+            f"{entry.release}, {_preset(entry)}",
             _throughput(entry),
             _start(entry),
         )
@@ -131,6 +139,10 @@ def _worth(entry: Evidence) -> tuple[Any, ...]:
     """
     loads = sum(result["repeats"] for result in entry.results)
     return WORTH[entry.status], len(entry.results), str(entry.date), loads, entry.name
+
+
+def _preset(entry: Evidence) -> str:
+    return str(entry.document.get("preset", "none"))
 
 
 def _hardware(entry: Evidence) -> str:

@@ -36,6 +36,12 @@ def test_the_short_table_shows_the_newest_measurement_of_each_release():
     assert rows[0].endswith("| 8,950 [8,891-9,029] (64) | 47.1 s |")
 
 
+def test_presets_have_rows_of_their_own_for_the_newest_release_only():
+    entries = [evidence(p, preset=p, release=r) for p in ("balanced", "latency") for r in ("0.25.1", "0.33.0")]
+    rows = short_table(entries).splitlines()[2:]
+    assert [row.split(" | ")[2] for row in rows] == ["0.25.1, latency", "0.33.0, balanced", "0.33.0, latency"]
+
+
 def test_more_loads_come_before_a_newer_day():
     result = document()["results"][0]
     many = [result, {**result, "concurrency": 512}]
