@@ -80,7 +80,7 @@ def join_location(base: str, *parts: str) -> str:
 
 def is_url(location: str) -> bool:
     """Return whether ``location`` is a URL; everything else is a path on the host."""
-    return "://" in location
+    return "://" in location or location.startswith("file:/")
 
 
 def check_location(location: str) -> None:

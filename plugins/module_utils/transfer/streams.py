@@ -151,6 +151,6 @@ class DiskStream:
 
 def disk_path(location: str) -> str:
     """Return the path of a file:// address; a path is returned unchanged."""
-    if "://" not in location:
+    if location[:6].lower() != "file:/":
         return location
     return urllib.request.url2pathname(urllib.parse.urlsplit(location).path)

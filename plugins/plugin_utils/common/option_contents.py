@@ -69,9 +69,10 @@ ADDRESSES = (
     "provisioner_debian_mirror", "provisioner_wheel_index", "rocm_epel_mirror", "rocm_mirror", "vllm_caches_source",
     "vllm_wheel_index",
 )  # fmt: skip
-_ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:///|/)\S*"
-# A name without registry, path, tag and digest, such as nan or none, is hardly meant.
-_IMAGE = r"(?=.*[/:@])(?!.*://)[A-Za-z0-9][\w.:/@-]*"
+_ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:/|/)\S*"
+# A registry may be the address of IPv6 in brackets. What other programs write for nothing is hardly meant.
+_REGISTRY = r"(?!.*://)(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9])"
+_IMAGE = rf"(?!(?i:nan|none|null|true|false)\Z){_REGISTRY}[\w.:/@-]*"
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version", "13.0"),
     "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
@@ -83,12 +84,12 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
     "vllm_image": functools.partial(
-        _matches, "vllm_image", _IMAGE, "an image with a registry, a path or a tag, such as vllm/vllm-openai:v0.33.0"
+        _matches, "vllm_image", _IMAGE, "the name of an image, such as vllm/vllm-openai:v0.33.0"
     ),
     "vllm_registry": functools.partial(
         _matches,
         "vllm_registry",
-        r"(?!.*://)[A-Za-z0-9][\w.:/-]*",
+        rf"{_REGISTRY}[\w.:/-]*",
         "a registry without http://, such as registry.site:5000",
     ),
     **{

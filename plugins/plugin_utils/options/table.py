@@ -125,7 +125,7 @@ class Foreign(NamedTuple):
         flag, module = ".".join(CONNECTOR[:2]), CONNECTOR[2]
         name = config.get(CONNECTOR[1]) if isinstance(config, Mapping) and not config.get(module) else None
         known = self.names_of(flag, version)
-        if name is not None and known and name not in known and not self.plugin:
+        if isinstance(name, str) and known and name not in known and not self.plugin:
             yield Unknown(
                 f"--{flag}: vLLM {version} has no connector {name!r}; {nearest(str(name), known)}; one of your own "
                 f"needs {module}"

@@ -185,23 +185,23 @@ def _check_options(
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
     problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
     problems += [*stopping_variables(composed.args, composed.env, table)]
-    problems += [*_relations(entry, composed, accelerator, library)]
+    problems += [*_relations(entry, composed, accelerator, site, library)]
     for problem in errors_of(problems, site.strict):
         raise PlanError(f"{entry.where}: {problem}")
 
 
-def _relations(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
+def _relations(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, site: SiteSettings, library: Library
+) -> list[str]:
     """Return the problems of settings that do not go together, or not with the model and its files."""
     length = length_problem(entry, composed, config_of(entry, library))
     manifest, stack = library.manifest(entry.pinned), accelerator.stack
     groups = [group for group in library.exclusive if group.get("stack", stack) == stack]
-    examples, templates = (
-        _has_examples(entry, accelerator),
-        library.foreign(stack).names_of(TEMPLATE, entry.table.version),
-    )
+    examples, own = _has_examples(entry, accelerator), entry.runtime == "container" and bool(site.image)
+    templates = library.foreign(stack).names_of(TEMPLATE, entry.table.version)
     return [
         *exclusions(composed.args, composed.env, groups, entry.table),
-        *file_problems(composed.args, manifest is not None, examples, templates),
+        *file_problems(composed.args, manifest is not None, examples, templates, own),
         *quantization_problems(composed.args, manifest or {}),
         *draft_problems(composed.args, config_of(entry, library)),
         *([length] if length else []),
@@ -213,11 +213,13 @@ def _has_examples(entry: Chosen, accelerator: Accelerator) -> bool:
     return entry.runtime == "container" and accelerator.stack in WITH_EXAMPLES
 
 
-def doubts_about(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:
+def doubts_about(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, site: SiteSettings, library: Library
+) -> list[str]:
     """Return what remains after the check: unknown names that a lenient site permits, and unlisted values."""
     table, foreign = entry.table, library.foreign(accelerator.stack)
     problems = option_problems(composed.args, composed.env, table, foreign)
-    doubts = doubts_of([*problems, *_relations(entry, composed, accelerator, library)])
+    doubts = doubts_of([*problems, *_relations(entry, composed, accelerator, site, library)])
     unknown = table.check_env([name for name in composed.env if not name.startswith("VLLM_")], foreign)
     return [*(f"{entry.where}: {each}" for each in doubts), *(f"{entry.where}.env: {each}" for each in unknown)]
 

@@ -55,14 +55,20 @@ def with_files(
     return found
 
 
-def file_problems(args: Mapping[str, Any], pinned: bool, examples: bool, templates: Collection[str]) -> Iterator[str]:
+def file_problems(
+    args: Mapping[str, Any], pinned: bool, examples: bool, templates: Collection[str], own: bool = False
+) -> Iterator[str]:
     """Yield a sentence for each file that nothing has brought where vLLM starts; a Doubt without ``pinned`` weights.
 
-    ``templates`` are the chat templates of the release, an Unknown one may be in a newer build.
+    ``templates`` are the chat templates of the release, an Unknown one may be in a newer build. An image that is
+    the site's ``own`` may have any file.
     """
     for flag, value in named(args):
         is_example = value.startswith(EXAMPLES)
         if value.startswith("/") or (flag == TEMPLATE and value in templates and (examples or not is_example)):
+            continue
+        if own:
+            yield Doubt(f"{flag} names {value}, which vLLM finds only if it is in the working directory of the image")
             continue
         near = misspelt(value, templates) if flag == TEMPLATE and (examples or not is_example) else None
         nearby = f"nearest: {near!r}; or " if near else ""

@@ -115,7 +115,7 @@ def plan_instances(
     plans: list[ServePlan] = []
     for entry in chosen:
         composed = compose_settings(entry, accelerator, site, library, len(allotted[entry.name][0]))
-        doubts = doubts_about(entry, composed, accelerator, library)
+        doubts = doubts_about(entry, composed, accelerator, site, library)
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)

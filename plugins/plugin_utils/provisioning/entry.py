@@ -63,8 +63,8 @@ class Entry:
 
 
 def read_entry(host: str, value: Any) -> Entry:
-    """Return the entry of a host. Raises ProvisionError, which names the host, the key and what was expected."""
-    where = f"host {host!r}: provision"
+    """Return the entry of a host. Raises ProvisionError, which names the key and what was expected, not the host."""
+    where = "provision"
     if not isinstance(value, Mapping):
         raise ProvisionError(f"{where}: found {show_value(value)}, expected a mapping with {', '.join(REQUIRED)}")
     if not _HOST.fullmatch(host):
@@ -82,7 +82,7 @@ def read_entry(host: str, value: Any) -> Entry:
             "expected root_serial or root_wwn: the serial number or the WWN of the one disk that may be written"
         )
     parts = {key: _read(where, key, value[key]) for key in value}
-    _check_network(where, parts)
+    _check_network(parts)
     return Entry(host=host, **parts)
 
 
@@ -95,15 +95,15 @@ def _read(where: str, key: str, value: Any) -> Any:
         raise ProvisionError(f"{where}.{key}: found {show_value(value)[:120]}, expected {_EXPECTED[key]}") from None
 
 
-def _check_network(where: str, parts: Mapping[str, Any]) -> None:
+def _check_network(parts: Mapping[str, Any]) -> None:
     address, gateway = parts["address"], parts["gateway"]
     if gateway not in address.network or gateway == address.ip:
         raise ProvisionError(
-            f"{where}.gateway: found {gateway}, expected another address of the network {address.network} of "
-            f"{where.partition(':')[2].strip()}.address"
+            f"provision.gateway: found {gateway}, expected another address of the network {address.network} of "
+            "provision.address"
         )
     if address.ip in (address.network.network_address, address.network.broadcast_address):
-        raise ProvisionError(f"{where}.address: found {address}, expected an address of a host in {address.network}")
+        raise ProvisionError(f"provision.address: found {address}, expected an address of a host in {address.network}")
 
 
 def refuse_shared(entries: Iterable[Entry]) -> None:

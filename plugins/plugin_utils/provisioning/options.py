@@ -82,7 +82,14 @@ def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
     for host in hostvars:
         value = hostvars[host].get("provision")
         if value is not None:
-            yield read_entry(host, value)
+            yield _entry(host, value)
+
+
+def _entry(host: str, value: Any) -> Entry:
+    try:
+        return read_entry(host, value)
+    except ProvisionError as exc:
+        raise ProvisionError(f"host {host!r}: {exc}") from None
 
 
 def _job(
@@ -92,7 +99,7 @@ def _job(
     image_of: Callable[[Entry], Image],
     record: Record,
 ) -> Job:
-    entry = read_entry(host, variables["provision"])
+    entry = _entry(host, variables["provision"])
     login = {}
     for name, default in (("username", options["bmc_username"]), ("password", options["bmc_password"])):
         value = variables.get(f"accelerator_bmc_{name}") or default

@@ -61,12 +61,12 @@ def test_file_arrives_whole_and_readable_for_all(server, dest):
     assert os.listdir(dest.parent) == ["a.bin"]
 
 
-@pytest.mark.parametrize("prefix", ["", "file://"])
+@pytest.mark.parametrize("prefix", ["", "file://", "file:"])
 def test_file_of_a_carried_disk(tmp_path, dest, prefix):
     (tmp_path / "disk of may").mkdir()
     carried = tmp_path / "disk of may" / "a.bin"
     carried.write_bytes(CONTENT)
-    location = f"file://{str(carried).replace(' ', '%20')}" if prefix else carried
+    location = f"{prefix}{str(carried).replace(' ', '%20')}" if prefix else carried
     assert get(location, dest) == len(CONTENT)
     assert dest.read_bytes() == CONTENT
     assert probe_size(str(location), QUICK) == len(CONTENT)

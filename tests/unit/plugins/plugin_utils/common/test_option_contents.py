@@ -36,10 +36,10 @@ REFUSED = [
     ("cuda_mirror", "http:///x", "found 'http:///x', expected an address such as"),
     ("provisioner_debian_mirror", "http://a b", "found 'http://a b', expected an address such as"),
     *(
-        ("vllm_image", value, "expected an image with a registry, a path or a tag, such as vllm/vllm-openai:v0.33.0")
-        for value in ("nan", float("nan"), "none", "a b:1", "https://quay.io/a/b:1", 5)
+        ("vllm_image", value, "expected the name of an image, such as vllm/vllm-openai:v0.33.0")
+        for value in ("nan", float("nan"), "none", "Null", "a b:1", "https://quay.io/a/b:1", 5, "[x]/a:1")
     ),
-    ("vllm_image", True, "found true, expected an image with a registry"),
+    ("vllm_image", True, "found true, expected the name of an image"),
     ("vllm_registry", "http://mirror:5000", "expected a registry without http://, such as registry.site:5000"),
     ("gateway_cluster", False, "found false, expected a text"),
     ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),
@@ -77,7 +77,14 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("vllm_caches_source", "/srv/caches"),
         ("vllm_wheel_index", "http://mirror/simple/"),
         ("cuda_mirror", "file:///srv/nvidia"),
-        *(("vllm_image", name) for name in ("vllm:1", "mirror:5000/lab/vllm", "a/b@sha256:00", "")),
+        ("cuda_mirror", "file:/srv/nvidia"),
+        ("vllm_caches_source", "file:/srv/caches"),
+        ("weights_sources", ["file:/srv/weights"]),
+        *(
+            ("vllm_image", name)
+            for name in ("vllm", "nones", "vllm:1", "mirror:5000/lab/vllm", "[fd00::1]:5000/a:1", "a/b@sha256:00", "")
+        ),
+        ("vllm_registry", "[fd00::1]:5000"),
         ("vllm_registry", "10.0.0.5:5000/site"),
     ],
 )

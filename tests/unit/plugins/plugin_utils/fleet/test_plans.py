@@ -438,7 +438,7 @@ SERVER = {
         ({"provision": True}, []),
         (
             {"provision": {**SERVER, "root_seral": "S1"}},
-            ["host 'a': provision.root_seral: there is no such key; nearest: 'root_serial'"],
+            ["provision.root_seral: there is no such key; nearest: 'root_serial'"],
         ),
         ({"provison": SERVER}, ["no playbook reads provison; nearest: 'provision'"]),
     ],

@@ -176,6 +176,11 @@ def test_relations_of_the_newest_release(args, found):
     assert any(found in text for text in problems) if found else not problems
 
 
+def test_older_releases_have_the_directory_of_the_profiler_in_a_variable():
+    args, env = {"profiler-config": {"profiler": "torch"}}, {"VLLM_TORCH_PROFILER_DIR": "/srv/traces"}
+    assert not [*exclusions(args, env, load_exclusive(), load_table("0.13.0"))]
+
+
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():
     group = {"settings": ["eager", "size"], "because": "why", "warn": True}
     (found,) = exclusions({"eager": True, "size": 8}, {}, [group], TABLE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign, releases
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Doubt, Unknown
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.named_files import (
     file_problems,
     quantization_problems,
@@ -83,6 +84,19 @@ def test_the_sentence_names_flag_and_file():
 def test_a_misspelt_template_has_its_nearest():
     (problem,) = file_problems({"chat-template": "examples/tool_chat_template_hermess.jinja"}, True, True, TEMPLATES)
     assert "; nearest: 'examples/tool_chat_template_hermes.jinja'; or set args chat-template to" in problem
+
+
+@pytest.mark.parametrize("name", ["chat.jinja", "examples/tool_chat_template", "templates/ours.jinja"])
+def test_an_image_of_the_sites_own_may_have_any_file(name):
+    """0.14.0 refused it, although vLLM reads it in the image's working directory."""
+    (problem,) = file_problems({"chat-template": name}, True, True, TEMPLATES, own=True)
+    assert isinstance(problem, Doubt)
+    assert problem.startswith(f"chat-template names {name}, which vLLM finds only if it is in the working directory of")
+    request = {"runtime": "container", "args": {"chat-template": name}}
+    own = {"image": "mirror:5000/ours:1", "strict": False}
+    assert any(problem in text for text in plan(request, site=own).warnings)
+    with pytest.raises(PlanError, match="which nothing brings"):
+        plan(request, site={"strict": False})
 
 
 def test_every_release_has_templates():

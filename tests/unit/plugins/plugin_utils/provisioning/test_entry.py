@@ -25,7 +25,7 @@ def test_an_entry_is_read_with_its_disk_in_words_and_as_a_hint():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"root_serial": None}, "host 'gpu-a-01': provision: found no root disk, expected root_serial or root_wwn"),
+        ({"root_serial": None}, "provision: found no root disk, expected root_serial or root_wwn"),
         ({"root_wwn": "0x5000c500a1b2c3d4"}, "provision: found root_serial and root_wwn, expected"),
         ({"mac": None}, "provision.mac: is missing; expected the MAC address"),
         ({"mac": 5254001}, "provision.mac: found 5254001, expected the MAC address"),

@@ -60,6 +60,7 @@ def test_hosts_outside_of_the_run_are_compared_too():
             "host 'a': no password for its BMC: set accelerator_bmc_password",
         ),
         ({"provision": {**VALUES, "image": "rhel"}}, {}, "the provisioner has no image 'rhel'"),
+        ({"provision": {**VALUES, "mtu": 1}}, {}, "host 'a': provision.mtu: found 1"),
     ],
 )
 def test_what_is_missing_is_named(variables, options, said):
