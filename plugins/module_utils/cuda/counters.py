@@ -32,6 +32,8 @@ ERRORS = {
     "ECC SRAM uncorrectable": "ecc_errors/volatile/sram_uncorrectable",
     "ECC DRAM correctable": "ecc_errors/volatile/dram_correctable",
     "ECC DRAM uncorrectable": "ecc_errors/volatile/dram_uncorrectable",
+    "ECC correctable": "ecc_errors/volatile/single_bit/total",  # of chips before Turing, as the next
+    "ECC uncorrectable": "ecc_errors/volatile/double_bit/total",
     "remapped rows (correctable)": "remapped_rows/remapped_row_corr",
     "remapped rows (uncorrectable)": "remapped_rows/remapped_row_unc",
     "PCIe replays": "pci/replay_counter",
@@ -115,9 +117,6 @@ SLOWED = ("sw_therm_slowdown", "hw_therm_slowdown", "hw_power_brake")
 CLOCKS = ("sm", "mem")
 MIB = 1024 * 1024
 REASONS = "clocks_event_reasons"
-# Drivers before 535 say throttle.
-OLDER_REASONS = "clocks_throttle_reasons"
-OLDER_DRAW = "gpu_power_readings/power_draw"
 
 # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-abcdefab-cdef-abdc-abcd-abababababab)
 _LINKS_OF = re.compile(r"GPU \d+: .*\(UUID: (\S+)\)")
@@ -156,9 +155,15 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
     def number(path: str) -> int:
         return int(first_number(text(path)) or 0)
 
+    def power(*names: str) -> float | None:
+        # A100 and T4 have no average; older drivers have one figure, before 535 in another element.
+        values = (first_number(text(f"{part}power_readings/{name}")) for part in ("gpu_", "") for name in names)
+        return next((value for value in values if value is not None), None)
+
     def reason(name: str) -> bool:
-        older = name.replace("clocks_event", "clocks_throttle")
-        return "Active" in (text(f"{REASONS}/{name}"), text(f"{OLDER_REASONS}/{older}"))
+        path = f"{REASONS}/{name}"
+        # Drivers before 535 say throttle.
+        return "Active" in (text(path), text(path.replace("clocks_event", "clocks_throttle")))
 
     link = "pci/pci_gpu_link_info"
     temperatures = {name: first_number(text(f"temperature/{name}_temp")) for name in ("gpu", "memory")}
@@ -175,8 +180,8 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         link_gen=number(f"{link}/pcie_gen/current_link_gen"),
         link_gen_max=number(f"{link}/pcie_gen/max_link_gen"),
         celsius={name: value for name, value in temperatures.items() if value is not None},
-        watts=first_number(text("gpu_power_readings/average_power_draw")) or first_number(text(OLDER_DRAW)),
-        watts_limit=first_number(text("gpu_power_readings/current_power_limit")),
+        watts=power("average_power_draw", "instant_power_draw", "power_draw"),
+        watts_limit=power("current_power_limit", "enforced_power_limit"),
         utilization=scaled(text("utilization/gpu_util"), 0.01),
         memory_used=scaled(text("fb_memory_usage/used"), MIB),
         memory_total=scaled(text("fb_memory_usage/total"), MIB),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Iterator, Mapping
+from typing import Iterator, Mapping
 
 from ..accelerator.partitions import mig_gib, mig_instances
 from ..common.foreign_numbers import read_count
@@ -130,7 +130,7 @@ def check_driver(
     foreign = is_foreign(host)
     return [
         *_nouveau(host),
-        *_for_later(check_builds(KIND, host, disk, recording.build_log), foreign),
+        *(replace(finding, later=foreign) for finding in check_builds(KIND, host, disk, recording.build_log)),
         *check_minimum(KIND, host, minimum),
         *(check_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
@@ -151,11 +151,6 @@ def is_foreign(host: Host) -> bool:
     Vendors' installers, images of clouds and devices that a hypervisor passes through bring such drivers.
     """
     return bool(loaded_version(KIND, host)) and on_disk(host) is None
-
-
-def _for_later(findings: Iterable[Finding], later: bool) -> Iterator[Finding]:
-    for finding in findings:
-        yield replace(finding, later=later)
 
 
 def _nouveau(host: Host) -> Iterator[Finding]:

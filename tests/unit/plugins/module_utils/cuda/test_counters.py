@@ -49,6 +49,39 @@ def changed(path, old, new):
     return chip
 
 
+POWER = r"<gpu_power_readings>.*?</gpu_power_readings>"
+ECC = r"(<ecc_errors>\s*<volatile>).*?(</volatile>)"
+
+
+NOW = "gpu_power_readings"
+
+
+@pytest.mark.parametrize(
+    ("element", "draw", "limit", "watts"),
+    [
+        # As tests/fixtures/nvidia_boards.yml: T4 with 515, as all before 535; others before about 560.
+        ("power_readings", {"power_draw": "33.78 W"}, "enforced_power_limit", 33.78),
+        (NOW, {"power_draw": "26.84 W"}, "current_power_limit", 26.84),
+        # A100 with 570, T4 with 595.
+        (NOW, {"average_power_draw": "N/A", "instant_power_draw": "33.51 W"}, "current_power_limit", 33.51),
+        (NOW, {"average_power_draw": "0.00 W", "instant_power_draw": "9.00 W"}, "current_power_limit", 0),
+    ],
+)
+def test_the_power_in_the_form_of_each_driver(element, draw, limit, watts):
+    inner = "".join(f"<{name}>{value}</{name}>" for name, value in {**draw, limit: "70.00 W"}.items())
+    text = re.sub(POWER, f"<{element}>{inner}</{element}>", REPORT, flags=re.DOTALL)
+    (chip,) = counters(text).chips
+    assert (chip.watts, chip.watts_limit) == (watts, 70)
+
+
+def test_memory_errors_in_the_form_of_chips_before_turing():
+    # A V100S with driver 460 and a P100 with 510 have no sram and dram here.
+    totals = "<single_bit><total>3</total></single_bit><double_bit><total>1</total></double_bit>"
+    (chip,) = counters(re.sub(ECC, rf"\g<1>{totals}\g<2>", REPORT, count=1, flags=re.DOTALL)).chips
+    found = {name: count for name, count in chip.errors.items() if name.startswith("ECC")}
+    assert found == {"ECC correctable": 3, "ECC uncorrectable": 1}
+
+
 # As published outputs show it; the H200 of the recording stands alone, and its tool lists no link.
 LINKS = """GPU 0: NVIDIA H200 (UUID: {uuid})
 \t Link 0: Replay Errors: 1

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -601,7 +604,7 @@ def board_recording(shown, instances=()):
             for mib in instances
         ),
         "persistence_mode": persistence,
-        "fabric": fabric and {"state": fabric[0], "status": fabric[1]},
+        "fabric": fabric and fabric_xml(*fabric),
         "gpu_recovery_action": recovery,
         "remapped_rows": remapping and {"remapped_row_failure": remapping},
         "product_brand": brand,
@@ -616,6 +619,10 @@ def board_recording(shown, instances=()):
     memory = {CHIP: int((known.memory_gib or 0) * 1024)} if known else {}
     answers = {"query": CommandResult(0, row), "report": CommandResult(0, report)}
     return known and known.model, replace(WHOLE, host=host, disk=disk, memory=memory, **answers)
+
+
+def fabric_xml(state, status, health=""):
+    return as_xml({"state": state, "status": status, **({"health": as_xml({"summary": health})} if health else {})})
 
 
 def as_xml(value):
@@ -642,11 +649,37 @@ def test_the_recordings_are_at_least_fifteen_and_each_from_another_board_or_driv
     assert len(shown) == len(set(shown)) >= 15
 
 
+@pytest.mark.skipif("CAPTURES" not in os.environ, reason="no clones of the repositories that nvidia_boards.yml names")
+@pytest.mark.parametrize("entry", BOARDS, ids=lambda entry: entry["source"].split(",")[0])
+def test_a_row_is_what_the_whole_recording_shows(entry):
+    driver, device, mib = entry["shown"][:3]
+    ask = ["git", "cat-file", "blob", entry["blob"]]
+    clones = sorted(Path(os.environ["CAPTURES"]).iterdir())
+    answers = [subprocess.run(ask, cwd=clone, capture_output=True, text=True, check=False).stdout for clone in clones]
+    text = next(filter(None, answers))
+    (expected,) = parse_report(board_recording(entry["shown"], entry.get("mig", ()))[1].report.out)
+    reports, chips = parse_report(text), parse_counters([CommandResult(0, text)], "").chips
+    parts = text.split("<gpu id=")[1:]
+    assert len(reports) == len(chips) == len(parts) > 0
+    assert f"<driver_version>{driver}</driver_version>" in text
+    assert chips[0].memory_total == mib * 1024**2
+    for report, chip, part in zip(reports, chips, parts):
+        assert replace(report, address=expected.address) == expected
+        assert (chip.chip, chip.faults) == (report.address, ())
+        assert f"<pci_device_id>{device.upper()}10DE" in part or "its ids replaced" in entry["source"]
+        # Each figure that the board has is read, in the form of each driver.
+        draws = re.search(r"power_draw>[0-9.]+ W<", part), re.search(r"(enforced|current)_power_limit>[0-9.]+ W<", part)
+        assert [chip.watts is not None, chip.watts_limit is not None] == list(map(bool, draws))
+        assert set(chip.hertz) == {"sm", "mem"}
+        assert "gpu" in chip.celsius
+        if "<current_ecc>Enabled<" in part:
+            assert any(name.startswith("ECC") and "uncorrectable" in name for name in chip.errors) or entry.get("mig")
+
+
 @pytest.mark.parametrize("entry", yaml.safe_load((FIXTURES.parent / "nvidia_fabric.yml").read_text(encoding="utf-8")))
 def test_nvlink_of_a_rack_as_threads_show_it(entry):
-    state, status, health = entry["shown"]
-    inner = {"state": state, "status": status, **({"health": as_xml({"summary": health})} if health else {})}
-    report = f'<nvidia_smi_log><gpu id="0000{CHIP}"><fabric>{as_xml(inner)}</fabric></gpu></nvidia_smi_log>'
+    fabric = fabric_xml(*entry["shown"])
+    report = f'<nvidia_smi_log><gpu id="0000{CHIP}"><fabric>{fabric}</fabric></gpu></nvidia_smi_log>'
     whats = [what for what, _where, _action in found(replace(WHOLE, report=CommandResult(0, report)))]
     assert whats == ([entry["finding"]] if entry["finding"] else [])
     (chip,) = parse_counters([CommandResult(0, report)], "").chips
