@@ -235,7 +235,7 @@ def namespace(parser, words, config=None, aside=()):
 def read_variables(seed, release, accelerator):
     """Return the seed's variables that the release or a library below it reads, and the names of the others."""
     table, foreign = load_table(release), load_foreign(accelerator_stack(accelerator))
-    read = {name: value for name, value in seed.env.items() if name in table.env or foreign.covers(name)}
+    read = {name: value for name, value in seed.env.items() if name in table.env or foreign.covers(name, release)}
     return read, [name for name in seed.env if name not in read]
 
 

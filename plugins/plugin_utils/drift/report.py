@@ -238,7 +238,7 @@ def _read_by(name: str, side: Side) -> str:
     if name in side.table.env:
         return "read"
     # Names that start with VLLM_ are vLLM's own, even where a prefix of a library covers them.
-    return "read by a library" if not name.startswith("VLLM_") and side.foreign.covers(name) else "not read"
+    return "not read" if name[:5] == "VLLM_" or not side.foreign.covers(name, side.version) else "read by a library"
 
 
 def _change(before: bool, after: bool, differs: bool) -> str:

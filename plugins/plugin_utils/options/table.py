@@ -42,6 +42,8 @@ ADDITIONAL = "additional-config"
 # The flag and the key that name a connector, and the key that names its module.
 CONNECTOR = ("kv-transfer-config", "kv_connector", "kv_connector_module_path")
 
+# What libraries read, in `listed` of foreign.yml.
+VARIABLES = "environment"
 # For a name that no longer exists: its replacement ("instead") and the release of the change ("since").
 Replaced = Mapping[str, Mapping[str, str]]
 
@@ -70,7 +72,8 @@ class Foreign(NamedTuple):
     """Variables of libraries below vLLM (names, prefixes, what some are read as), and what a plugin of vLLM adds.
 
     That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
-    ``listed`` are names of vLLM's own, by the flag, the releases that have them, and their common beginning.
+    ``listed`` are names of vLLM's own by the flag, and variables of libraries: the releases that have them, and their
+    names by their common beginning.
     """
 
     names: frozenset[str]
@@ -79,7 +82,7 @@ class Foreign(NamedTuple):
     plugin: str = ""
     keys: frozenset[str] = frozenset()
     env: Mapping[str, Entry] = {}
-    listed: Mapping[str, Mapping[str, Mapping[str, Sequence[str]]]] = {}
+    listed: Mapping[str, Sequence[tuple[str, Mapping[str, Sequence[str]]]]] = {}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -96,12 +99,13 @@ class Foreign(NamedTuple):
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
         keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
-        listed = {flag: specs for part in parts for flag, specs in (part.get("listed") or {}).items()}
+        specs = [pair for part in parts for pair in (part.get("listed") or {}).items()]
+        listed = {flag: [pair for name, one in specs if name == flag for pair in one.items()] for flag, _one in specs}
         return cls(names, prefixes, values, plugin, keys, env, listed)
 
-    def names_of(self, flag: str, version: str) -> set[str]:
-        """Return what a release of vLLM has itself for a flag: its chat templates, its connectors."""
-        parts = [part for spec, part in (self.listed.get(flag) or {}).items() if satisfies(version, spec)]
+    def names_of(self, flag: str, version: str | None = None) -> set[str]:
+        """Return what a release of vLLM (None: any) has for a flag (chat templates, connectors), or VARIABLES."""
+        parts = [part for spec, part in self.listed.get(flag, ()) if version is None or satisfies(version, spec)]
         return {f"{begin}{name}" for part in parts for begin, names in part.items() for name in names}
 
     def of_plugin(self, name: str) -> bool:
@@ -131,9 +135,9 @@ class Foreign(NamedTuple):
                 f"needs {module}"
             )
 
-    def covers(self, name: str) -> bool:
-        """Return whether a library is known to read the variable ``name``."""
-        return name in self.names or any(name.startswith(prefix) for prefix in self.prefixes)
+    def covers(self, name: str, version: str) -> bool:
+        """Return whether a library is known to read the variable ``name`` in a release of vLLM."""
+        return name in self.names or name.startswith(self.prefixes) or name in self.names_of(VARIABLES, version)
 
 
 @dataclass(frozen=True)
@@ -242,7 +246,7 @@ class OptionTable:
         others = tuple(others)
         problems: list[str] = []
         for name in names:
-            if name in self.env or foreign.covers(name):
+            if name in self.env or foreign.covers(name, self.version):
                 continue
             if foreign.of_plugin(name):
                 problems.append(_of_plugin(name, foreign))
@@ -257,8 +261,9 @@ class OptionTable:
                 hint = _instead(name, self.version, replaced or {}) or hint
                 problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
             else:
-                near = misspelt(name, {*self.env, *foreign.names})
-                hint = f"nearest: {near!r}" if near else "add it to the foreign variables where a library does"
+                near = misspelt(name, {*self.env, *foreign.names, *foreign.names_of(VARIABLES, self.version)})
+                hint = f"nearest: {near!r}" if near else "it may have no effect"
+                hint = "that of another release does" if name in foreign.names_of(VARIABLES) else hint
                 problems.append(
                     f"{name}: neither vLLM {self.version} nor a library on this stack is known to read it; {hint}"
                 )

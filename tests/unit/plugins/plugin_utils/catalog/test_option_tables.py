@@ -228,12 +228,54 @@ PYTHON_EXECUTION_BACKEND cuda
 @pytest.mark.parametrize("row", FOREIGN.split("\n")[1:-1])
 def test_foreign_variables_that_are_right(row):
     name, stack = row.split()
-    assert load_foreign(stack).covers(name)
-    assert load_foreign().covers(name)
+    assert load_foreign(stack).covers(name, "0.23.0")
+    assert load_foreign().covers(name, "0.23.0")
 
 
 def test_foreign_variable_of_another_stack_is_not_covered():
-    assert not load_foreign("cuda").covers("HCCL_BUFFSIZE")
+    assert not load_foreign("cuda").covers("HCCL_BUFFSIZE", "0.33.0")
+
+
+# Names of the libraries for collectives: their stack, a release that reads them, and one that does not (None: none).
+COLLECTIVES = [
+    ("NCCL_IB_HCA", "cuda", "0.10.2", None),
+    ("NCCL_DEBUG_SUBSYS", "cuda", "0.33.0", None),
+    ("NCCL_CHECK_MODE", "cuda", "0.32.0", "0.25.1"),
+    ("NCCL_IB_SUBNET_PREFIX_LEN", "cuda", "0.33.0", "0.32.0"),
+    ("NCCL_SHM_USE_CUDA_MEMCPY", "cuda", "0.25.1", "0.33.0"),
+    ("NCCL_MIN_NCHANNELS", "rocm", "0.17.1", None),
+    ("NCCL_RINGS_REMAP", "rocm", "0.33.0", None),
+    ("RCCL_P2P_BATCH_ENABLE", "rocm", "0.23.0", None),
+    ("RCCL_MSCCL_ENABLE", "rocm", "0.23.0", "0.33.0"),
+    ("RCCL_WARP_SPEED_ENABLE", "rocm", "0.33.0", "0.23.0"),
+    ("HCCL_OP_RETRY_PARAMS", "cann", "0.30.0", None),
+]
+
+
+@pytest.mark.parametrize(("name", "stack", "release", "without"), COLLECTIVES)
+def test_variables_of_collectives_by_release(name, stack, release, without):
+    foreign = load_foreign(stack)
+    assert load_table(release).check_env([name], foreign) == []
+    if without:
+        (problem,) = load_table(without).check_env([name], foreign)
+        assert problem.endswith("is known to read it; that of another release does")
+
+
+@pytest.mark.parametrize(
+    ("name", "stack", "hint"),
+    [
+        ("NCCL_DEBUGG", "cuda", "nearest: 'NCCL_DEBUG'"),
+        ("NCCL_SOCKET_IFNAM", "rocm", "nearest: 'NCCL_SOCKET_IFNAME'"),
+        ("RCCL_MISSPELT", "rocm", "it may have no effect"),
+        ("RCCL_MSCCL_FORCE_ENABLED", "rocm", "nearest: 'RCCL_MSCCL_FORCE_ENABLE'"),
+        ("HCCL_BUFSIZE", "cann", "nearest: 'HCCL_BUFFSIZE'"),
+        ("HCCL_DEBUG", "cuda", "nearest: 'NCCL_DEBUG'"),
+    ],
+)
+def test_unknown_variables_of_collectives(name, stack, hint):
+    (problem,) = load_table("0.23.0").check_env([name], load_foreign(stack))
+    assert problem.startswith(f"{name}: neither vLLM 0.23.0 nor a library on this stack is known to read it; ")
+    assert problem.endswith(hint)
 
 
 def test_unknown_stack():

@@ -326,8 +326,7 @@ def test_variables_that_somebody_reads():
         ),
         (
             "MY_SITE",
-            "MY_SITE: neither vLLM 2.0.0 nor a library on this stack is known to read it; "
-            "add it to the foreign variables where a library does",
+            "MY_SITE: neither vLLM 2.0.0 nor a library on this stack is known to read it; it may have no effect",
         ),
     ],
 )
