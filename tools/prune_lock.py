@@ -5,6 +5,10 @@
     uv pip compile --universal --no-annotate --no-header --generate-hashes ironic.in -o ironic.txt
     tools/prune_lock.py ironic.txt 3.11-x86_64 3.11-aarch64 3.12-x86_64 ...
 
+For one target, it writes the part that this Python needs, with the target in the first line, for playbooks/mirror.yml:
+
+    cp ironic.txt ironic-cp311-x86_64.txt && tools/prune_lock.py ironic-cp311-x86_64.txt 3.11-x86_64
+
 Asks the package index that pip is configured for.
 """
 
@@ -64,6 +68,12 @@ def prune(text: str, used: set[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def headline(targets: list[str]) -> str:
+    """Return the line that names the target of a lock; none for several targets."""
+    python, processor = targets[0].split("-")[:2]
+    return f"# target: cp{python.replace('.', '')}-{processor}\n" if len(targets) == 1 else ""
+
+
 def main() -> None:
     """Prune a lock in place."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -74,7 +84,9 @@ def main() -> None:
     options = parser.parse_args()
     text = options.lock.read_text(encoding="utf-8")
     used = set().union(*(used_hashes(text, target) for target in options.targets))
-    options.lock.write_text(prune(text, used), encoding="utf-8")
+    if len(options.targets) == 1:
+        text = wanted_by(text, options.targets[0].partition("-")[0])
+    options.lock.write_text(headline(options.targets) + prune(text, used), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ..plugin_utils.mirror.needs import (
     add_evaluation,
     add_fleet,
     add_models,
+    add_provisioner,
     add_release,
     missing_wheel_bytes,
     plan_from_origin,
@@ -36,6 +37,8 @@ class ActionModule(ControllerAction):
         add_models(needs, options["models"], options["weights_manifest_path"])
         if options["evaluation"]:
             add_evaluation(needs)
+        if options["provisioner"]:
+            add_provisioner(needs)
         found = needs.as_dict()
         if not (found["models"] or found["locks"] or found["images"] or found["unpinned"]):
             raise AnsibleActionFail(

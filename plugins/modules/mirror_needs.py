@@ -53,6 +53,11 @@ options:
       C(baremetal.inference.evaluate) installs.
     type: bool
     default: false
+  provisioner:
+    description: Whether the wheels of Ironic and of its agent are needed, which the role
+      P(baremetal.inference.provisioner#role) installs.
+    type: bool
+    default: false
   release_path:
     description: Directories that are searched for releases before the collection's own.
     type: list

@@ -15,7 +15,7 @@ from ...module_utils.mirror.bundle import weights_holds
 from ...module_utils.vllm.plan_document import PlanDocument
 from ...module_utils.weights.manifest import WeightsError, parse_manifest
 from ..catalog.files import find, load_release, locks_of, lookup, read
-from ..common.places import CATALOG
+from ..common.places import CATALOG, COLLECTION
 from ..common.tables import hosts_in_words
 from ..fleet.host_plans import plan_host
 from ..fleet.plans import Fleet
@@ -25,6 +25,7 @@ from ..planning.inputs import PlanError
 
 MANIFESTS = (".yml", ".yaml")
 _EVALUATION_BYTES = 1 << 30
+_PROVISIONER_BYTES = 350 << 20
 
 
 # The files of a repository that is read for its tokenizer or configuration only.
@@ -190,6 +191,13 @@ def add_evaluation(needs: Needs) -> None:
         needs.locks[str(lock)] = _EVALUATION_BYTES
 
 
+def add_provisioner(needs: Needs) -> None:
+    """Add the locks of Ironic, one for each Python of a provisioner, and of the agent in its ramdisk."""
+    files = COLLECTION / "roles/provisioner/files"
+    for lock in (files / "agent.txt", *sorted(files.glob("ironic-*.txt"))):
+        needs.locks[str(lock)] = _PROVISIONER_BYTES
+
+
 def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
     """Return the bytes that wheels may still need: 0 for a complete lock, else its installed size."""
     return sum(
@@ -204,6 +212,7 @@ __all__ = [
     "add_evaluation",
     "add_fleet",
     "add_models",
+    "add_provisioner",
     "add_release",
     "plan_from_origin",
 ]

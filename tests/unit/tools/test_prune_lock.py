@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.prune_lock import prune, wanted_by
+from tools.prune_lock import headline, prune, wanted_by
 
 FILES = Path(__file__).parents[3] / "roles/provisioner/files"
 LOCK = """\
@@ -38,8 +38,16 @@ def test_a_marker_is_compared_with_the_python_of_the_lock(python, versions):
 
 @pytest.mark.parametrize("name", ["ironic", "agent"])
 def test_a_lock_of_the_role_has_a_hash_for_each_requirement_and_few(name):
-    requirements = re.split(r"\n(?=\w)", (FILES / f"{name}.txt").read_text())
+    requirements = re.findall(r"(?m)^\w.*(?:\n    .*)*", (FILES / f"{name}.txt").read_text())
     counts = {each.split("==")[0]: each.count("--hash=sha256:") for each in requirements}
     assert len(counts) > 40
     # Four versions of Python on two processors; the ramdisk has one.
     assert not {each: count for each, count in counts.items() if not 1 <= count <= {"ironic": 8, "agent": 1}[name]}
+
+
+@pytest.mark.parametrize(
+    ("targets", "line"),
+    [(["3.13-x86_64-28"], "# target: cp313-x86_64\n"), (["3.11-x86_64", "3.11-aarch64"], "")],
+)
+def test_a_lock_for_one_target_names_it(targets, line):
+    assert headline(targets) == line

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -14,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs i
     add_evaluation,
     add_fleet,
     add_models,
+    add_provisioner,
     add_release,
     missing_wheel_bytes,
     plan_from_origin,
@@ -115,6 +119,15 @@ def test_an_evaluation_needs_the_locks_of_its_tools():
     names = [lock.rsplit("/", 1)[-1] for lock in needs.as_dict()["locks"]]
     assert len(names) == 12 and all(name.endswith(".txt") for name in names)
     assert {name.rsplit("-", 3)[0] for name in names} == {"lm-eval", "gpt-oss"}
+
+
+def test_a_provisioner_needs_ironic_for_each_debian_and_the_agent_of_its_ramdisk():
+    needs = Needs()
+    add_provisioner(needs)
+    locks = [Path(lock) for lock in needs.as_dict()["locks"]]
+    assert [lock.name for lock in locks] == ["agent.txt", "ironic-cp311-x86_64.txt", "ironic-cp313-x86_64.txt"]
+    # What fetches them reads the target of each.
+    assert all(parse_lock(lock.read_text()).target for lock in locks)
 
 
 def test_an_unknown_stack_is_told_the_nearest():
