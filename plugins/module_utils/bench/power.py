@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-from ..cann.answers import chip_lines
+from ..cann.answers import parse_figures
 from ..common.foreign_json import load_json
 from ..common.foreign_numbers import read_count, read_finite
 
@@ -18,8 +17,6 @@ COMMANDS = {
     "rocm": ("amd-smi", "metric", "--power", "--json"),
     "cann": ("npu-smi", "info"),
 }
-# "| 0     910B4               | OK            | 86.0        40  ..."; the second chip of a card has a dash.
-_NPU_ROW = re.compile(r"\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]\w*\s*\|\s*([\d.]+|-|NA)\s")
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def _amd_watts(value: Any) -> float | None:
 
 
 def _ascend(text: str, chips: Sequence[int]) -> Power | None:
-    rows = [(match[1], _number(match[2])) for match in map(_NPU_ROW.match, chip_lines(text)) if match]
+    rows = [(row.npu, _number(figures.watts or "")) for row, figures in parse_figures(text)]
     if any(chip >= len(rows) for chip in chips):
         return None
     total = 0.0

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, NamedTuple
 
 from ..common.foreign_numbers import read_count
 from .installers import NNAL, OPS, TOOLKIT
 from .versions import is_same, takes
 
-# "| 0     910B4               | OK            | 86.0        40  ..."
-_FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]\w*)\s*\|")
-# "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " with the device's number.
-_SECOND_ROW = re.compile(r"\|\s*(\d+)(?:\s+(\d+))?\s*\|\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\|")
+# "| 0     910B4               | OK            | 86.0        40  ..."; of a 950 "| 0      | Ascend950PR      | OK  ...".
+_FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(?:\|\s*)?([^\s|]+)\s*\|\s*([A-Za-z]\w*)\s*\|(?:\s*([^\s|]+)\s+([^\s|]+)\s)?")
+# "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " with a device number; of a
+# 950 "|        |                  | 0000:61:00.0  | 0 ...". Behind the bus id: use, memory, and HBM if there is any.
+_SECOND_ROW = re.compile(
+    r"\|\s*(?:(\d+)(?:\s+\d+)?\s*)?\|(?:\s*\|)?\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\|"
+    r"(?:\s*(\d+)\s+(\d+)\s*/\s*(\d+)(?:\s+(\d+)\s*/\s*(\d+))?)?"
+)
+# The NPU of each row of ``npu-smi info -m`` with a number on the host, which controllers of cards do not have.
+_MAPPED = re.compile(r"^(?!.*\bMcu[ \t\r]*$)[ \t]*(\d+)(?:[ \t]+\d+){2}[ \t].*[A-Za-z]", re.MULTILINE)
 # Behind the chips: the processes on them, whose names any user of the chips chooses.
 _PROCESSES = re.compile(r"^.*\bProcess id\b", re.IGNORECASE | re.MULTILINE)
 _TABLE_VERSION = re.compile(r"\|\s*npu-smi\s+(\S+)\s+Version:\s*(\S+)")
@@ -33,24 +39,32 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Device:
-    """One chip row of ``npu-smi info -m``; ``logic`` is the number of its device node."""
-
-    npu: str
-    chip: str
-    logic: str
-    name: str
-
-
-@dataclass(frozen=True)
 class ChipRow:
-    """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address."""
+    """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address.
+
+    ``chip`` is empty for a 950, which has one chip on each NPU and no number for it.
+    """
 
     npu: str
     chip: str
     name: str
     health: str
     address: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of ``npu-smi info -t`` that choose the chip; npu-smi of a 950 takes no -c."""
+        return ("-i", self.npu, *(("-c", self.chip) if self.chip else ()))
+
+
+class ChipFigures(NamedTuple):
+    """The figures in the same rows, as they are written there: NA, a dash or None where there is none."""
+
+    watts: str | None
+    celsius: str | None
+    busy: str | None
+    used: str | None
+    total: str | None
 
 
 @dataclass(frozen=True)
@@ -92,38 +106,30 @@ def parse_cards(text: str) -> list[Card]:
     return [Card(number, counts[index] if index < len(counts) else 1) for index, number in enumerate(numbers)]
 
 
-def parse_mapping(text: str) -> list[Device]:
-    """Return the chips of ``npu-smi info -m``. Rows without a logic number are the controllers of the cards."""
-    found = []
-    for line in text.splitlines():
-        words = line.split()
-        numbers = [word for word in words[:4] if re.match(r"\d+$|-$", word)]
-        # Some versions add a column of physical numbers.
-        if len(numbers) >= 3 and numbers[2] != "-" and words[:3] == numbers[:3]:
-            name = " ".join(words[len(numbers) :])
-            if name and name != "Mcu":
-                found.append(Device(words[0], words[1], words[2], name))
-    return found
-
-
-def chip_lines(text: str) -> list[str]:
-    """Return the lines of ``npu-smi info`` about chips, without those about processes."""
-    return _PROCESSES.split(text, maxsplit=1)[0].splitlines()
+def parse_mapping(text: str) -> list[str]:
+    """Return the NPU of each chip of ``npu-smi info -m``, without the controllers of the cards."""
+    return _MAPPED.findall(text)
 
 
 def parse_table(text: str) -> list[ChipRow]:
     """Return the chips of ``npu-smi info``; nothing for any other text."""
+    return [row for row, _figures in parse_figures(text)]
+
+
+def parse_figures(text: str) -> list[tuple[ChipRow, ChipFigures]]:
+    """Return the chips of ``npu-smi info`` with their figures. The row of a card's first chip has the card's power."""
     rows = []
-    first: Sequence[str] = ()
-    for line in chip_lines(text):
+    first: re.Match[str] | None = None
+    for line in _PROCESSES.split(text, maxsplit=1)[0].splitlines():
         second = _SECOND_ROW.match(line)
         if second and first:
-            rows.append(ChipRow(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
-            first = ()
-            continue
-        found = _FIRST_ROW.match(line)
-        if found:
-            first = (found.group(1), found.group(2), found.group(3))
+            chip, address, busy, *memory = second.groups()
+            used, total = memory[2:] if memory[3] else memory[:2]
+            row = ChipRow(first[1], chip or "", first[2], first[3], address.lower())
+            rows.append((row, ChipFigures(first[4], first[5], busy, used, total)))
+            first = None
+        else:
+            first = _FIRST_ROW.match(line) or first
     return rows
 
 

@@ -12,7 +12,7 @@ from typing import Mapping, Sequence
 
 from ..vendor_stack.answers import CommandResult
 from ..vendor_stack.counters import ChipCounters, CountersAnswer, counts_of, explain_silence, first_number, scaled
-from .answers import ChipRow, chip_lines, parse_table
+from .answers import ChipRow, parse_figures
 from .proof import WELL
 
 TABLE = ("npu-smi", "info")
@@ -23,15 +23,12 @@ TYPES = ("ecc", "pcie-err", "hccs")
 _FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE)
 # A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
 _COUNTER = re.compile(r"(Error Count|Isolated Pages? Count|Retry Count)$", re.IGNORECASE)
-_POWER = re.compile(r"\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]\w*\s*\|\s*([\d.]+)\s+(\d+)\s")
-# Bus id, AICore(%), Memory-Usage(MB), HBM-Usage(MB) of npu-smi's second row of a chip.
-_USAGE = re.compile(r"\|\s*(\S+:\S+)\s*\|\s*(\d+)\s+\d+\s*/\s*\d+\s+(\d+)\s*/\s*(\d+)\s*\|")
 MIB = 1024 * 1024
 
 
 def commands_of(row: ChipRow) -> list[tuple[str, ...]]:
     """Return the commands that report the counters of one chip."""
-    return [("npu-smi", "info", "-t", kind, "-i", row.npu, "-c", row.chip) for kind in TYPES]
+    return [("npu-smi", "info", "-t", kind, *row.arguments) for kind in TYPES]
 
 
 def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Sequence[CommandResult]]) -> CountersAnswer:
@@ -39,29 +36,25 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
 
     The address is no key: both chips of a card may show one.
     """
-    rows = parse_table(table.out)
+    rows = parse_figures(table.out)
     if not rows:
         return CountersAnswer(problem=f"npu-smi info reports no chips: {explain_silence(table)}")
-    text = "\n".join(chip_lines(table.out))
-    power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(text)}
-    usage = {bus_id.lower(): figures for bus_id, *figures in _USAGE.findall(text)}
     chips = []
-    for row in rows:
+    for row, figures in rows:
         fields: dict[str, str] = {}
         for answer in details.get((row.npu, row.chip), ()):
             fields.update((name, _total(value)) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
-        watts, celsius = power.get(row.npu, (None, None))
-        busy, used, total = usage.get(row.address, (None, None, None))
+        celsius = first_number(figures.celsius)
         chips.append(
             ChipCounters(
                 chip=row.address,
                 errors=counts_of(fields),
                 faults=_faults(row.health),
                 celsius={} if celsius is None else {"chip": celsius},
-                watts=watts,
-                utilization=scaled(busy, 0.01),
-                memory_used=scaled(used, MIB),
-                memory_total=scaled(total, MIB),
+                watts=first_number(figures.watts),
+                utilization=scaled(figures.busy, 0.01),
+                memory_used=scaled(figures.used, MIB),
+                memory_total=scaled(figures.total, MIB),
             )
         )
     return CountersAnswer(tuple(chips))

@@ -66,7 +66,7 @@ def inspect_host(
     works = table.rc == 0
     mapping = _ask(run, "info", "-m") if works else NOT_INSTALLED
     cards = _ask(run, "info", "-l") if works else NOT_INSTALLED
-    npus = list(dict.fromkeys(device.npu for device in parse_mapping(mapping.out)))
+    npus = list(dict.fromkeys(parse_mapping(mapping.out)))
     boards = {npu: _ask(run, "info", "-t", "board", "-i", npu).out for npu in npus}
     ill = [row for row in parse_table(table.out) if row.health.upper() != WELL]
     return CannRecording(
@@ -77,9 +77,7 @@ def inspect_host(
         cards=cards,
         mapping=mapping,
         boards=boards,
-        health={
-            f"{row.npu}/{row.chip}": _ask(run, "info", "-t", "health", "-i", row.npu, "-c", row.chip).out for row in ill
-        },
+        health={f"{row.npu}/{row.chip}": _ask(run, "info", "-t", "health", *row.arguments).out for row in ill},
         nodes=_nodes(root),
         dcmi=os.path.isdir(os.path.join(root, DCMI.lstrip("/"))),
         disk={kernel: module_info(MODULES, kernel, run) for kernel in host.kernels},

@@ -9,7 +9,7 @@ from typing import Iterator, Mapping
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
 from ..vendor_stack.model import Host
 from ..vendor_stack.proof import DriverKind, Finding, check_builds, check_exit, check_holds, known_errors
-from .answers import ChipRow, Device, Installed, mismatch, parse_board, parse_cards, parse_mapping, parse_table
+from .answers import ChipRow, Installed, mismatch, parse_board, parse_cards, parse_mapping, parse_table
 from .installers import CANN, USER
 from .packages import DKMS, is_ours
 from .versions import is_older, is_same
@@ -186,7 +186,7 @@ def _devices(recording: CannRecording) -> Iterator[Finding]:
         yield Finding(what, "npu-smi info -l", "install driver and firmware of one release")
 
 
-def chips_of(recording: CannRecording) -> tuple[list[Device], list[ChipRow], list[tuple[str, int]]]:
+def chips_of(recording: CannRecording) -> tuple[list[str], list[ChipRow], list[tuple[str, int]]]:
     """Return the chips of npu-smi's mapping, those of its table, and its cards with their number of chips."""
     cards = [(card.npu, card.chips) for card in parse_cards(recording.cards.out)]
     return parse_mapping(recording.mapping.out), parse_table(recording.table.out), cards
@@ -199,7 +199,7 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
         fields = parse_board(recording.health.get(f"{row.npu}/{row.chip}", ""))
         code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in NO_PROBLEM), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
-        action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health -i {row.npu} -c {row.chip}'"
+        action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health {' '.join(row.arguments)}'"
         yield Finding(words, f"chip {row.address}", action)
 
 

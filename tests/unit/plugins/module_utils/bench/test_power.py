@@ -13,6 +13,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.power im
     power_command,
 )
 
+from tests.fakes.ascend import TABLE_950
+
 NVIDIA = "0, 412.50, 700.00\n1, 388.25, 650.00\n2, [N/A], 700.00\n"
 # One chip on each card (910B4), and a card of two chips whose second row has a dash (910C).
 ASCEND = """
@@ -50,6 +52,7 @@ def amd(*watts):
         ("rocm", json.dumps(amd(140)), [1], None),
         ("rocm", "ERROR", [0], None),
         ("rocm", '{"gpu_data": 3}', [0], None),
+        ("cann", TABLE_950, [0, 1], Power(195.1 + 207.2)),
         ("cann", ASCEND, [0, 1], Power(177.5)),
         ("cann", ASCEND, [2, 3], Power(170.1)),
         # Half of a card has no figure of its own.

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
     Card,
+    ChipFigures,
     ChipRow,
-    Device,
     Installed,
     installed_of,
     mismatch,
     parse_board,
     parse_cann_version,
     parse_cards,
+    parse_figures,
     parse_mapping,
     parse_table,
     parse_table_version,
@@ -27,6 +28,7 @@ from tests.fakes.ascend import (
     DRIVER_INFO,
     FIRMWARE_INFO,
     INSTALL_INFO,
+    TABLE_950,
     TOOLKIT_INFO,
     cards,
     mapping,
@@ -62,6 +64,12 @@ NPU ID Chip ID Chip Logic ID Chip Phy-ID Chip Name
 0 2 - - Mcu
 1 0 2 2 Ascend910
 """
+# As https://github.com/vllm-project/vllm-ascend/issues/10463 and https://github.com/SwanHubX/SwanLab/pull/1719 show it.
+MAPPING_950 = """\
+NPU ID  Slot ID  Chip ID  Chip Phy-ID  Chip Name
+0       1        0        0            Ascend950PR
+1       2        0        1            Ascend950PR
+"""
 
 
 def test_cards():
@@ -73,19 +81,21 @@ def test_cards():
 
 
 def test_mapping_leaves_controllers_out():
-    assert parse_mapping(mapping(2)) == [Device("0", "0", "0", "Ascend 910B4"), Device("1", "0", "1", "Ascend 910B4")]
-    assert [(row.npu, row.chip, row.logic) for row in parse_mapping(mapping(2, 2, "Ascend910"))] == [
-        ("0", "0", "0"),
-        ("0", "1", "1"),
-        ("1", "0", "2"),
-        ("1", "1", "3"),
+    assert parse_mapping(mapping(2)) == ["0", "1"]
+    assert parse_mapping(mapping(2, 2, "Ascend910")) == ["0", "0", "1", "1"]
+    assert parse_mapping(DUO_MAPPING) == ["32896", "32896"]
+    assert parse_mapping(A3_MAPPING) == ["0", "0", "1"]
+    assert parse_mapping(MAPPING_950) == ["0", "1"]
+
+
+def test_the_table_of_a_950_has_one_more_column_and_no_chips():
+    assert parse_figures(TABLE_950) == [
+        (ChipRow("0", "", "Ascend950PR", "OK", "0000:61:00.0"), ChipFigures("195.1", "56", "3", "5240", "131072")),
+        (ChipRow("1", "", "Ascend950PR", "Alarm", "0000:71:00.0"), ChipFigures("207.2", "65", "7", "5250", "131072")),
     ]
-    assert parse_mapping(DUO_MAPPING) == [
-        Device("32896", "0", "0", "Ascend 310P3"),
-        Device("32896", "1", "1", "Ascend 310P3"),
-    ]
-    assert parse_mapping(A3_MAPPING)[2] == Device("1", "0", "2", "Ascend910")
-    assert len(parse_mapping(A3_MAPPING)) == 3
+    assert parse_table_version(TABLE_950) == "25.7.rc1.6"
+    assert parse_table(TABLE_950)[1].arguments == ("-i", "1")
+    assert parse_table(DUO_TABLE)[1].arguments == ("-i", "32896", "-c", "1")
 
 
 def test_table():

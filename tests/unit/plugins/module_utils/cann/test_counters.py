@@ -8,7 +8,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers i
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
-from tests.fakes.ascend import duo_table
+from tests.fakes.ascend import TABLE_950, duo_table
 
 CHIP = "0000:c1:00.0"
 TABLE = """\
@@ -63,6 +63,23 @@ def test_what_is_asked_for_a_chip():
     ]
 
 
+def test_the_chips_of_a_950_host():
+    well, ill = parse_counters(CommandResult(0, TABLE_950), {("1", ""): [CommandResult(0, ECC)]}).chips
+    assert (well.chip, well.faults, well.watts, well.celsius) == ("0000:61:00.0", (), 195.1, {"chip": 56})
+    assert (well.utilization, well.memory_used, well.memory_total) == (0.03, 5240 * 2**20, 131072 * 2**20)
+    assert (ill.faults, ill.errors["HBM Single Bit Error Count"]) == (("npu-smi reports the health Alarm",), 4)
+    assert commands_of(parse_table(TABLE_950)[1])[0] == ("npu-smi", "info", "-t", "ecc", "-i", "1")
+
+
+def test_the_power_of_a_card_of_two_chips_counts_once():
+    """The form of Atlas 800 A3: its second chip has a dash, and a temperature of its own."""
+    rows = TABLE.format(health="OK"), TABLE.format(health="OK").replace("86.3        41", "-           37")
+    text = "".join(rows).replace("| 0                         | 0000:C1", "| 1     1                   | 0000:C2", 2)
+    first, second = parse_counters(CommandResult(0, text), {}).chips
+    assert (first.watts, second.watts) == (86.3, None)
+    assert (first.celsius, second.celsius) == ({"chip": 41}, {"chip": 37})
+
+
 def test_links_that_are_not_counted_in_numbers():
     (chip,) = counters(hccs="hccs error count : [NA NA]\nhccs retry count : NA\n").chips
     assert not any(name.startswith("hccs") for name in chip.errors)
@@ -102,3 +119,6 @@ def test_chips_behind_one_bus_id_keep_their_own_counters():
         ("0000:01:00.0", 5),
         ("0000:01:00.0", 7),
     ]
+    # They have no HBM, and each has its own memory.
+    assert [chip.memory_total for chip in found.chips] == [44280 * 2**20, 43693 * 2**20]
+    assert {chip.celsius["chip"] for chip in found.chips} == {45}
