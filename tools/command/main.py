@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Sequence
+from typing import Any, Callable, ClassVar, Mapping, NoReturn, Sequence
 
-from . import hosts, playbooks, site
-from .verbs import COMMON, TABLE, VERBS, Option, Verb, value_of
+from . import playbooks, site
+from .playbooks import TABLE, VERBS, Verb
 
 # EX_USAGE of sysexits.h: no status of ansible-playbook.
 USAGE = 64
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except (playbooks.CommandError, OSError) as exc:
         text = f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) else exc
-        print(f"inference: {hosts.printable(text)}", file=sys.stderr)
+        print(f"inference: {playbooks.printable(text)}", file=sys.stderr)
         return USAGE
 
 
@@ -73,56 +74,62 @@ def _run(parser: Parser, verb: Verb, given: argparse.Namespace) -> int:
     if words and len(chosen) != 1:
         found = f"takes exactly one of {', '.join(words.values())}; found {' and '.join(chosen) or 'none'}"
         parser.error(f"{given.verb} {found if len(words) > 1 else f'needs {words.popitem()[1]}'}", given.verb)
-    variables = {
-        option.variable: value if option.value else (*option.choices, "true")[0]
-        for option in verb.options
-        if (value := getattr(given, option.name.replace("-", "_")))
-    }
-    return playbooks.run(given, verb, variables | ({verb.client: given.name} if verb.client else {}))
+    given_for = {**verb.words, **verb.options}
+    values = {fields["variable"]: getattr(given, name.lower().replace("-", "_")) for name, fields in given_for.items()}
+    return playbooks.run(given, verb, {name: value for name, value in values.items() if value})
 
 
 def make_parser() -> Parser:
     """Return the parser of all verbs."""
     text = "Serve language models on bare metal: one command in front of Ansible's playbooks."
     parser = Parser(prog="inference", description=text)
-    verbs = parser.add_subparsers(metavar="VERB", required=True, parser_class=Parser)
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
     keys = verbs.add_parser("key", help="the clients of the gateways: add, list, end")
-    groups = {"": verbs, "key": keys.add_subparsers(metavar="VERB", required=True, parser_class=Parser)}
+    groups = {"": verbs, "key": keys.add_subparsers(metavar="VERB", required=True)}
     for name, verb in VERBS.items():
         first, _space, last = name.rpartition(" ")
         one = groups[first].add_parser(last, help=verb.help, description=f"{verb.help[0].upper()}{verb.help[1:]}.")
         one.set_defaults(verb=name)
-        for word, choices in verb.words.items():
-            one.add_argument(word.lower(), metavar=word, choices=choices or None, type=value_of(word))
-        if verb.hosts and verb.playbooks:
+        for word, fields in verb.words.items():
+            one.add_argument(word.lower(), metavar=word, choices=fields.get("choices"), type=value_of(word))
+        if "hosts" in verb.common:
             chosen = "; required" if verb.needs_hosts else "" if "hosts" in verb.exclusive else "; default: all"
             text = f"hosts, groups or patterns of the site{chosen}"
             one.add_argument("hosts", nargs="*", default=[], metavar="HOST", type=value_of("HOST"), help=text)
-        runs = bool(verb.playbooks or verb.hosts)
-        one.epilog = "What follows `--` is passed on to Ansible." if runs or name == "init" else None
-        has = {
-            "changes": verb.changes,
-            "hosts": verb.hosts and verb.playbooks,
-            "site": verb.hosts,
-            "run": runs or name == "init",
-            "json": runs,
-        }
-        for option in (*verb.options, *(each for part, listed in COMMON.items() if has[part] for each in listed)):
-            _add_option(one, option)
+        one.epilog = "What follows `--` is passed on to Ansible." if "run" in verb.common else None
+        for table in (verb.options, *(TABLE["common"][part] for part in verb.common)):
+            for option, fields in table.items():
+                _add_option(one, option, fields)
     for flag, question in TABLE["questions"].items():
         verbs.choices["init"].add_argument(f"--{flag}", metavar="ANSWER", help=question["text"])
-    every = verbs.choices
-    Parser.known = [*every, *(word for one in every.values() for word in words_of(one) if len(word) > 2)]
+    Parser.known = [*verbs.choices, *(word for one in verbs.choices.values() for word in words_of(one) if word[2:])]
     return parser
 
 
-def _add_option(parser: argparse.ArgumentParser, option: Option) -> None:
-    names = [*([f"-{option.letter}"] if option.letter else []), f"--{option.name}"]
-    how: dict[str, Any] = {"action": option.action or ("store" if option.value else "store_true"), "help": option.help}
-    how |= {"default": option.default} if option.default is not None else {}
-    if option.value:
-        how |= {"metavar": option.value, "choices": option.choices or None, "type": value_of(option.value)}
-    parser.add_argument(*names, **how)
+def _add_option(parser: argparse.ArgumentParser, name: str, fields: Mapping[str, Any]) -> None:
+    value, letter = fields.get("value"), fields.get("letter")
+    how = {"metavar": value, "type": value_of(value)} if value else {"action": "store_const", "const": "true"}
+    how |= {key: each for key, each in fields.items() if key not in ("variable", "letter", "value")}
+    parser.add_argument(*([f"-{letter}"] if letter else []), f"--{name}", **how)
+
+
+def value_of(word: str) -> Callable[[str], str]:
+    """Return the function that checks a value: it is not empty, which for Ansible would often mean all."""
+    allowed = TABLE["values"].get(word, {"pattern": r"(?s).*\S.*", "expected": "a value"})
+
+    def check(text: str) -> str:
+        if not re.fullmatch(allowed["pattern"], text, re.ASCII):
+            found = repr(text) if text.strip() else "nothing"
+            raise argparse.ArgumentTypeError(f"found {found}, expected {allowed['expected']}")
+        if word == "NAME=VALUE" and text.startswith("@") and not Path(text[1:]).expanduser().is_file():
+            raise argparse.ArgumentTypeError(f"{text[1:]!r} is no file")
+        try:  # Ansible would blame the inventory
+            json.loads(text if word == "NAME=VALUE" and text.lstrip()[0] in "{[" else "{}")
+        except ValueError as exc:
+            raise argparse.ArgumentTypeError(f"{text!r} is no JSON: {exc}") from None
+        return text
+
+    return check
 
 
 def words_of(parser: Any) -> list[str]:
@@ -133,11 +140,10 @@ def words_of(parser: Any) -> list[str]:
 
 def _complete(given: argparse.Namespace) -> int:
     """Print the script for the shell; zsh reads the same one with bashcompinit."""
-    if given.shell == "zsh":
-        print("autoload -U +X bashcompinit && bashcompinit")
-    print(Path(__file__).with_name("completion.bash").read_text(encoding="utf-8"), end="")
+    first = "autoload -U +X bashcompinit && bashcompinit\n" if given.shell == "zsh" else ""
+    print(first + Path(__file__).with_name("completion.bash").read_text(encoding="utf-8"), end="")
     return 0
 
 
 # The verbs that run no playbook.
-RUNS = {"init": site.init, "lab": site.run_lab, "logs": hosts.show_logs, "chat": hosts.ask, "completion": _complete}
+RUNS = {"init": site.init, "lab": site.lab, "logs": playbooks.logs, "chat": playbooks.chat, "completion": _complete}

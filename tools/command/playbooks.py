@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The line of ansible-playbook that a verb stands for, and its run."""
+"""The verbs of `inference`, read from verbs.toml, the line of Ansible that each stands for, and its run.
+
+A verb decides nothing that a playbook does not: `inference -v` prints the line that does the same with Ansible.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,44 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
+import tempfile
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
-from .verbs import SERVING, Verb
+import tomllib
 
 TOP = Path(__file__).resolve().parents[2]
-# An installed collection's playbooks have names; those of a checkout are files.
-INSTALLED = TOP.parts[-3:] == ("ansible_collections", "baremetal", "inference")
+# What `apply` and `check` run: the playbook of servers and mirrors, and that of gateways.
+SERVING = ["site", "gateway"]
+Done = subprocess.CompletedProcess[str]
 CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
-PIPE = subprocess.PIPE
-LINES = {CALLBACK: "baremetal.inference.run_lines"}
+# `ansible` takes another callback than its own only with the first of these.
+RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
 # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
 QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"}
 # What begins an error, and what only repeats one about the inventory.
-ERROR = re.compile(
-    r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inventory))(.* failed: |.*original message: )?"
-)
+ERROR = re.compile(r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inv))(.* failed: |.*original message: )?")
 REPEATED = re.compile("^<inventory plugin|No inventory was parsed|[Ff]ailed to parse inventory")
-# `ansible` takes another callback than its own only with the first of these.
-RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
+
+
+class Verb(NamedTuple):
+    """A verb; the head of verbs.toml says what its fields are."""
+
+    help: str
+    playbooks: Sequence[str] = ()
+    options: Mapping[str, Mapping[str, Any]] = {}
+    words: Mapping[str, Mapping[str, Any]] = {}
+    run: str = ""
+    hosts: str = "target_hosts"
+    needs_hosts: bool = False
+    common: Sequence[str] = ("hosts", "site", "run", "json")
+    exclusive: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    json: str = ""
+
+
+TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text(encoding="utf-8"))
+VERBS = {name: Verb(**fields) for name, fields in TABLE["verbs"].items()}
 
 
 class CommandError(ValueError):
@@ -48,76 +68,76 @@ def literal(name: str, value: str) -> list[str]:
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
     inventory = find_inventory(given) if verb.hosts else ""
-    names, hosts = verb.playbooks, ",".join(given.hosts)
-    site = ["-i", inventory] if inventory else []
-    words = list(verb.arguments)
-    if names == SERVING:
-        names = _serving(inventory, hosts)
-        if names == SERVING and given.verb == "apply" and not given.check:
-            # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
-            command = [*_playbooks(site, ["gateway"]), *words, "--tags", "always", *_common(given)]
-            checked = _start(given, command, LINES, PIPE)
-            if checked.returncode:
-                sys.stderr.write(checked.stdout)
-                return checked.returncode
+    hosts = ",".join(given.hosts)
+    names = _serving(inventory, hosts) if verb.playbooks == SERVING else verb.playbooks
     if given.json and verb.json:
         variables = {verb.json: "json", **variables}
     if hosts and verb.hosts != "-l":
-        variables = {**variables, verb.hosts: hosts}
-    words += [word for name, value in variables.items() for word in literal(name, value)]
+        variables[verb.hosts] = hosts
+    words = [*verb.arguments, *(word for name, value in variables.items() for word in literal(name, value))]
     words += ["-l", hosts] if hosts and verb.hosts == "-l" else []
-    command = [*_playbooks(site, names), *words, *_common(given)]
-    if not given.json:
-        # The user's own callback stays, and -v has Ansible's.
-        own = {CALLBACK: os.environ.get(CALLBACK, LINES[CALLBACK])}
-        return _start(given, command, {} if given.verbose else own).returncode
-    callback = "verify_json" if names == ["verify"] else "run_json"
-    done = _start(given, command, {CALLBACK: f"baremetal.inference.{callback}"}, PIPE)
-    status = show_document(_read_document(done))
-    return done.returncode or status
+    runs = [(names, words)]
+    if names == SERVING and given.verb == "apply" and not given.check:
+        # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
+        runs.insert(0, (["gateway"], ["--tags", "always"]))
+    callback = "run_lines" if not given.json else "verify_json" if names == ["verify"] else "run_json"
+    added = {CALLBACK: f"baremetal.inference.{callback}"} if given.json or not given.verbose else {}
+    # The user's own callback stays where no document is asked for, and -v has Ansible's.
+    added |= {} if given.json else os.environ
+    for books, own in runs:
+        files = [str(TOP / f"playbooks/{book}.yml") for book in books]
+        command = [_program("ansible-playbook"), *(["-i", inventory] if inventory else []), *files, *own]
+        done = _start(given, [*command, *_common(given)], added, keeps=bool(given.json) or own is not words)
+        if done.returncode:
+            break
+    if given.json:
+        return _show_document(_read_document(done)) and (done.returncode or 1)
+    print(done.stdout, end="")
+    return done.returncode
 
 
-def _playbooks(site: list[str], names: Iterable[str]) -> list[str]:
-    books = [f"baremetal.inference.{name}" if INSTALLED else str(TOP / f"playbooks/{name}.yml") for name in names]
-    return [_program("ansible-playbook"), *site, *books]
+def logs(given: argparse.Namespace) -> int:
+    """Print the last lines of an instance's journal, which holds no key: they are masked where vLLM prints them."""
+    words = ["journalctl", "--no-pager", "--unit", f"vllm@{given.instance}.service", "--lines", given.lines]
+    words += [f"--since={given.since}"] if given.since else []
+    return _ask_host(given, "ansible.builtin.command", {"argv": words}, "stdout")
 
 
-def _serving(inventory: str, hosts: str) -> list[str]:
-    """Return which of site.yml and gateway.yml the hosts mean. Raises CommandError for hosts of neither."""
-    gateways = _hosts_of(inventory, "gateways")
-    if not hosts:
-        return SERVING if gateways else ["site"]
-    chosen = known_hosts(inventory, hosts)
-    groups = ([*_hosts_of(inventory, "inference"), *_hosts_of(inventory, "mirrors")], gateways)
-    names = [name for name, group in zip(SERVING, groups) if not chosen.isdisjoint(group)]
-    if not names:
-        raise CommandError(f"{hosts}: none of these is in the group inference, mirrors or gateways")
-    return names
+def chat(given: argparse.Namespace) -> int:
+    """Ask an instance a question and print its answer, or why there is none."""
+    # As a variable, because a template among the arguments of a module would be evaluated.
+    given.extra_vars += literal("chat_question", given.question)[1:]
+    asked = {"instance": given.instance, "checks": ["chat"], "prompt": "{{ chat_question }}", "ready_timeout": 10}
+    return _ask_host(given, "baremetal.inference.endpoint", asked, "answer")
 
 
-def _hosts_of(inventory: str, pattern: str) -> set[str]:
-    """Return the hosts of a pattern, which may match none. Raises CommandError where the inventory cannot be read."""
-    done = _start(None, [_program("ansible"), "-i", inventory, pattern, "--list-hosts"], {}, PIPE)
-    if done.returncode:
-        raise CommandError(f"-i {inventory}: Ansible cannot read it: {' '.join(done.stderr.split())[:400]}")
-    return {line.strip() for line in done.stdout.splitlines()[1:] if line.strip()}
+def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any], key: str) -> int:
+    """Run a module, print one value of each host, or the whole document, and return the status."""
+    inventory = find_inventory(given)
+    _known_hosts(inventory, given.host)
+    document = run_ad_hoc(given, [given.host, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments)])
+    if given.json:
+        return _show_document(document)
+    results = document.get("results") or {}
+    for host, result in results.items():
+        text = printable(result.get(key) or "")
+        print(text if len(results) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
+    for error in document.get("errors") or ():
+        print(f"{error['host']} {given.instance}: {printable(error['message'])}", file=sys.stderr)
+    return int(not document["ok"])
 
 
-def known_hosts(inventory: str, pattern: str) -> set[str]:
-    """Return the hosts of a pattern. Raises CommandError, with the nearest name, where it matches none."""
-    found = _hosts_of(inventory, pattern)
-    if not found:
-        near = difflib.get_close_matches(pattern.lower(), _hosts_of(inventory, "all"), n=1)
-        raise CommandError(f"no host of the site matches {pattern!r}{f'; nearest: {near[0]!r}' if near else ''}")
-    return found
+def printable(text: Any) -> str:
+    """Return a text with its control characters escaped: a model or a journal may hold any."""
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in str(text))
 
 
 def run_ad_hoc(given: argparse.Namespace, words: list[str]) -> dict[str, Any]:
     """Run `ansible` with these words and return its document."""
-    return _read_document(_start(given, [_program("ansible"), *words, *_common(given)], RUN_JSON, PIPE))
+    return _read_document(_start(given, [_program("ansible"), *words, *_common(given)], RUN_JSON, keeps=True))
 
 
-def _read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def _read_document(done: Done) -> dict[str, Any]:
     """Return the document that a callback printed last; ``ok`` is whether all went well.
 
     What the playbook printed before is ``result`` where it is a document itself, else ``text``.
@@ -135,53 +155,82 @@ def _read_document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return {**document, "ok": document.get("ok") is True and not done.returncode and not document.get("errors")}
 
 
-def show_document(document: dict[str, Any]) -> int:
+def _show_document(document: dict[str, Any]) -> int:
     """Print a document and return the status."""
     print(json.dumps(document, indent=2))
     return int(not document["ok"])
 
 
-def _start(
-    given: argparse.Namespace | None, command: list[str], added: dict[str, str], stdout: int | None = None
-) -> subprocess.CompletedProcess[str]:
+def _serving(inventory: str, hosts: str) -> list[str]:
+    """Return which of site.yml and gateway.yml the hosts mean. Raises CommandError for hosts of neither."""
+    gateways = _hosts_of(inventory, "gateways")
+    if not hosts:
+        return SERVING if gateways else ["site"]
+    chosen = _known_hosts(inventory, hosts)
+    groups = zip(SERVING, (_hosts_of(inventory, "inference:mirrors"), gateways))
+    names = [name for name, group in groups if not chosen.isdisjoint(group)]
+    if not names:
+        raise CommandError(f"{hosts}: none of these is in the group inference, mirrors or gateways")
+    return names
+
+
+def _hosts_of(inventory: str, pattern: str) -> set[str]:
+    """Return the hosts of a pattern, which may match none. Raises CommandError where the inventory cannot be read."""
+    done = _start(None, [_program("ansible"), "-i", inventory, pattern, "--list-hosts"], {}, keeps=True)
+    if done.returncode:
+        raise CommandError(f"-i {inventory}: Ansible cannot read it: {' '.join(done.stderr.split())[:400]}")
+    return {line.strip() for line in done.stdout.splitlines()[1:] if line.strip()}
+
+
+def _known_hosts(inventory: str, pattern: str) -> set[str]:
+    """Return the hosts of a pattern. Raises CommandError, with the nearest name, where it matches none."""
+    found = _hosts_of(inventory, pattern)
+    if not found:
+        near = difflib.get_close_matches(pattern.lower(), _hosts_of(inventory, "all"), n=1)
+        raise CommandError(f"no host of the site matches {pattern!r}{f'; nearest: {near[0]!r}' if near else ''}")
+    return found
+
+
+def _start(given: argparse.Namespace | None, command: list[str], added: dict[str, str], keeps: bool = False) -> Done:
     """Run a command, with -v after its line. Its errors are shown as they come, without -v as one sentence each."""
-    is_verbose = given is not None and given.verbose
+    is_verbose = given is not None and bool(given.verbose)
     if is_verbose:
         print(f"+ {shlex.join(command)}", file=sys.stderr)
     # A checkout brings its own settings, unless the user has some.
     own = TOP / "ansible.cfg"
     has_one = "ANSIBLE_CONFIG" in os.environ or Path("ansible.cfg").exists() or not own.exists()
     environment = {**({} if has_one else {"ANSIBLE_CONFIG": str(own)}), **QUIET, **os.environ, **added}
-    shown: list[str] = []
-    stderr = None if is_verbose else PIPE
-    try:
-        with subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr, text=True) as process:
-            relay = threading.Thread(target=_relay, args=(process.stderr or (), shown, given is None))
-            relay.start()
-            printed = process.stdout.read() if process.stdout else ""
-            relay.join()
-    except OSError as exc:
-        problem = f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
-        raise CommandError(problem) from None
-    return subprocess.CompletedProcess(command, process.returncode, printed, "\n".join(shown))
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
+        out, err = kept if keeps else None, None if is_verbose else subprocess.PIPE
+        try:
+            process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)
+        except OSError as exc:
+            problem = f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
+            raise CommandError(problem) from None
+        with process:
+            shown = _relay(process.stderr or (), given is None)
+        kept.seek(0)
+        return Done(command, process.returncode, kept.read(), "\n".join(shown))
 
 
-def _relay(lines: Iterable[str], shown: list[str], is_quiet: bool) -> None:
-    """Pass on what Ansible prints on stderr, as it comes; an error without the excerpt of its file."""
+def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
+    """Pass on what Ansible prints on stderr, as it comes; return its errors, without the excerpts of files."""
     block: list[str] = []
-    for shown_line in itertools.chain(lines, ["[end]"]):
+    errors: list[str] = []
+    for shown in itertools.chain(lines, ["[end]"]):
         # On a terminal it has colours.
-        line = re.sub(r"\x1b\[[0-9;]*m", "", shown_line)
+        line = re.sub(r"\x1b\[[0-9;]*m", "", shown)
         if block and line.startswith("["):
             text, block = _sentence(block), []
-            if not (shown and REPEATED.search(text)):
-                shown.append(text)
+            if not (errors and REPEATED.search(text)):
+                errors.append(text)
                 if not is_quiet:
                     print(text, file=sys.stderr, flush=True)
         if block or ERROR.match(line):
             block.append(line)
         elif not is_quiet and line != "[end]":
-            print(shown_line, end="", file=sys.stderr, flush=True)
+            print(shown, end="", file=sys.stderr, flush=True)
+    return errors
 
 
 def _sentence(block: list[str]) -> str:
@@ -196,16 +245,16 @@ def _common(given: argparse.Namespace) -> list[str]:
     words += ["-u", given.user] if getattr(given, "user", None) else []
     flags = {"ask_become_pass": "-K", "ask_vault_pass": "-J", "check": "--check", "diff": "--diff"}
     words += [flag for name, flag in flags.items() if getattr(given, name, False)]
-    words += ["-" + "v" * (given.verbose - 1)] if given.verbose > 1 else []
+    words += ["-" + "".join(given.verbose[1:])] if given.verbose[1:] else []
     return [*words, *given.passed_on]
 
 
 def find_inventory(given: argparse.Namespace) -> str:
     """Return the inventory. Raises CommandError where none is named, or several, and the directory is no site."""
-    named = given.inventory or [os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")]
-    if len(named) > 1:
-        raise CommandError(f"-i stands there {len(named)} times: name one site, or several in one -i with commas")
-    (found,) = named
+    default = os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")
+    found, *more = given.inventory or [default]
+    if more:
+        raise CommandError(f"-i stands there {len(more) + 1} times: name one site, or several in one -i with commas")
     if not found:
         where = "name one with -i DIR or ANSIBLE_INVENTORY, or write one with `inference init DIR`"
         raise CommandError(f"no site: {Path.cwd()} has no hosts.yml; {where}")

@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from . import playbooks
-from .hosts import printable
-from .playbooks import TOP, CommandError
-from .verbs import TABLE
+from .playbooks import TABLE, TOP, CommandError, printable
 
 # The collection's release for each stack, which a new site pins.
 RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
 # The site to read, whose files init fills in.
 TEMPLATE = TOP / "inventories/four-servers"
 HOSTS, SERVED, CLIENTS = "hosts.yml", "group_vars/inference.yml", "group_vars/gateways.yml"
-OF_GATEWAYS = (CLIENTS, "group_vars/all.yml", ".gitignore")
 Addresses = list[tuple[str, str]]  # of hosts, each with its name
 MOST_CHIPS = 1024  # of one server, as it says itself
 NEXT = """\
@@ -39,12 +36,11 @@ class Chips(NamedTuple):
     stack: str
 
 
-def run_lab(given: argparse.Namespace) -> int:
+def lab(given: argparse.Namespace) -> int:
     """Build or remove the lab of `make demo`."""
-    program = TOP / "tools/demo.py"
-    if not program.exists():
+    if not (TOP / "tools/demo.py").exists():
         raise CommandError("lab: only a checkout has a lab; clone the repository")
-    return subprocess.run([sys.executable, str(program), given.direction], check=False).returncode
+    return subprocess.run([sys.executable, TOP / "tools/demo.py", given.direction], check=False).returncode
 
 
 def init(given: argparse.Namespace) -> int:
@@ -54,10 +50,9 @@ def init(given: argparse.Namespace) -> int:
         raise CommandError(f"{directory} exists and is not empty; name a new directory")
     answers = {flag: _answer(flag, question, getattr(given, flag)) for flag, question in TABLE["questions"].items()}
     servers, gateways = (
-        [(name, address or name) for name, _equals, address in (text.partition("=") for text in answers[flag])]
+        [(text.partition("=")[0], text.rpartition("=")[2]) for text in answers[flag] if text != "none"]
         for flag in ("hosts", "gateway")
     )
-    gateways = gateways if answers["gateway"] != ["none"] else []
     for name, address in (*servers, *gateways):
         # A gateway may be one of the servers, under the server's own name.
         other = next((one for one in servers if (one[0] == name) != (one[1] == address)), None)
@@ -121,7 +116,7 @@ def _files(
     answers: dict[str, list[str]], servers: Addresses, gateways: Addresses, found: dict[str, Chips]
 ) -> dict[str, str]:
     """Return the files of the site by their names: those of inventories/four-servers, with the answers and new keys."""
-    paths = (HOSTS, SERVED, *(OF_GATEWAYS if gateways else ()))
+    paths = (HOSTS, SERVED, *([CLIENTS, "group_vars/all.yml", ".gitignore"] if gateways else []))
     written = {path: (TEMPLATE / path).read_text(encoding="utf-8") for path in paths}
 
     def change(path: str, pattern: str, new: str | Callable[[re.Match[str]], str]) -> None:

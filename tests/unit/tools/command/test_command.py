@@ -17,8 +17,9 @@ from ansible.release import __version__
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tools.command import main
+from tools.command.main import value_of
+from tools.command.playbooks import VERBS
 from tools.command.site import RELEASES, Chips, _releases
-from tools.command.verbs import VERBS, value_of
 
 TOP = Path(__file__).resolve().parents[4]
 FOUR = Chips("h200", 8, "cuda")
@@ -53,7 +54,8 @@ def test_every_variable_is_one_of_its_playbooks():
         text = "".join((TOP / f"playbooks/{book}.yml").read_text(encoding="utf-8") for book in verb.playbooks)
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "playbooks/vars").glob("*.yml"))
         text += "".join(path.read_text(encoding="utf-8") for path in (TOP / "plugins/plugin_utils").rglob("*.py"))
-        variables = {verb.hosts, verb.json, verb.client, *(option.variable for option in verb.options)}
+        options = (*verb.words.values(), *verb.options.values())
+        variables = {verb.hosts, verb.json, *(option["variable"] for option in options)}
         for variable in variables - {"", None, "-l"}:
             assert re.search(rf"\b{variable}\b", text), f"{name}: {variable}"
 
@@ -237,6 +239,23 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
     assert done.returncode
 
 
+def test_a_fault_of_a_gateway_is_one_json_document_too(site, tmp_path):
+    """It is found before the run of the servers begins."""
+    shutil.copytree(site, tmp_path / "s")
+    clients = tmp_path / "s/group_vars/gateways.yml"
+    clients.write_text(clients.read_text().replace("gateway_tokens: true", "gateway_tokens: 7", 1))
+    done = run("apply", "--json", cwd=tmp_path / "s")
+    document = json.loads(done.stdout)
+    assert (done.returncode == 0, document["ok"], list(document["hosts"])) == (False, False, ["gw1"])
+    assert "gateway_tokens: found 7" in document["errors"][0]["message"]
+
+
+def test_the_command_stays_small():
+    """It chooses playbooks and variables; what decides more belongs to a playbook."""
+    files = [TOP / "bin/inference", *(TOP / "tools/command").glob("*.py")]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 600
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -348,14 +367,14 @@ def test_the_script_of_completion_has_every_verb_and_option():
     parser = main.make_parser()
     words = {"": main.words_of(parser)}
     words |= {name: main.words_of(verb) for name, verb in parser._subparsers._group_actions[0].choices.items()}
-    words["key"] += [f"--{option.name}" for option in VERBS["key add"].options]
+    words["key"] += [f"--{option}" for option in VERBS["key add"].options]
     lines = [f"    '{name}') listed='{' '.join(listed)}' ;;" for name, listed in words.items()]
     script = (TOP / "tools/command/completion.bash").read_text(encoding="utf-8")
     assert [line for line in script.splitlines() if " listed='" in line] == lines
 
 
 def test_the_answer_of_a_model_moves_no_cursor():
-    assert main.hosts.printable("a\x1b[2Jb\n\x07") == "a\\x1b[2Jb\n\\x07"
+    assert main.playbooks.printable("a\x1b[2Jb\n\x07") == "a\\x1b[2Jb\n\\x07"
 
 
 @pytest.fixture
