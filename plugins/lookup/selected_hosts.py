@@ -10,7 +10,7 @@ short_description: (internal) The hosts of a play, or an error where there are n
 description:
   - Internal to the collection's playbooks.
   - Returns the pattern of a play. Fails if no host of the inventory matches it, or none of those that C(-l) leaves.
-    Ansible itself skips the play and reports success.
+    Ansible itself skips the play and reports success. Fails for a tag that no task of the playbook has, too.
 options:
   _terms:
     description: The default pattern, and before it the name of the variable with which a user sets another.
@@ -53,6 +53,7 @@ from ansible.plugins.lookup import LookupBase
 from ..plugin_utils.common.output import warn
 from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_former_names
 from ..plugin_utils.common.selection import Selection, SelectionError, check_inventory
+from ..plugin_utils.common.tags import TagError, check_tags
 
 
 class LookupModule(LookupBase):
@@ -69,6 +70,7 @@ class LookupModule(LookupBase):
         # A check of the syntax has no inventory.
         if not context.CLIARGS.get("syntax"):
             try:
+                check_tags(context.CLIARGS)
                 # A task sees the inventory's variables, too, which may have any name.
                 refuse_former_names(known if is_limited else ())
                 groups, sources = known.get("groups") or {}, known.get("ansible_inventory_sources") or ()
@@ -77,6 +79,6 @@ class LookupModule(LookupBase):
                 limit = str(known.get("ansible_limit") or "") if is_limited else ""
                 selection = Selection(pattern, option, option not in known, limit, options.get("also", ""))
                 selection.check(groups, self._loader)
-            except (PlaybookOptionError, SelectionError) as exc:
+            except (PlaybookOptionError, SelectionError, TagError) as exc:
                 raise AnsibleLookupError(str(exc)) from None
         return [pattern]

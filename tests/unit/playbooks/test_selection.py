@@ -55,6 +55,7 @@ def wrong(name):
     for option in sorted({option for option, _default in pairs if option}):
         told = f"{option}: no host or group of the inventory is called 'infrence'; nearest: 'inference'"
         yield ("-e", f"{option}=infrence"), told
+    yield ("--tags", "vlm_run"), f"--tags vlm_run: no task of {name} has this tag; "
     patterns = {default for _option, default in pairs}
     if "localhost" in patterns:
         yield ("-l", "nas-1"), "-l nas-1: this playbook runs on the controller only; run it without -l"
@@ -87,6 +88,29 @@ def test_nothing_is_selected(done, case):
     assert found.returncode, told
     assert squeezed(case[2]) in told
     assert "changed=1" not in told
+
+
+@pytest.mark.parametrize("words, told", [
+    (("site.yml", "--tags", "gateway_keys"), "no task of site.yml has this tag; known: cann_install, "),
+    (("playbooks/site.yml", "--tags", "Vllm_run"), "nearest: 'vllm_run'"),
+    (("baremetal.inference.site", "--tags", "vllm_run,cuda_instal"), "--tags cuda_instal: no task of site.yml"),
+    (("playbooks/site.yml", "playbooks/gateway.yml", "--tags", "keys"), "no task of site.yml and gateway.yml has"),
+    (("playbooks/site.yml", "--skip-tags", "vlm_run"), "--skip-tags vlm_run: no task of site.yml"),
+    # Nothing is wrong with these.
+    (("playbooks/site.yml", "playbooks/gateway.yml", "--tags", "gateway_keys"), ""),
+    (("playbooks/gateway.yml", "--tags", "always", "--tags", "weights_install"), ""),
+    (("playbooks/site.yml", "--skip-tags", "weights_scrub,cuda_install"), ""),
+    (("{home}/mine.yml", "--tags", "mine"), ""),
+])  # fmt: skip
+def test_a_tag_is_one_of_the_playbooks(tmp_path, words, told):
+    """A playbook of somebody else may have any tag, also one in a file that it includes later."""
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    mine = [{"import_playbook": str(TOP / "playbooks/undrain.yml"), "tags": ["mine"]}]
+    (tmp_path / "mine.yml").write_text(json.dumps(mine))
+    words = [word.replace("{home}", str(tmp_path)) for word in words]
+    done = command(tmp_path, "ansible-playbook", "-i", str(tmp_path / "hosts.yml"), "--list-hosts", *words)
+    found = squeezed(done.stdout + done.stderr)
+    assert (done.returncode == 0, squeezed(told) in found) == (not told, True), found
 
 
 def test_every_playbook_is_tried():

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""tests/unit/playbooks/test_selection.py runs every playbook with a tag that it does not have."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import tags
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+
+SITE = str(COLLECTION / "playbooks/site.yml")
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch):
+    found = {"site": {"vllm_run", "weights_install"}, "gateway": {"gateway_keys"}}
+    monkeypatch.setattr(tags, "tags_of", lambda path: found.get(path.stem, set()))
+    tags._refuse_unknown.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            {"args": [SITE], "tags": ["vlm_run"]},
+            "--tags vlm_run: no task of site.yml has this tag; nearest: 'vllm_run'",
+        ),
+        ({"args": [SITE], "tags": ["all"], "skip_tags": ["vlm_run"]}, "--skip-tags vlm_run: no task of site.yml"),
+        (
+            {"args": ["baremetal.inference.site"], "tags": ["vllm_run", "gateway_keys"]},
+            "--tags gateway_keys: no task of",
+        ),
+        ({"args": ["baremetal.inference.undrain"], "tags": ["vllm_run"]}, "undrain.yml has this tag; known: none"),
+    ],
+)
+def test_an_unknown_tag_is_refused(arguments, told):
+    with pytest.raises(tags.TagError) as caught:
+        tags.check_tags(arguments)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"args": [SITE], "tags": ["all"], "skip_tags": []},
+        {"args": [SITE], "tags": ["never", "tagged", "untagged"]},
+        {"args": [SITE, "baremetal.inference.gateway"], "tags": ["gateway_keys"]},
+        {"args": [SITE], "tags": ["always", "gateway_keys"]},
+        {"args": ["/srv/mine.yml"], "tags": ["mine"]},
+        {"args": ["/srv/mine.yml", SITE], "tags": ["mine"]},
+    ],
+)
+def test_any_other_tag_is_taken(arguments):
+    tags.check_tags(arguments)
