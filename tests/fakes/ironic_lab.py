@@ -281,7 +281,7 @@ class IronicLab:
         image = self.directory / "http/debian13.raw"
         sha256, build = hashlib.sha256(image.read_bytes()).hexdigest(), BUILD
         if self.images:
-            build = json.loads((self.images / "debian13.json").read_text())["build_id"]
+            build = json.loads((self.images / "images.json").read_text())["images"]["debian13"]["build_id"]
         site = {
             "url": f"https://{self.address}:{self.port}",
             "certificate": (self.directory / "config/tls.crt").read_text(),

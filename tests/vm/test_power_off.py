@@ -34,7 +34,7 @@ def images():
     library = ("disk_marks_host.py", "named_disks.py", "wipe_host.py", "agent_network_host.py")
     for file in (*(ROLE / "files" / name for name in names), *(LIBRARY / name for name in library)):
         shutil.copy(file, here)
-    packages = {"MIRROR": "http://deb.debian.org/debian", "COMPONENTS": "main", "PACKAGES": ""}
+    packages = {"MIRROR": "http://deb.debian.org/debian", "COMPONENTS": "main", "PACKAGES": "", "UBUNTU_MIRROR": ""}
     more = {"INDEX": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple/"), "PYTHON": shutil.which("python3")}
     words = ["bash", str(here / "build.sh"), str(CACHE / "provision-work"), str(out)]
     subprocess.run(words, check=True, env={**os.environ, **packages, **more, "HERE": str(here)})
@@ -94,7 +94,7 @@ def test_a_server_that_is_switched_off_answers_ssh(lab, images):
     play(lab)
     assert ssh(lab, "cat /etc/baremetal-inference/host /etc/baremetal-inference/image").split() == [
         "gpu-01",
-        json.loads((images / "debian13.json").read_text())["build_id"],
+        json.loads((images / "images.json").read_text())["images"]["debian13"]["build_id"],
     ]
     assert [has_data(lab, disk) for disk in ("OSDISK0042", "DATA0042")] == [True, False]
     assert "changed=0" in play(lab)

@@ -66,8 +66,8 @@ def _matches(name: str, pattern: str, expected: str, value: Any) -> None:
 # Options that hold an address or an absolute path; a host's programs would take anything else for a relative path.
 ADDRESSES = (
     "cann_mirror", "cann_repository_key", "container_runtime_mirror_url", "cuda_epel_mirror", "cuda_mirror",
-    "provisioner_debian_mirror", "provisioner_wheel_index", "rocm_epel_mirror", "rocm_mirror", "vllm_caches_source",
-    "vllm_wheel_index",
+    "provisioner_debian_mirror", "provisioner_ubuntu_mirror", "provisioner_wheel_index", "rocm_epel_mirror",
+    "rocm_mirror", "vllm_caches_source", "vllm_wheel_index",
 )  # fmt: skip
 _ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:/|/)\S*"
 # A registry may be the address of IPv6 in brackets. What other programs write for nothing is hardly meant.

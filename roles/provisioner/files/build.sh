@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# Make the boot loader, the agent's ramdisk and the image debian13 from Debian's packages, without a loop device:
-#   build.sh WORK OUT     with MIRROR, COMPONENTS, PACKAGES, INDEX, PYTHON and HERE (this directory) in the environment
+# Make the boot loader, the agent's ramdisk and the images from packages of Debian and Ubuntu, without a loop device:
+#   build.sh WORK OUT     with MIRROR, COMPONENTS, PACKAGES, INDEX, PYTHON and HERE (this directory) in the environment;
+#                         UBUNTU_MIRROR is empty where no image ubuntu2404 is wanted
 # Prints "made" if it made something. What it makes from the same description is made once.
 set -euo pipefail
 umask 022
 work=$1 out=$2
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-description=$(cat "$HERE"/{build.sh,agent.txt,baremetal_guard.py,agent-network.py,disk_marks_host.py,named_disks.py,wipe_host.py,agent_network_host.py} <(echo "$MIRROR $COMPONENTS $PACKAGES") | sha256sum | cut -c1-12)
-complete=$out/debian13.json
+keyrings=usr/share/keyrings
+description=$(cat "$HERE"/{build.sh,agent.txt,baremetal_guard.py,agent-network.py,disk_marks_host.py,named_disks.py,wipe_host.py,agent_network_host.py} <(echo "$MIRROR $COMPONENTS $PACKAGES $UBUNTU_MIRROR") | sha256sum | cut -c1-12)
+complete=$out/images.json
 if [ -e "$complete" ] && grep -q "\"description\": \"$description\"" "$complete" && (cd "$out" && sha256sum --quiet --check SHA256SUMS); then
     exit 0
 fi
@@ -15,17 +16,26 @@ rm -rf "$work"
 mkdir -p "$work" "$out"
 build_id=$(date -u +%Y%m%d%H%M)-$description
 
-bootstrap() { # ROOT PACKAGE...
-    local root=$1
-    shift
+bootstrap() { # ROOT SUITE PACKAGE...
+    local root=$1 suite=$2 pocket
+    local -a sources=()
+    shift 2
+    if [ "$suite" = noble ]; then
+        # Debian 12 has no package of Ubuntu's keyring; the ramdisk's root has Debian 13's.
+        for pocket in noble noble-updates noble-security; do
+            sources+=("deb [signed-by=$work/agent/$keyrings/ubuntu-archive-keyring.gpg] $UBUNTU_MIRROR $pocket main restricted universe")
+        done
+    else
+        sources+=("deb [signed-by=/$keyrings/debian-archive-keyring.gpg] $MIRROR $suite $COMPONENTS")
+    fi
     mmdebstrap --quiet --variant=minbase --include="$(IFS=,; echo "$*")" --dpkgopt=force-unsafe-io --aptopt='Acquire::Languages "none"' \
         --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-        trixie "$root" "deb [signed-by=$keyring] $MIRROR trixie $COMPONENTS" >&2
+        "$suite" "$root" "${sources[@]}" >&2
 }
 
 # The ESP that Ironic puts on each medium: shim and the CD flavour of GRUB, so that Secure Boot may stay on.
 make_esp() {
-    local esp=$work/esp.img root=$work/image
+    local esp=$work/esp.img root=$work/debian13
     truncate -s 8M "$esp"
     mformat -i "$esp" -v ESP ::
     mmd -i "$esp" ::EFI ::EFI/BOOT
@@ -40,9 +50,9 @@ make_esp() {
 make_ramdisk() {
     local root=$work/agent guard library
     # hwclock (util-linux-extra) lets the agent switch the server off; without it each deployment waits two minutes.
-    bootstrap "$root" linux-image-amd64 systemd systemd-sysv udev dbus iproute2 python3 ca-certificates qemu-utils gdisk parted fdisk \
+    bootstrap "$root" trixie linux-image-amd64 systemd systemd-sysv udev dbus iproute2 python3 ca-certificates qemu-utils gdisk parted fdisk \
         dosfstools e2fsprogs xfsprogs btrfs-progs efibootmgr mdadm lvm2 dmidecode pciutils ethtool nvme-cli hdparm smartmontools lshw psmisc \
-        bsdextrautils kmod procps util-linux-extra
+        bsdextrautils kmod procps util-linux-extra ${UBUNTU_MIRROR:+ubuntu-keyring}
     # The lock is complete, and made for the Python of the ramdisk, not for this one.
     "$PYTHON" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps --ignore-requires-python --target "$root/opt/agent" --python-version 3.13 \
         --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 --platform any --only-binary=:all: --require-hashes \
@@ -101,12 +111,24 @@ make_ramdisk() {
     )
 }
 
-make_image() {
-    local root=$work/image disk=$work/debian13.raw uuid kernel first last
-    # shellcheck disable=SC2086 # a list of packages
-    bootstrap "$root" linux-image-amd64 initramfs-tools systemd systemd-sysv systemd-resolved udev dbus iproute2 openssh-server python3 \
+# Ubuntu's names of the signed programs differ, and its shimx64.efi.signed is a link out of the root.
+signed() { # ROOT NAME
+    local file
+    for file in "$1/usr/lib/shim/$2".efi{.signed.latest,.signed,}; do
+        if [ -f "$file" ]; then
+            echo "$file"
+            return
+        fi
+    done
+}
+
+make_image() { # NAME VENDOR SUITE PACKAGE...; the signed GRUB looks for its configuration in the directory VENDOR of the ESP
+    local name=$1 vendor=$2 root=$work/$1 disk=$work/$1.raw uuid kernel first last
+    bootstrap "$root" "${@:3}" initramfs-tools systemd systemd-sysv systemd-resolved udev dbus iproute2 openssh-server python3 \
         python3-apt sudo cloud-init cloud-guest-utils netplan.io ca-certificates curl gnupg e2fsprogs dosfstools gdisk grub-efi-amd64-bin \
-        grub-efi-amd64-signed shim-signed efibootmgr pciutils kmod procps less nftables chrony $PACKAGES
+        grub-efi-amd64-signed shim-signed efibootmgr pciutils kmod procps less nftables chrony
+    # The image has the keyring in its usual place.
+    sed -i "s|$work/agent/|/|" "$root/etc/apt/sources.list"
     uuid=$(cat /proc/sys/kernel/random/uuid)
     kernel=$(basename "$root"/boot/vmlinuz-*)
     mkdir -p "$root/etc/baremetal-inference" "$root/boot/efi" "$root/boot/grub" "$root/etc/ssh/sshd_config.d"
@@ -128,10 +150,12 @@ make_image() {
     : >"$root/etc/machine-id"
     echo localhost >"$root/etc/hostname"
     systemctl --quiet --root="$root" enable systemd-networkd systemd-resolved ssh
-    cat >"$root/etc/default/grub" <<-'CONFIG'
+    # Ubuntu's socket would start sshd for the first connection, before cloud-init has written the host key.
+    systemctl --quiet --root="$root" disable ssh.socket
+    cat >"$root/etc/default/grub" <<-CONFIG
 	GRUB_DEFAULT=0
 	GRUB_TIMEOUT=1
-	GRUB_DISTRIBUTOR=Debian
+	GRUB_DISTRIBUTOR=$vendor
 	GRUB_CMDLINE_LINUX="console=tty0 console=ttyS0,115200"
 	GRUB_TERMINAL="console serial"
 	CONFIG
@@ -139,7 +163,7 @@ make_image() {
 	set timeout=1
 	serial --unit=0 --speed=115200
 	terminal_output console serial
-	menuentry "Debian" {
+	menuentry "$name" {
 	  linux /boot/$kernel root=UUID=$uuid ro console=tty0 console=ttyS0,115200
 	  initrd /boot/initrd.img-${kernel#vmlinuz-}
 	}
@@ -153,34 +177,48 @@ make_image() {
     mke2fs -q -F -t ext4 -U "$uuid" -L root -O ^metadata_csum_seed,^orphan_file -E "offset=$((first * 512))" -d "$root" -b 4096 \
         "$disk" $(((last - first + 1) / 8))
     mformat -i "$disk@@1M" -F -v ESP -T $((200 * 2048)) -h 255 -s 63 ::
-    mmd -i "$disk@@1M" ::EFI ::EFI/BOOT ::EFI/debian
-    local shim=$root/usr/lib/shim grub=$root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed
-    mcopy -i "$disk@@1M" "$shim/shimx64.efi.signed" ::EFI/BOOT/BOOTX64.EFI
-    mcopy -i "$disk@@1M" "$shim/fbx64.efi.signed" ::EFI/BOOT/fbx64.efi
-    mcopy -i "$disk@@1M" "$shim/mmx64.efi.signed" ::EFI/BOOT/mmx64.efi
-    mcopy -i "$disk@@1M" "$shim/shimx64.efi.signed" ::EFI/debian/shimx64.efi
-    mcopy -i "$disk@@1M" "$shim/mmx64.efi.signed" ::EFI/debian/mmx64.efi
-    mcopy -i "$disk@@1M" "$grub" ::EFI/debian/grubx64.efi
+    mmd -i "$disk@@1M" ::EFI ::EFI/BOOT "::EFI/$vendor"
+    local grub=$root/usr/lib/grub/x86_64-efi-signed/grubx64.efi.signed
+    mcopy -i "$disk@@1M" "$(signed "$root" shimx64)" ::EFI/BOOT/BOOTX64.EFI
+    mcopy -i "$disk@@1M" "$(signed "$root" fbx64)" ::EFI/BOOT/fbx64.efi
+    mcopy -i "$disk@@1M" "$(signed "$root" mmx64)" ::EFI/BOOT/mmx64.efi
+    mcopy -i "$disk@@1M" "$(signed "$root" shimx64)" "::EFI/$vendor/shimx64.efi"
+    mcopy -i "$disk@@1M" "$(signed "$root" mmx64)" "::EFI/$vendor/mmx64.efi"
+    mcopy -i "$disk@@1M" "$grub" "::EFI/$vendor/grubx64.efi"
     # The agent names the firmware's entry by this file.
-    (printf '\xff\xfe' && printf 'shimx64.efi,debian,,This is the boot entry for debian\n' | iconv -t UTF-16LE) >"$work/BOOTX64.CSV"
-    mcopy -i "$disk@@1M" "$work/BOOTX64.CSV" ::EFI/debian/BOOTX64.CSV
+    (printf '\xff\xfe' && echo "shimx64.efi,$vendor,,This is the boot entry for $vendor" | iconv -t UTF-16LE) >"$work/BOOTX64.CSV"
+    mcopy -i "$disk@@1M" "$work/BOOTX64.CSV" "::EFI/$vendor/BOOTX64.CSV"
     # shellcheck disable=SC2016 # $root and $prefix are GRUB's
     printf 'search.fs_uuid %s root\nset prefix=($root)/boot/grub\nconfigfile $prefix/grub.cfg\n' "$uuid" >"$work/esp-grub.cfg"
-    mcopy -i "$disk@@1M" "$work/esp-grub.cfg" ::EFI/debian/grub.cfg
+    mcopy -i "$disk@@1M" "$work/esp-grub.cfg" "::EFI/$vendor/grub.cfg"
 }
 
+images=(debian13)
 make_ramdisk
-make_image
+# shellcheck disable=SC2086 # a list of packages
+make_image debian13 debian trixie linux-image-amd64 $PACKAGES
+if [ -n "$UBUNTU_MIRROR" ]; then
+    images+=(ubuntu2404)
+    make_image ubuntu2404 ubuntu noble linux-image-generic
+fi
 make_esp
 rm -f "$complete"
-for file in agent.kernel agent.initramfs esp.img debian13.raw; do
+files=(agent.kernel agent.initramfs esp.img "${images[@]/%/.raw}")
+for file in "${files[@]}"; do
     install -m 644 "$work/$file" "$out/.$file.partial"
     mv "$out/.$file.partial" "$out/$file"
 done
-(cd "$out" && sha256sum agent.kernel agent.initramfs esp.img debian13.raw >SHA256SUMS)
+(cd "$out" && sha256sum "${files[@]}" >SHA256SUMS)
 # Last: what has this file is complete.
-printf '{"description": "%s", "build_id": "%s", "sha256": "%s"}\n' "$description" "$build_id" \
-    "$(sed -n 's/  debian13.raw$//p' "$out/SHA256SUMS")" >"$complete.partial"
+{
+    printf '{"description": "%s", "images": {' "$description"
+    separator=
+    for image in "${images[@]}"; do
+        printf '%s"%s": {"build_id": "%s", "sha256": "%s"}' "$separator" "$image" "$build_id" "$(sed -n "s/  $image.raw$//p" "$out/SHA256SUMS")"
+        separator=', '
+    done
+    printf '}}\n'
+} >"$complete.partial"
 mv "$complete.partial" "$complete"
 rm -rf "$work"
 echo made
