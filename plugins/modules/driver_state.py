@@ -107,7 +107,7 @@ shown:
   type: dict
   returned: with O(stack=rocm)
 npus:
-  description: What npu-smi lists, one entry for each chip, C(npu), C(chip), C(name), C(health) and C(address).
+  description: What npu-smi lists of each chip, C(npu), C(chip), C(name), C(health), C(address); empty if it has none.
   type: list
   elements: dict
   returned: with O(stack=cann)

@@ -17,10 +17,10 @@ from .versions import is_same, takes
 
 # "| 0     910B4               | OK            | 86.0        40  ..."; of a 950 "| 0      | Ascend950PR      | OK  ...".
 _FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(?:\|\s*)?([^\s|]+)\s*\|\s*([A-Za-z]\w*)\s*\|(?:\s*([^\s|]+)\s+([^\s|]+)\s)?")
-# "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " with a device number; of a
-# 950 "|        |                  | 0000:61:00.0  | 0 ...". Behind the bus id: use, memory, and HBM if there is any.
+# "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " or "| 0     NA " with the
+# device; of a 950 "|        |                  | NA  ...". Behind the bus id: use, memory, HBM if there is any.
 _SECOND_ROW = re.compile(
-    r"\|\s*(?:(\d+)(?:\s+\d+)?\s*)?\|(?:\s*\|)?\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\|"
+    r"\|\s*(?:(\d+)(?:\s+(?:\d+|NA))?\s*)?\|(?:\s*\|)?\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d|NA)\s*\|"
     r"(?:\s*(\d+)\s+(\d+)\s*/\s*(\d+)(?:\s+(\d+)\s*/\s*(\d+))?)?"
 )
 # The NPU of each row of ``npu-smi info -m`` with a number on the host, which controllers of cards do not have.
@@ -42,7 +42,7 @@ class Card:
 class ChipRow:
     """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address.
 
-    ``chip`` is empty for a 950, which has one chip on each NPU and no number for it.
+    ``chip`` is empty for a 950, which has one chip on each NPU and no number for it, ``address`` for a 950DT.
     """
 
     npu: str
@@ -125,7 +125,7 @@ def parse_figures(text: str) -> list[tuple[ChipRow, ChipFigures]]:
         if second and first:
             chip, address, busy, *memory = second.groups()
             used, total = memory[2:] if memory[3] else memory[:2]
-            row = ChipRow(first[1], chip or "", first[2], first[3], address.lower())
+            row = ChipRow(first[1], chip or "", first[2], first[3], "" if address == "NA" else address.lower())
             rows.append((row, ChipFigures(first[4], first[5], busy, used, total)))
             first = None
         else:

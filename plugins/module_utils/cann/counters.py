@@ -47,7 +47,7 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
         celsius = first_number(figures.celsius)
         chips.append(
             ChipCounters(
-                chip=row.address,
+                chip=row.address or f"npu {row.npu}",
                 errors=counts_of(fields),
                 faults=_faults(row.health),
                 celsius={} if celsius is None else {"chip": celsius},

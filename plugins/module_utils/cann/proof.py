@@ -163,7 +163,7 @@ def _devices(recording: CannRecording) -> Iterator[Finding]:
     if not is_answered(recording):
         return
     devices, rows, cards = chips_of(recording)
-    known = {row.address for row in rows}
+    known = {row.address for row in rows if row.address}
     unlisted = sorted(set(recording.chips) - known) if known else []
     # Both chips of an Atlas 300I Duo show one Bus-Id, whether PCI has one function for the card or two.
     missing = unlisted if len(unlisted) > len(rows) - len(known) else []
@@ -200,7 +200,7 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
         code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in NO_PROBLEM), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
         action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health {' '.join(row.arguments)}'"
-        yield Finding(words, f"chip {row.address}", action)
+        yield Finding(words, f"chip {row.address}" if row.address else f"NPU {row.npu}", action)
 
 
 def _nodes(recording: CannRecording, expected: Expected) -> Iterator[Finding]:

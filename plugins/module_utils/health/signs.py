@@ -98,9 +98,9 @@ def states_of(
 def missing_chips(wanted: Sequence[str], chips: Sequence[ChipCounters]) -> list[str]:
     """Return the wanted chips that the tool does not list.
 
-    Both chips of some cards show one address, so as many may be missing as addresses come twice.
+    Both chips of some cards show one address and some chips none, so as many may be missing.
     """
-    present = {chip_address(chip.chip) or chip.chip for chip in chips}
+    present = {address for address in (chip_address(chip.chip) for chip in chips) if address}
     missing = [address for address in wanted if address not in present]
     return missing if len(missing) > len(chips) - len(present) else []
 

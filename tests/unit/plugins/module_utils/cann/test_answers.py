@@ -113,6 +113,14 @@ def test_table():
     assert parse_table_version("no such table") == ""
 
 
+def test_other_forms_of_the_second_row():
+    # Ascend 950DT with npu-smi 25.6.rc1, as three public texts show it; 910B3 with 24.1.0.
+    rows = parse_table(TABLE_950.replace("0000:71:00.0", "NA          "))
+    assert [(row.npu, row.address) for row in rows] == [("0", "0000:61:00.0"), ("1", "")]
+    older = table(["0000:c1:00.0"]).replace("| 0                         | 0000", "| 0       NA                | 0000")
+    assert parse_table(older) == [ChipRow("0", "0", "910B4", "OK", "0000:c1:00.0")]
+
+
 def test_board():
     fields = parse_board(BOARD.format(npu=193, version="26.0.rc1", firmware="9.0.0.0.205", compatibility="OK"))
     assert (fields["SoftwareVersion"], fields["FirmwareVersion"]) == ("26.0.rc1", "9.0.0.0.205")

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
@@ -69,6 +71,11 @@ def test_the_chips_of_a_950_host():
     assert (well.utilization, well.memory_used, well.memory_total) == (0.03, 5240 * 2**20, 131072 * 2**20)
     assert (ill.faults, ill.errors["HBM Single Bit Error Count"]) == (("npu-smi reports the health Alarm",), 4)
     assert commands_of(parse_table(TABLE_950)[1])[0] == ("npu-smi", "info", "-t", "ecc", "-i", "1")
+
+
+def test_chips_without_a_bus_id_have_their_own_numbers():
+    text = re.sub(r"0000:[67]1:00\.0", "NA          ", TABLE_950)
+    assert [chip.chip for chip in parse_counters(CommandResult(0, text), {}).chips] == ["npu 0", "npu 1"]
 
 
 def test_the_power_of_a_card_of_two_chips_counts_once():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -292,6 +293,13 @@ def test_a_chip_that_npu_smi_does_not_list():
     )
     assert finding[0] == "npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it"
     assert finding[1] == f"chip {CHIPS[7]}"
+
+
+def test_chips_whose_address_npu_smi_does_not_show():
+    """npu-smi of an Ascend 950DT."""
+    text = re.sub(r"0000:[0-9A-F]{2}:00\.0", "NA          ", table(CHIPS, ill=(3,)))
+    ((what, where, _action),) = found(replace(WHOLE, table=CommandResult(0, text)))
+    assert (what, where) == ("health is Alarm", "NPU 3")
 
 
 def test_a_chip_that_npu_smi_does_not_map():

@@ -102,6 +102,10 @@ def test_a_chip_that_the_tool_does_not_list_has_a_fault(book):
         ("state the tool does not list the chip", "0000:5d:00.0", "isolate_host")
     ]
     assert states_of([well, well], book, ["0000:1b:00.0", "0000:5d:00.0"]) == {}
+    # npu-smi shows no address of an Ascend 950DT, and amd-smi may not say which chip has which.
+    unknown = [ChipCounters("npu 0"), ChipCounters("npu 1")]
+    assert states_of(unknown, book, ["0000:1b:00.0", "0000:5d:00.0"]) == {}
+    assert len(states_of(unknown[:1], book, ["0000:1b:00.0", "0000:5d:00.0"])) == 2
 
 
 @pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
