@@ -14,7 +14,7 @@ from .flags import Given, read_flags
 from .replacements import describe, is_accepted, leaves, settings_instead, without_replaced
 from .shell import CommandError, as_written, only_there, unreadable
 from .start import Start
-from .variables import sort_variables
+from .variables import CHIPS, sort_variables
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")
 # How huggingface_hub and modelscope name directories of their caches; bounded, because each part may begin anywhere.
@@ -29,8 +29,9 @@ _OF_SEVERAL = (
     "node-rank",
 )  # fmt: skip
 # Flags that are keys of an instance, with the values that these accept.
-_PLACES = {"host": r"[\w.:-]+", "port": r"[1-9]\d{0,4}", "served-model-name": r"(?s).+"}
-_EXPECTED = {"host": "an address", "port": "a port", "served-model-name": "a name"}
+_CHIPS = r"[0-9]{1,4}(,[0-9]{1,4})*"
+_PLACES = {"host": r"[\w.:-]+", "port": r"[1-9]\d{0,4}", "served-model-name": r"(?s).+", "device-ids": _CHIPS}
+_EXPECTED = {"host": "an address", "port": "a port", "served-model-name": "a name", "device-ids": "numbers of chips"}
 _PLUGINS = ("tool-parser-plugin", "reasoning-parser-plugin")
 _ALL = "0.0.0.0"  # noqa: S104  vLLM's own default
 
@@ -83,9 +84,13 @@ def adopt(start: Start, release: Release, model: str = "") -> Adopted:
     if names and names != [adopted.model]:
         adopted.instance["served_model_names"] = names
     chips = start.chips or _visible(start.env)
+    if "device-ids" in place:
+        # They count among the chips that the command sees.
+        chosen = _numbers(place["device-ids"])
+        chips = [chips[number] for number in chosen] if max(chosen) < len(chips) else chosen
     # Without either of them an instance has as many copies as fill the host.
     adopted.instance.update({"chips": chips} if chips else {"replicas": 1})
-    if not {"tensor-parallel-size", "data-parallel-size"} & {given.name for given in flags}:
+    if "tensor-parallel-size" not in {given.name for given in flags}:
         # The plan would choose a number by the hardware.
         args["tensor-parallel-size"] = 1
     if args:
@@ -236,9 +241,13 @@ def _place(adopted: Adopted, start: Start, place: Mapping[str, Any]) -> dict[str
 def _visible(env: Mapping[str, str | None]) -> list[int]:
     """Return the chips that a variable of the command names."""
     for name, value in env.items():
-        if name.endswith("_VISIBLE_DEVICES") and re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", value or ""):
-            return [int(number) for number in str(value).split(",")]
+        if name in CHIPS and re.fullmatch(_CHIPS, value or ""):
+            return _numbers(value)
     return []
+
+
+def _numbers(text: Any) -> list[int]:
+    return [int(number) for number in str(text).split(",")]
 
 
 def _of_container(adopted: Adopted, start: Start) -> None:

@@ -76,7 +76,7 @@ def _grouped(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 def _entry(flag: str, table: OptionTable, others: Sequence[OptionTable]) -> tuple[str, Entry | None]:
     """Return a flag's whole spelling and its entry, of another release where this one has none; None if none has it."""
     for each in (table, *reversed(others)):
-        known = each.canonical(flag) or _beginning(flag, each)
+        known = each.canonical(flag) or (_beginning(flag, each) if each is table else None)
         if known:
             spelled = flag if each.canonical(flag) else f"--{'no-' if known.off else ''}{known.name}"
             entry: Any = {"kind": "text"} if known.keys else each.flags[known.name]

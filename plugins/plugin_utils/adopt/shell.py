@@ -46,7 +46,7 @@ def statements(text: str) -> list[list[str]]:
     check_text(text)
     # Where no line ends, each backslash with a comment would be searched to the end.
     begin, end, last = text.replace("\u00a0", " ").rpartition("\n")
-    text = _PROMPT.sub("", _CONTINUED.sub(" ", begin + end) + last)
+    text = _PROMPT.sub("", _CONTINUED.sub(" ", begin + end) + last.rstrip().removesuffix("\\"))
     found: list[list[str]] = [[]]
     for word in _split(text):
         if word is None:

@@ -133,7 +133,7 @@ def finish(start: Start, words: Sequence[str], known: Mapping[str, str]) -> bool
 
 def check_image(start: Start) -> None:
     """Raise CommandError for an image that is none of vLLM, and starts something else."""
-    if unreadable(start.image):
+    if unreadable(start.image) and not start.stack:
         raise CommandError(f"the image: {only_there(start.image)}; write its name")
     if start.image and not start.stack and not start.words:
         raise CommandError(

@@ -12,7 +12,7 @@ from ..planning.own_place import ADDRESSES, VISIBLE
 from .shell import unreadable
 
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
-_CHIPS = {name for names in VISIBLE.values() for name in names}
+CHIPS = {name for names in VISIBLE.values() for name in names}
 _PLACES = (
     "HF_DATASETS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HOME", "HUGGINGFACE_HUB_CACHE", "MODELSCOPE_CACHE", "PATH",
     "PYTHONPYCACHEPREFIX", "TORCHINDUCTOR_CACHE_DIR", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "USER", "VIRTUAL_ENV",
@@ -85,7 +85,7 @@ def _reason(name: str) -> str:
     """Return why an instance does not set a variable itself, empty where it does."""
     if name in _HUB_TOKENS:
         return "a secret; hosts ask no hub, so give the token to pin_weights.yml"
-    if name in _CHIPS:
+    if name in CHIPS:
         return "the plan gives the instance its chips; `chips` names them"
     if name in _PLACES:
         return "the plan sets it: caches are kept in a directory of each instance"

@@ -267,7 +267,7 @@ def _sizes(
         most = min(
             accelerator.most_together, accelerator.devices_per_card if accelerator.divided else accelerator.count
         )
-        near = [size for size in candidates if size <= most]
+        near = [size for size in candidates if size * _copies(own) <= min(most, chips)] or [1]
         tensor, because = tensor_size(recipe, variant, preset, accelerator, near, holds, too_small)
     elif candidates:
         chips, because = _spread(named_size(recipe, strategy, accelerator, too_small), candidates, chips, division)
@@ -275,9 +275,14 @@ def _sizes(
     if not own:
         return found
     tensor = own.get("tensor-parallel-size", found.tensor)
-    local = own.get("data-parallel-size-local", own.get("data-parallel-size", found.chips // found.tensor))
-    each = tensor * own.get("pipeline-parallel-size", 1) * own.get("prefill-context-parallel-size", 1)
-    return replace(found, tensor=tensor, chips=each * local, because=None)
+    copies = _copies({"data-parallel-size": found.chips // found.tensor, **own})
+    return replace(found, tensor=tensor, chips=tensor * copies, because=None)
+
+
+def _copies(own: Mapping[str, int]) -> int:
+    """Return by how much the chips of an instance are more than its tensor parallel size, by its own arguments."""
+    local = own.get("data-parallel-size-local", own.get("data-parallel-size", 1))
+    return local * own.get("pipeline-parallel-size", 1) * own.get("prefill-context-parallel-size", 1)
 
 
 def _spread(named: int | None, candidates: list[int], chips: int, division: Division) -> tuple[int, str | None]:

@@ -42,7 +42,9 @@ from .runtime import venv_of
 from .side_models import draft_problems, with_paths
 
 # Arguments that other keys of the instance set.
-PLACE = {"model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port"}
+PLACE = {
+    "model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port", "device-ids": "chips",
+}  # fmt: skip
 
 
 def with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:

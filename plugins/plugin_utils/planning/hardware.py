@@ -149,10 +149,14 @@ class Accelerator:
             return True
         if {_COUNT.sub("", name) for name in self.ids} & set(UPSTREAM_SYSTEMS):
             return False
-        found = {UPSTREAM_SYSTEMS.get(_COUNT.sub("", name)) for name in listed} - {None}
-        kin = {name for name in found if (str(name).startswith(_prefix(self.stack)))}
         own = {name.partition(":")[2] for name in self.architectures} | {self.generation}
+        kin = self.kin(systems)
         return bool(kin & own) or len(kin) > 1
+
+    def kin(self, systems: Sequence[Any]) -> set[str]:
+        """Return the architectures of the systems of this stack in a list of a recipe."""
+        found = (UPSTREAM_SYSTEMS.get(_COUNT.sub("", str(name).lower()), "") for name in systems)
+        return {name for name in found if name.startswith(_prefix(self.stack))}
 
     def pick(self, entries: Any) -> Any:
         """Return the value of the most exact name in a map by hardware; any other value holds for all hardware."""

@@ -47,6 +47,7 @@ OWNED_ARGS = {
     "host": "host",
     "port": "port",
     "served-model-name": "served_model_names",
+    "device-ids": "chips",
     "shutdown-timeout": "the role variable vllm_drain_timeout",
     "api-key": "the role variable vllm_secrets",
     "hf-token": "the role variable vllm_secrets, as HF_TOKEN",

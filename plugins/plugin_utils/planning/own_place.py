@@ -26,6 +26,7 @@ VISIBLE = {
         *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
         *("GPU_DEVICE_ORDINAL", "AMD_VISIBLE_DEVICES"),
     ),
+    "xpu": ("ZE_AFFINITY_MASK",),
 }
 # Where the hosts of an instance reach each other.
 ADDRESSES = ("VLLM_HOST_IP", "HCCL_IF_IP", "VLLM_NIXL_SIDE_CHANNEL_HOST")

@@ -14,7 +14,8 @@ from .inputs import PlanError
 TRY_IT = (
     "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
 )
-# Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
+# Number formats that upstream's builder offers for Blackwell only; catalog/accelerators states what each chip lacks.
+# vLLM computes them in 16 bits on NVIDIA's other chips (MarlinNvFp4LinearKernel, since 0.9).
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 # Upstream lists many models for the processors only on which somebody tried them. Where a variant has plain weights and
 # nothing of its own, nothing in it depends on the hardware, and these stacks run what vLLM runs. vllm-ascend's guides
@@ -22,6 +23,8 @@ ONLY_BLACKWELL = ("nvfp4", "fp4")
 # needs weights of its own.
 PLAIN_FORMATS = ("bf16", "fp16")
 COMMON_STACKS = ("cuda", "rocm", "cann")
+# What a variant may set and run on NVIDIA's other chips: their kernels serve all number formats that they do not lack.
+COMMON_FLAGS = ("--kv-cache-dtype",)
 W8A8, OWN_WEIGHTS = "int8", "ascend_310p"
 
 
@@ -57,16 +60,23 @@ def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerato
     variant = (recipe.get("variants") or {}).get(name) or {}
     model = recipe["model"]["model_id"]
     problem, supported = _unlisted(recipe, variant, accelerator), variant.get("supported_hardware")
-    if problem is None and supported and not accelerator.is_listed(supported):
+    if problem is not None:
+        return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
+    doubts, precision = [], variant.get("precision")
+    if supported and not accelerator.is_listed(supported):
         listed = ", ".join(str(hardware) for hardware in supported)
-        kind = "in W8A8" if variant.get("precision") == W8A8 else "plain"
-        return [
-            f"{where}.variant: recipe {model} lists {name!r} for {listed}, not for {accelerator.model}; its weights "
-            f"are {kind}, so it is served all the same"
-        ]
-    if problem is None:
-        return []
-    return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
+        known = {W8A8: "its weights are in W8A8"} | dict.fromkeys(PLAIN_FORMATS, "its weights are plain")
+        because = known.get(str(precision), "vLLM has kernels for its weights there")
+        doubts.append(
+            f"{where}.variant: recipe {model} lists {name!r} for {listed}, not for {accelerator.model}; {because}, so "
+            "it is served all the same"
+        )
+    if precision in ONLY_BLACKWELL and accelerator.stack == "cuda" and "blackwell" not in accelerator.names:
+        doubts.append(
+            f"{where}.variant: {name!r} of recipe {model} is in {precision}, and vLLM computes it in 16 bits on "
+            f"{accelerator.model}: it takes less memory, and no less time"
+        )
+    return doubts
 
 
 def untried_hardware(recipe: Mapping[str, Any], accelerator: Accelerator, where: str) -> list[str]:
@@ -143,7 +153,7 @@ def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator
     """Return why a variant is not for this hardware by the recipe, which lists the hardware that was tried."""
     precision = variant.get("precision")
     wanted = variant.get("precision_hardware")
-    if wanted is None and precision in ONLY_BLACKWELL:
+    if wanted is None and precision in ONLY_BLACKWELL and accelerator.stack != "cuda":
         wanted = {"generation": "blackwell"}
     if wanted and not all(_is_any(accelerator, _listed(names)) for names in wanted.values() if names):
         needs = " ".join(str(value) for value in wanted.values())
@@ -164,6 +174,9 @@ def _is_portable(variant: Mapping[str, Any], accelerator: Accelerator) -> bool:
     if accelerator.stack == "cann" and variant.get("precision") == W8A8:
         return all(str(name).startswith("ascend_") for name in listed)
     own = variant.get("extra_args") or variant.get("extra_env") or variant.get("model_id")
+    if accelerator.stack == "cuda" and accelerator.kin(listed) and "arch:" not in str(listed):
+        flags = {word for word in map(str, variant.get("extra_args") or ()) if word.startswith("-")}
+        return flags <= {*COMMON_FLAGS} and not variant.get("extra_env")
     return accelerator.stack in COMMON_STACKS and variant.get("precision") in PLAIN_FORMATS and not own
 
 

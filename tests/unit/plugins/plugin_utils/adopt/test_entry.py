@@ -60,11 +60,21 @@ def test_a_copy_stays_one_and_keeps_its_chips():
     assert entry("vllm serve o/m").instance["replicas"] == 1
     assert entry("CUDA_VISIBLE_DEVICES=2,3 vllm serve o/m -tp 2").instance["chips"] == [2, 3]
     assert entry("CUDA_VISIBLE_DEVICES=GPU-abc vllm serve o/m").instance["replicas"] == 1
+    assert entry("ZE_AFFINITY_MASK=6 vllm serve o/m").instance["chips"] == [6]
+    assert entry("vllm serve o/m -tp 2 --device-ids 4,5").instance["chips"] == [4, 5]
+    assert entry("CUDA_VISIBLE_DEVICES=4,5,6,7 vllm serve o/m -tp 2 --device-ids 1,3").instance["chips"] == [5, 7]
+    assert left_out(entry("vllm serve o/m --device-ids GPU-abc"))["--device-ids"].endswith("expected numbers of chips")
+
+
+def test_a_flag_that_is_gone_is_not_the_beginning_of_another():
+    found = entry("vllm serve o/m --device cuda")
+    assert found.instance["args"] == {"tensor-parallel-size": 1}
+    assert "one platform" in left_out(found)["--device"]
 
 
 def test_the_plan_does_not_choose_another_number_of_chips():
     assert entry("vllm serve o/m").instance["args"] == {"tensor-parallel-size": 1}
-    assert "tensor-parallel-size" not in entry("vllm serve o/m -dp 8").instance["args"]
+    assert entry("vllm serve o/m -dp 8").instance["args"]["tensor-parallel-size"] == 1
     found = entry('vllm serve o/m --tensor-parallel-size "$(nvidia-smi -L | wc -l)"')
     assert "args" not in found.instance and "only a shell" in left_out(found)["--tensor-parallel-size"]
 

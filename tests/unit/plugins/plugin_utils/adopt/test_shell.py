@@ -60,6 +60,12 @@ def test_a_backslash_may_have_blanks_and_a_comment_behind_it():
     ]
 
 
+def test_a_backslash_at_the_end_is_no_word():
+    assert (
+        statements("vllm serve m --x y \\") == statements("vllm serve m --x y") == [["vllm", "serve", "m", "--x", "y"]]
+    )
+
+
 def test_only_known_variables_are_replaced():
     (words,) = statements("a $X ${Y} '$X' \"${Z:-d}\" ${X}/x \\$X")
     assert [expand(word, {"X": "1"}) for word in words] == ["a", "1", words[2], "$X", "d", "1/x", "$X"]

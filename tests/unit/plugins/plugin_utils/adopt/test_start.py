@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.forms import read_start
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell import CommandError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.start import (
     Start,
@@ -86,3 +87,9 @@ def test_an_image_of_something_else_is_named():
     with pytest.raises(CommandError, match="found 'nginx:1', expected one of vLLM"):
         check_image(Start("container", image="nginx:1"))
     check_image(Start("container", image="nginx:1", words=["m"]))
+
+
+def test_only_the_name_of_an_image_counts():
+    read_start("docker run vllm/vllm-openai:nightly-${SHA} --model o/m")
+    with pytest.raises(CommandError, match="found \\$IMAGE, which only a shell"):
+        read_start("docker run $IMAGE --model o/m")

@@ -120,9 +120,8 @@ def test_doubts_are_warnings():
     found = plan({"args": {"parser": "opnai"}, "env": {"MY_OWN": "1"}}).warnings
     assert "vllm_instances.chat: --parser: the types of vLLM 2.0.0 do not name 'opnai'; nearest: 'openai'" in found
     assert (
-        "vllm_instances.chat.env: MY_OWN: neither vLLM 2.0.0 nor a library on this stack is known to read it; add "
-        "it to the "
-        "foreign variables where a library does"
+        "vllm_instances.chat.env: MY_OWN: neither vLLM 2.0.0 nor a library on this stack is known to read it; it may "
+        "have no effect"
     ) in found
 
 

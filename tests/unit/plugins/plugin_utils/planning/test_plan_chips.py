@@ -118,6 +118,11 @@ def test_replicas_of_a_venv_see_their_chips_only():
             {"chat": [0, 1, 2, 3], "chat-2": [4, 5, 6, 7]},
         ),
         ({"chat": {"args": {"data-parallel-size": 4}}}, {"chat": list(range(8))}),
+        # The plan's own size leaves room for the copies: vLLM's guides name those alone.
+        ({"chat": {"args": {"data-parallel-size": 8}}}, {"chat": list(range(8))}),
+        ({"chat": {"args": {"pipeline-parallel-size": 8}}}, {"chat": list(range(8))}),
+        ({"chat": {"chips": [0, 1, 2, 3], "args": {"data-parallel-size": 4}}}, {"chat": [0, 1, 2, 3]}),
+        ({"chat": {"chips": [0, 1], "args": {"data-parallel-size": 2}}}, {"chat": [0, 1]}),
         ({"chat": {"args": {"tensor-parallel-size": None, "data-parallel-size": 8}}}, {"chat": list(range(8))}),
         (
             {"a": {"port": 8000}, "b": {"port": 9000}},
@@ -284,7 +289,7 @@ def test_a_model_that_does_not_fit_names_the_variants_that_do():
         "default": {"vram_minimum_gb": 2000},
         "fp8": {"model_id": "org/model-FP8", "vram_minimum_gb": 1000},
         "big": {"vram_minimum_gb": 1500},
-        "fp4": {"precision": "nvfp4", "vram_minimum_gb": 500},
+        "fp4": {"precision_hardware": {"generation": "blackwell"}, "vram_minimum_gb": 500},
         "unknown": {},
     }
     message = refusal(a_recipe=recipe(variants=variants), manifests={})

@@ -94,9 +94,9 @@ def test_which_variant_is_served(a_recipe, accelerator, requested, name):
         ),
         (
             recipe({"default": {}, "fast": {"precision": "nvfp4"}}),
-            H200,
+            MI300X,
             "fast",
-            "'fast' of recipe org/model is not for h200: nvfp4 needs blackwell; the variants that run on it: default",
+            "'fast' of recipe org/model is not for mi300x: nvfp4 needs blackwell; the variants that run on it: default",
         ),
         # Brand and generation, not one of them.
         (
@@ -109,11 +109,26 @@ def test_which_variant_is_served(a_recipe, accelerator, requested, name):
             "recipe runs on it",
         ),
         (
-            recipe({"default": {"supported_hardware": ["h100", "mi355x"]}}),
+            recipe({"default": {"supported_hardware": ["xeon6", "mi355x"]}}),
             H200,
             None,
-            "'default' of recipe org/model is not for h200: it is for h100, mi355x; no variant of this "
+            "'default' of recipe org/model is not for h200: it is for xeon6, mi355x; no variant of this "
             "recipe runs on it",
+        ),
+        # Kernels that the recipe names, and architectures that its author means.
+        *(
+            (
+                recipe({"default": {"precision": "fp8", "supported_hardware": [name], **more}}),
+                H200,
+                None,
+                f"'default' of recipe org/model is not for h200: it is for {name}; no variant of this recipe runs on "
+                "it",
+            )
+            for name, more in (
+                ("b200", {"extra_args": ["--linear-backend", "flashinfer_cutedsl"]}),
+                ("b200", {"extra_env": {"VLLM_X": "1"}}),
+                ("arch:sm100", {}),
+            )
         ),
         (
             recipe({"default": {"supported_hardware": ["h100"]}}),
@@ -166,7 +181,7 @@ def test_a_variant_that_cannot_run_here(a_recipe, accelerator, requested, messag
 
 
 LENIENT = [
-    ({"precision": "nvfp4"}, {}, "nvfp4 needs blackwell"),
+    ({"precision_hardware": {"generation": "blackwell"}}, {}, "None needs blackwell"),
     ({"supported_hardware": ["mi355x"]}, {}, "it is for mi355x"),
     ({}, {"hardware": {"h200": "unsupported"}}, "the recipe says that the model does not run there"),
 ]
@@ -191,6 +206,21 @@ def test_plain_weights_that_were_tried_elsewhere_come_with_a_warning():
         assert variant_doubts(a_recipe, "default", chip, "chat")[0].endswith("are plain, so it is served all the same")
     listed = recipe({"default": {"precision": "fp16", "supported_hardware": ["hopper"]}})
     assert variant_doubts(listed, "default", H200, "vllm_instances.chat") == []
+
+
+def test_formats_that_were_tried_on_other_chips_of_nvidia_come_with_a_warning():
+    fp8 = {"precision": "fp8", "model_id": "else/fp8", "extra_args": ["--kv-cache-dtype", "fp8"]}
+    a_recipe = recipe({"default": {}, "fp8": {**fp8, "supported_hardware": ["h100"]}, "fp4": {"precision": "nvfp4"}})
+    assert variant(a_recipe, H200, "fp8") == variant(a_recipe, A100, "fp8") == "fp8"
+    assert variant_doubts(a_recipe, "fp8", H200, "chat") == [
+        "chat.variant: recipe org/model lists 'fp8' for h100, not for h200; vLLM has kernels for its weights there, so "
+        "it is served all the same"
+    ]
+    assert variant(a_recipe, H200, "fp4") == "fp4" and variant_doubts(a_recipe, "fp4", B200, "chat") == []
+    assert variant_doubts(a_recipe, "fp4", H200, "chat") == [
+        "chat.variant: 'fp4' of recipe org/model is in nvfp4, and vLLM computes it in 16 bits on h200: it takes less "
+        "memory, and no less time"
+    ]
 
 
 def test_w8a8_weights_that_were_tried_on_another_chip_of_ascend_come_with_a_warning():
@@ -321,7 +351,7 @@ def test_other_variants_are_those_whose_memory_is_known_and_there(chips, memory_
         "default": {"vram_minimum_gb": 1}, "half": {"vram_minimum_gb": 70}, "empty": None,
         "free": {"vram_minimum_gb": 0},
         "all": {"vram_minimum_gb": 282, "model_id": "org/all"},
-        "fp4": {"vram_minimum_gb": 1, "precision": "nvfp4"},
+        "fp4": {"vram_minimum_gb": 1, "precision_hardware": {"generation": "blackwell"}},
     }  # fmt: skip
     accelerator = replace(H200, memory_mib=memory_mib)
     assert other_variants(recipe(variants), "default", accelerator, chips) == names
