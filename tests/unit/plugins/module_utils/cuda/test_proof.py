@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers i
     parse_report,
     short_address,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import check_supported, flavour_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.counters import parse_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
     CudaRecording,
@@ -28,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     parse_dkms,
     parse_module_info,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
@@ -633,6 +635,12 @@ def as_xml(value):
 def test_boards_that_others_recorded(entry):
     model, recording = board_recording(entry["shown"], entry.get("mig", ()))
     assert model == entry["board"]
+    if model:
+        # No rule refuses the driver with which the board ran.
+        version, branch = entry["shown"][0], int(entry["shown"][0].partition(".")[0])
+        chip = Chip(CHIP, model, "", driver=load_catalogue().models[model].driver)
+        check_supported([chip], branch, version)
+        flavour_of([chip], branch)
     whats = [what for what, _where, _action in found(recording, minimum="")]
     mig, persistence = (entry["shown"][3] or [None])[0], entry["shown"][4]
     expected = ["persistence mode is off"] * (persistence == "Disabled")
