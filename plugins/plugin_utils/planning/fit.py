@@ -19,7 +19,8 @@ from .inputs import Library, Manifest, how_to_pin
 from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
 from .side_models import side_models
-from .variants import other_variants
+from .strategies import MULTI_NODE, compatible
+from .variants import other_variants, unsuited
 
 LENGTH = "max-model-len"
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -114,10 +115,9 @@ def required_memory(
         variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():
-            suited = _suited(entry.recipe, library.chips(), str((manifest or {}).get("precision") or ""))
-            ways += ways_out(request, suited)
+            ways += ways_out(request, suited_chips(entry, request.precision, library))
         if manifest is None and needs is not None:
-            ways += estimated_ways(entry.recipe, needs, room, accelerator, library)
+            ways += estimated_ways(entry.recipe, needs, room, accelerator, suited_chips(entry, "", library))
         share = None if manifest is None else entry.engine.share(composed.args)
         check_fit(entry.where, needs, words, room, accelerator, share, ways)
     return None if needs is None else round(needs, 1)
@@ -160,7 +160,7 @@ def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:
 
 
 def estimated_ways(
-    recipe: Mapping[str, Any], needs: float, chips: int, accelerator: Accelerator, library: Library
+    recipe: Mapping[str, Any], needs: float, chips: int, accelerator: Accelerator, suited: Sequence[Accelerator]
 ) -> list[str]:
     """Return what would hold ``needs`` GiB by the recipe's own estimate instead of ``chips`` chips, a clause each."""
     each = (accelerator.memory_mib or 0) / 1024
@@ -173,27 +173,34 @@ def estimated_ways(
         ways.append(f"{sizes[0]} chips of this host would do")
     larger = [
         chip
-        for chip in sorted(_suited(recipe, library.chips(), ""), key=lambda chip: chip.memory_mib or 0)
+        for chip in sorted(suited, key=lambda chip: chip.memory_mib or 0)
         if chip.stack != "cpu" and (chip.memory_mib or 0) / 1024 > max(each, needs / chips)
     ]
     if larger:
         ways.append(f"as many chips of {', '.join(chip.model for chip in larger[:_NAMED_CHIPS])} would do")
-    # With multi_node_tp_dp each host holds all of the weights.
-    spread = {"multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp"} & {
-        *(recipe.get("compatible_strategies") or ())
-    }
+    spread = [name for name in compatible(recipe, accelerator) if name in MULTI_NODE and _divides(recipe, name)]
     if spread and chips >= accelerator.count and each:
-        ways.append(f"{-int(-needs // (each * accelerator.count))} such hosts together would do (nodes)")
+        least = max(needs / each, _least_chips(recipe, accelerator, spread))
+        ways.append(f"{-int(-least // accelerator.count)} such hosts together would do (nodes)")
     return ways
 
 
-def _suited(recipe: Mapping[str, Any], chips: Sequence[Accelerator], precision: str) -> list[Accelerator]:
-    """Return the chips that the recipe lists, where it lists any, and that have the number format of the weights."""
-    listed = (recipe.get("meta") or {}).get("hardware") or {}
+def _least_chips(recipe: Mapping[str, Any], accelerator: Accelerator, strategies: Sequence[str]) -> int:
+    """Return the chips from which on the recipe serves the model on such hosts, 0 where it names no number."""
+    floors = recipe.get("strategy_min_gpus") or {}
+    own = accelerator.pick(floors) or {}
+    return own if isinstance(own, int) else min(({**floors, **own}.get(name, 0) for name in strategies), default=0)
+
+
+def suited_chips(entry: Chosen, precision: str, library: Library) -> list[Accelerator]:
+    """Return the chips that recipe and variant list, where they list any, and that have the weights' number format."""
+    listed = (entry.recipe.get("meta") or {}).get("hardware") or {}
     return [
         chip
-        for chip in chips
-        if precision not in dict(chip.lacks) and (not listed or chip.pick(listed) not in (None, "unsupported"))
+        for chip in library.chips()
+        if precision not in dict(chip.lacks)
+        and not unsuited(entry.recipe, entry.variant, chip)
+        and (not listed or chip.pick(listed) not in (None, "unsupported"))
     ]
 
 
@@ -216,5 +223,10 @@ def _larger(request: Request, chips: Sequence[Accelerator]) -> list[Accelerator]
 
 
 def _hosts_of_one_model(entry: Chosen) -> int:
-    """Return the number of hosts that share the weights; with multi_node_tp_dp each host holds all of them."""
-    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.requested.get("nodes") or "1")
+    """Return the number of hosts that share the weights."""
+    return len(entry.requested.get("nodes") or "1") if _divides(entry.recipe, entry.choice.strategy) else 1
+
+
+def _divides(recipe: Mapping[str, Any], strategy: str) -> bool:
+    """Return whether hosts share the weights: with multi_node_tp_dp only experts are divided among them."""
+    return strategy != "multi_node_tp_dp" or recipe["model"].get("architecture") == "moe"

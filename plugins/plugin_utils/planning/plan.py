@@ -119,7 +119,8 @@ def plan_instances(
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
-    check_memory(chosen, {plan.instance: plan.args for plan in plans}, accelerator, library)
+    args = {plan.instance: plan.args for plan in plans}
+    plans[0].warnings.extend(check_memory(chosen, args, allotted, accelerator, library))
     for members in groups_of(chosen).values():
         for entry in members:
             _plan_of(entry.name, plans).warnings.extend(resident_warnings(entry, members, accelerator))

@@ -16,6 +16,7 @@ from .fit import request_of
 from .hardware import Accelerator
 from .inputs import Library, PlanError
 from .memory import weights_size
+from .offload import host_gib
 
 KEY = "residents"
 FLAG, DEV_MODE = "enable-sleep-mode", "VLLM_SERVER_DEV_MODE"
@@ -132,33 +133,53 @@ def shares_of(users: Mapping[str, tuple[Sequence[int], float]], chosen: Sequence
 
 
 def check_memory(
-    chosen: Sequence[Chosen], args: Mapping[str, Mapping[str, Any]], accelerator: Accelerator, library: Library
-) -> None:
+    chosen: Sequence[Chosen],
+    args: Mapping[str, Mapping[str, Any]],
+    allotted: Mapping[str, Sequence[Sequence[int]]],
+    accelerator: Accelerator,
+    library: Library,
+) -> list[str]:
     """Raise PlanError where sleeping instances leave too little memory, of the chips or of the host.
 
-    ``args`` are the arguments of each instance.
+    ``args`` are the arguments of each instance, ``allotted`` the chips of its replicas. Returns warnings: instances
+    with the sleep mode of vLLM alone fill the host only if somebody lets them all sleep on level 1.
     """
-    groups = list(groups_of(chosen).values())
-    for group in groups:
+    for group in groups_of(chosen).values():
         kept = {entry.name: _kept_gib(entry, args[entry.name], accelerator, library) for entry in group}
         for entry in group:
             others = sum(gib for name, gib in kept.items() if name != entry.name)
             _check_chips(entry, others, args[entry.name], accelerator)
-    sizes = {
-        entry.name: weights_size(library.manifest(entry.pinned), str(args[entry.name].get("load-format")))
-        for group in groups
-        for entry in group
-    }
     # A woken instance keeps the memory for its next sleep (a GPU sweep: the first sleep sets it aside, the next do
-    # not), so all of them count.
-    total = sum(size or 0 for size in sizes.values()) / GIB
-    has = accelerator.host_memory_mib
-    if has is not None and total > has / 1024:
-        parts = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in sorted(sizes.items()) if size)
-        raise PlanError(
-            f"vllm_instances: sleeping instances keep their weights in the memory of the host: {parts}, together "
-            f"{total:.1f} GiB; the host has {has / 1024:.1f} GiB; let fewer or smaller models share chips"
-        )
+    # not), so all of them count, and beside them what other engines keep there.
+    asleep = {entry.name: entry for entry in chosen if args[entry.name].get(FLAG) is True}
+    sizes = {
+        name: sum(_weights_gib(asleep[name], args[name], len(chips), accelerator, library) for chips in allotted[name])
+        for name in sorted(asleep)
+    }
+    cache = sum(host_gib(args[name], len(chips)) for name, replicas in allotted.items() for chips in replicas)
+    has, total = (accelerator.host_memory_mib or 0) / 1024, sum(sizes.values())
+    if not has or not total or total + cache <= has:
+        return []
+    parts = ", ".join(f"{name} {gib:.1f} GiB" for name, gib in sizes.items() if gib)
+    beside = f", beside {cache:.1f} GiB of KV cache and other data" if cache else ""
+    text = (
+        f"vllm_instances: sleeping instances keep their weights in the memory of the host: {parts}, together "
+        f"{total:.1f} GiB{beside}; the host has {has:.1f} GiB"
+    )
+    certain = sum(gib for name, gib in sizes.items() if asleep[name].requested.get(KEY))
+    if certain and certain + cache > has:
+        raise PlanError(f"{text}; let fewer or smaller models share chips")
+    return [f"{text}; let them sleep on level 2, which keeps none, or take {FLAG} away"]
+
+
+def _weights_gib(
+    entry: Chosen, args: Mapping[str, Any], chips: int, accelerator: Accelerator, library: Library
+) -> float:
+    """Return the GiB of weights that a replica takes with it into the memory of the host; 0 where unknown."""
+    request = request_of(entry, args, accelerator, library)
+    if request:
+        return request.footprint().weights * chips / GIB
+    return (weights_size(library.manifest(entry.pinned), str(args.get("load-format"))) or 0) / GIB
 
 
 def _kept_gib(entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library) -> float:

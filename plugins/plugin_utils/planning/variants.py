@@ -116,7 +116,7 @@ def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelera
         for name, variant in (recipe.get("variants") or {}).items()
         if name != chosen
         and 0 < ((variant or {}).get("vram_minimum_gb") or 0) <= room
-        and not _unsuited(recipe, variant or {}, accelerator)
+        and not unsuited(recipe, variant or {}, accelerator)
     ]
 
 
@@ -134,12 +134,12 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
     fit = [
         _described(name, variant or {})
         for name, variant in (recipe.get("variants") or {}).items()
-        if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
+        if not unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
     ]
     return f"the variants that run on it: {', '.join(fit)}" if fit else "no variant of this recipe runs on it"
 
 
-def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
+def unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
     """Return why a variant cannot run on this hardware, None where it can run."""
     return _lacking(variant, accelerator) or _unlisted(recipe, variant, accelerator)
 

@@ -153,9 +153,11 @@ def test_an_atlas_serves_bf16_from_its_own_image():
     assert found["env"]["ASCEND_RT_VISIBLE_DEVICES"] == "0,1,2,3"
     assert "/usr/local/dcmi:/usr/local/dcmi:ro" in found["container"]["mounts"]
     assert found["warnings"] == [
+        "vllm_instances.chat: requests of 4,096 tokens are what vllm-ascend's guide to gpt-oss-120b serves, the model "
+        "has 131,072; for longer requests set args tensor-parallel-size 8 and max-model-len",
         "vllm_instances.chat: no manifest pins the weights of unsloth/gpt-oss-120b-BF16, so no host can fetch them; "
         "make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model=unsloth/gpt-oss-120b-BF16 "
-        "-e pin_dest=DIR, and set weights_manifest_path: [DIR]"
+        "-e pin_dest=DIR, and set weights_manifest_path: [DIR]",
     ]
 
 

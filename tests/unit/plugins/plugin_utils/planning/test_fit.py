@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
@@ -9,7 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import library
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import estimated_ways
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import estimated_ways, suited_chips
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, SiteSettings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import weights_size
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
@@ -132,7 +133,8 @@ def test_a_cache_of_unknown_size_is_named(config, reason):
 def test_what_would_hold_the_recipe_s_own_estimate_is_named():
     def ways(count, chips, needs, **recipe):
         accelerator = declared_accelerator(load_catalogue(), "h100", count)
-        return estimated_ways(recipe, needs, chips, accelerator, library())
+        entry = SimpleNamespace(recipe=recipe, variant=recipe.pop("variant", {}))
+        return estimated_ways(recipe, needs, chips, accelerator, suited_chips(entry, "", library()))
 
     assert ways(8, 8, 911, meta={"hardware": {"h100": "verified", "h200": "verified", "b200": "verified"}}) == [
         "as many chips of h200, b200 would do"
@@ -141,6 +143,38 @@ def test_what_would_hold_the_recipe_s_own_estimate_is_named():
     spread = {"meta": {"hardware": {"h100": "verified"}}, "compatible_strategies": ["single_node_tp", "multi_node_tp"]}
     assert ways(8, 8, 911, **spread) == ["2 such hosts together would do (nodes)"]
     assert ways(8, 8, 911, meta={"hardware": {"h100": "verified"}}) == []
+    # The variant is for the first of the chips that the recipe lists.
+    own = {"meta": {"hardware": {"h200": "verified", "mi325x": "verified"}}}
+    assert ways(8, 8, 911, **own) == ["as many chips of h200, mi325x would do"]
+    assert ways(8, 8, 911, **own, variant={"precision": "fp8", "supported_hardware": ["h200"]}) == [
+        "as many chips of h200 would do"
+    ]
+
+
+def test_several_hosts_are_those_of_the_recipe_s_own_strategies():
+    """As upstream's recipe of Kimi-K3 has it for Ascend 910C."""
+    recipe = {
+        "model": {"architecture": "moe"},
+        "meta": {"hardware": {"ascend_910c": "verified"}},
+        "compatible_strategies": ["single_node_tp", "multi_node_tp"],
+        "strategy_hardware": {
+            "multi_node_tp": {"ascend_910c": "unsupported"},
+            "multi_node_tp_dp": {"ascend_910c": "supported"},
+        },
+        "strategy_min_gpus": {"multi_node_tp": 8, "multi_node_tp_dp": 16, "ascend_910c": 64},
+    }
+
+    def ways(**more):
+        accelerator = declared_accelerator(load_catalogue(), "ascend_a3", 16)
+        return estimated_ways({**recipe, **more}, 1593.5, 16, accelerator, [])
+
+    assert ways() == ["4 such hosts together would do (nodes)"]
+    assert ways(strategy_min_gpus={"ascend_910c": {"multi_node_tp_dp": 48}}) == [
+        "3 such hosts together would do (nodes)"
+    ]
+    assert ways(strategy_min_gpus={"multi_node_tp_dp": 16}) == ["2 such hosts together would do (nodes)"]
+    # Each host holds all weights of a dense model.
+    assert ways(model={"architecture": "dense"}) == []
 
 
 def test_only_safetensors_are_weights():

@@ -157,6 +157,30 @@ def test_the_host_needs_memory_for_the_weights_that_sleep():
     assert "in the memory of the host: chat 64.0 GiB, coder 64.0 GiB, together 128.0 GiB; the host has 127.0" in message
 
 
+def test_the_kv_cache_in_the_memory_of_the_host_counts_beside_them(monkeypatch):
+    flags = {**fakes.FLAGS, "kv-offloading-size": {"kind": "number"}}
+    monkeypatch.setattr(fakes, "TABLE", OptionTable.from_data({"version": "2.0.0", "flags": flags, "env": fakes.ENV}))
+    cache = {"args": {"kv-offloading-size": 8}}
+    assert pair(cache, accelerator=replace(H200, host_memory_mib=136 * 1024))
+    message = refused(cache, accelerator=replace(H200, host_memory_mib=135 * 1024))
+    assert "together 128.0 GiB, beside 8.0 GiB of KV cache and other data; the host has 135.0 GiB" in message
+
+
+def test_sleep_mode_without_residents_counts_too():
+    """Nobody knows on which level it will sleep, so this is no reason to refuse it."""
+    asleep = {"args": {"enable-sleep-mode": True}, "replicas": 2}
+    assert not asleep_warnings(asleep, 128)
+    (found,) = asleep_warnings(asleep, 127)
+    assert "in the memory of the host: chat 128.0 GiB, together 128.0 GiB; the host has 127.0 GiB" in found
+    assert found.endswith("let them sleep on level 2, which keeps none, or take enable-sleep-mode away")
+    assert not asleep_warnings({"args": {"enable-sleep-mode": False}}, 1)
+
+
+def asleep_warnings(requested, gib):
+    accelerator = replace(H200, host_memory_mib=gib * 1024)
+    return [line for line in plan(requested, accelerator=accelerator).warnings if "sleeping instances" in line]
+
+
 def test_sleeping_instances_keep_a_little_of_each_chip():
     message = refused({"args": {"gpu-memory-utilization": 0.995}})
     assert message.startswith("vllm_instances.chat.args.gpu-memory-utilization: 0.995 leaves 0.7 GiB of each h200, and")
