@@ -104,7 +104,9 @@ options:
       - Every value of the file is masked in the journal lines that are returned.
     type: path
   validate_certs:
-    description: Whether the certificate of an C(https) server must be valid for its address.
+    description:
+      - Whether the certificate of an C(https) server must be valid for its address.
+      - That of O(instance) on this host is not verified, unless O(ca_path) is given. Its process is checked instead.
     type: bool
     default: true
   ca_path:

@@ -81,7 +81,6 @@ waited_s:
 from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
-from ..module_utils.instance.api_host import unverified_tls
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.config_host import NotInstalledError, endpoint_in
 from ..module_utils.instance.listener_host import processes_of
@@ -133,9 +132,7 @@ def client_of(instance: str, config_dir: str) -> TimedClient:
     """Return a client of the instance, at the address of its files. Raises OptionError."""
     try:
         url, _models = endpoint_in(config_dir, instance)
-        return TimedClient(
-            url, "", unverified_tls() if url.startswith("https:") else None, expected=processes_of(instance)
-        )
+        return TimedClient(url, expected=processes_of(instance))
     except NotInstalledError as exc:
         raise OptionError(f"vllm@{instance}.service runs, but {exc}; run playbooks/site.yml") from exc
     except (InstanceError, AddressError) as exc:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import ssl
+import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -167,9 +169,23 @@ class Fake:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
+def self_signed(directory):
+    """Return a server's TLS context and its certificate, which is for another name and signed by nobody."""
+    paths = [str(directory / name) for name in ("cert.pem", "key.pem")]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=elsewhere"]
+    subprocess.run([*words, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*paths)
+    return context, paths[0]
+
+
 @contextlib.contextmanager
-def fake_vllm():
+def fake_vllm(tls=None):
     fake = Fake()
+    if tls:
+        # The handshake belongs to the thread of its connection.
+        fake.server.socket = tls.wrap_socket(fake.server.socket, server_side=True, do_handshake_on_connect=False)
+        fake.url = fake.url.replace("http:", "https:")
     thread = threading.Thread(target=fake.server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

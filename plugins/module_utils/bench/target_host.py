@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from ..containers.run_command import container_name
 from ..endpoint.client import CONNECT_TIMEOUT, AddressError, TimedClient, split_url
-from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, InstanceError, Value
 from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
 from ..instance.listener_host import StrangerError, check_peer, processes_of
@@ -34,9 +33,8 @@ class Instance:
 
     def client(self) -> TimedClient:
         """Return a client of its address, with its key. Raises BenchError."""
-        tls = unverified_tls() if self.target.url.startswith("https:") else None
         try:
-            return TimedClient(self.target.url, self.api_key, tls, expected=processes_of(self.name))
+            return TimedClient(self.target.url, self.api_key, expected=processes_of(self.name))
         except AddressError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
 

@@ -17,7 +17,7 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ..instance.api_host import LateError, within
+from ..instance.api_host import LateError, unverified_tls, within
 from ..instance.config_file import Processes
 from ..instance.listener_host import StrangerError, check_peer
 
@@ -88,11 +88,11 @@ class TimedClient:
         """Store the server's address, without a path such as /v1; raises AddressError.
 
         ``headers`` go with each request. ``expected``: whose processes may answer on this host besides root's, None for
-        anybody's.
+        anybody's. Where it is given, the peer is known by its process; without ``tls`` its certificate is not verified.
         """
         self.url = url.rstrip("/")
         self._parts = split_url(url)
-        self._tls, self._expected = tls, expected
+        self._tls, self._expected = tls or (None if expected is None else unverified_tls()), expected
         self._headers = {**(headers or {}), "Connection": "close"}
         if api_key:
             # http.client's own error would quote the whole header with the key.

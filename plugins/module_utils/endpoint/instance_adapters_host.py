@@ -10,7 +10,6 @@ from typing import Any
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.kinds import show_value
-from ..instance.api_host import unverified_tls
 from ..instance.config_file import API_KEY, endpoint_of
 from ..instance.config_host import read_text, secrets_in, worth_masking
 from ..instance.listener_host import processes_of
@@ -58,8 +57,7 @@ class Instance:
         """Return the engine that listens where the configuration says."""
         url, _models = endpoint_of(self._text)
         headers = {OPERATOR_HEADER: token} if token else {}
-        tls = unverified_tls() if url.startswith("https:") else None
-        client = TimedClient(url, self._key, tls, headers, processes_of(self.name))
+        client = TimedClient(url, self._key, headers=headers, expected=processes_of(self.name))
         return EngineAdapters(client, self.directory, self._timeout)
 
     def apply(self) -> Changes:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 from dataclasses import replace
 from typing import Any, Sequence
 
@@ -33,9 +32,8 @@ class Instance:
         self.checks = fitting if checks is None else tuple(checks)
         values = secrets_in(config_dir, name)
         self.secrets = worth_masking(values)
-        tls = ssl.create_default_context() if self.url.startswith("https:") else None
         try:
-            self.client = TimedClient(self.url, values.get(API_KEY, ""), tls, expected=processes_of(name))
+            self.client = TimedClient(self.url, values.get(API_KEY, ""), expected=processes_of(name))
         except AddressError as exc:
             raise GateError(f"instance {name}: {exc}") from exc
 

@@ -54,9 +54,10 @@ class Endpoint:
         key = self._api_key()
         hidden.update(self.secrets)
         try:
-            tls = self._tls() if self.url.startswith("https:") else None
             # A server that is no instance of this host may run as any user.
             own = processes_of(instance) if instance and not self.params["url"] else None
+            verified = self.url.startswith("https:") and (own is None or self.params["ca_path"])
+            tls = self._tls() if verified else None
             self.client = TimedClient(self.url, key, tls, expected=own)
             self.router = TimedClient(self._router(), key, None, expected=own) if self._router() else None
         except AddressError as exc:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask an instance on this host: the one client of programs that stay there."""
+"""Ask an instance on this host, and the one rule for its certificate, which every client of instances follows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def ask(
 
 @functools.lru_cache(maxsize=None)
 def unverified_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies nothing, for an instance on this host: no certificate has its address."""
+    """Return a TLS context that verifies nothing, for an instance on this host: its certificate has another name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

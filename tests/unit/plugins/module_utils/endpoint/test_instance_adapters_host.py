@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import socket
-import subprocess
 import threading
 import time
 import urllib.error
@@ -19,6 +18,7 @@ import yaml
 
 from tests.fakes.adapter_engine import adapter_engine
 from tests.fakes.gateways import until
+from tests.fakes.vllm import self_signed
 from tests.fakes.wheelhouse import run_module
 
 KEY = "s3cret-of-chat"
@@ -295,21 +295,14 @@ def test_without_the_wait_requests_would_be_lost(engine):
 
 
 def test_tls_is_used_where_the_instance_has_it(host, tmp_path):
-    certificate, key = certificate_in(tmp_path)
+    _context, certificate = self_signed(tmp_path)
+    key = str(tmp_path / "key.pem")
     with adapter_engine(host / "run/chat", {}, ssl_certfile=certificate, ssl_keyfile=key) as engine:
         entries = configure(host, engine.port, {"a": "/a"}, **{"ssl-certfile": certificate})
         result = run_module(
             "instance_adapters", instance="chat", adapters=entries, config_dir=str(host), run_dir=str(host / "run")
         )
         assert result["loaded"] == ["a"], result
-
-
-def certificate_in(directory):
-    """Return a certificate for another name, and its key."""
-    paths = [str(directory / name) for name in ("cert.pem", "key.pem")]
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=elsewhere"]
-    subprocess.run([*words, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
-    return paths
 
 
 def test_a_token_of_a_killed_run_opens_nothing_afterwards(host, engine):

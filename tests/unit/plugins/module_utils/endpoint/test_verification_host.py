@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import ask
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_host import listening_in
 
 from tests.fakes.actions import ACTIONS
-from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm
+from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm, self_signed
 from tests.fakes.wheelhouse import run_module
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -209,6 +211,30 @@ def test_no_key_is_in_anything_that_is_printed(play, fake, tmp_path):
     assert invalid["failed"] and "the API key holds a blank, a line break" in invalid["msg"]
     assert {key for _path, _payload, key in fake.asked} == {f"Bearer {KEY}", f"Bearer {OTHER_KEY}"}
     assert [key for key in (KEY, OTHER_KEY, INVALID_KEY) if key in printed] == []
+
+
+@pytest.mark.usefixtures("unit_is_up")
+def test_every_client_of_an_instance_takes_its_self_signed_certificate(tmp_path):
+    """An endpoint that is no instance of this host is verified, also at the same address."""
+    context, certificate = self_signed(tmp_path)
+    with fake_vllm(context) as fake:
+        address = f"host: 127.0.0.1\nport: {fake.server.server_port}\n"
+        (tmp_path / "chat.yaml").write_text(f"{address}served-model-name: [{MODEL}]\nssl-certfile: {certificate}\n")
+        listening = listening_in(str(tmp_path), "chat")
+        assert listening and ask(listening, "GET", "/health", 5).status == 200
+        given = {"config_dir": str(tmp_path), "instance": "chat"}
+        gate = run_module("instance_gate", **given, prompts=[], measure={"prompts": 0}, tries=1, pause=0)
+        assert gate["passed"], gate
+        wanted = {"checks": ["models", "chat"], "ready_timeout": 5}
+        answer = run_module("endpoint", **given, **wanted)
+        assert [row["name"] for row in answer["checks"] if not row["ok"]] == [], answer
+        refused = {
+            "an address": {"url": fake.url, "model": MODEL},
+            "an authority that the site names": {**given, "ca_path": certificate},
+        }
+        for kind, options in refused.items():
+            answer = run_module("endpoint", **{**options, **wanted, "ready_timeout": 0.5})
+            assert "CERTIFICATE_VERIFY_FAILED" in answer["msg"], kind
 
 
 def test_a_server_that_is_loading_is_waited_for(fake):
