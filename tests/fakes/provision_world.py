@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.bmc_log import read_logs
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ironic import BusyError, IronicError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.job import Job, Settings, World
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.node import Account, HostKey
@@ -115,6 +116,7 @@ class FakeSite:
         self.ironic = FakeIronic()
         self.time, self.slept = 0.0, 0
         self.shown: list[str] = []
+        self.firmware: Any = {"functions": {}, "sockets": 1, "nodes": 1}
         self.trusted: list[Any] = []
         self.systems: dict[str, Proof] = {}
         self.reasons: dict[str, str] = {}
@@ -151,8 +153,13 @@ class FakeSite:
             ask_bmcs=self._ask, answers=lambda address: address in self.ports or bool(self._system(address)),
             prove=self._prove, make_host_key=lambda host: HostKey(f"ssh-ed25519 {host}{next(self._keys)}", "private"),
             trust=lambda *words: self.trusted.append(words), now=lambda: self.time, sleep=self._sleep,
-            date=lambda: "2026-11-28T18:00:00Z", show=self.shown.append,
+            date=lambda: "2026-11-28T18:00:00Z", show=self.shown.append, show_firmware=self._show_firmware,
         )  # fmt: skip
+
+    def _show_firmware(self, _entry: Any, _key: str) -> Any:
+        if isinstance(self.firmware, str):
+            raise ProvisionError(self.firmware)
+        return self.firmware
 
     def _ask(self, bmcs: Any) -> list[Answer]:
         answers = []

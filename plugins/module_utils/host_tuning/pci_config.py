@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find Access Control Services in the configuration space of a PCI function."""
+"""Find the registers of Access Control Services and of the link in the configuration space of a PCI function."""
 
 from __future__ import annotations
 
@@ -26,14 +26,25 @@ def acs_control(config: bytes) -> int | None:
     return None
 
 
+def link_control(config: bytes) -> int | None:
+    """Return the offset of the link control register of a PCI Express function, None for one of conventional PCI."""
+    offset = _express(config)
+    return None if offset is None else offset + 0x10
+
+
 def port_type(config: bytes) -> int | None:
     """Return the type of port of a PCI Express function, None for a function of conventional PCI."""
+    offset = _express(config)
+    return None if offset is None else config[offset + 2] >> 4
+
+
+def _express(config: bytes) -> int | None:
     if len(config) < 64:
         return None
     offset, seen = config[0x34] & 0xFC, set()
     while 0x40 <= offset <= min(len(config), 256) - 4 and offset not in seen:
         seen.add(offset)
         if config[offset] == EXPRESS:
-            return config[offset + 2] >> 4
+            return offset
         offset = config[offset + 1] & 0xFC
     return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ..common.places import COLLECTION
@@ -66,13 +66,24 @@ def _setting(where: str, entry: Any, purposes: Mapping[str, Any]) -> Setting:
 
 def differences(settings: Sequence[Setting], maker: str, attributes: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Return what is not as wanted, in the order of the attributes' names."""
-    own = [setting for setting in settings if maker.lower().startswith(setting.makers)]
     return tuple(
-        Difference(setting.purpose, name, found, _spelling(found, setting.wanted))
-        for name, found in sorted(attributes.items())
-        for setting in own
-        if (name in setting.names or _NUMBER.sub("", name) in setting.names) and found not in setting.wanted
+        Difference(setting.purpose, name, attributes[name], _spelling(attributes[name], setting.wanted))
+        for setting, name in _compared(settings, maker, attributes)
+        if attributes[name] not in setting.wanted
     )
+
+
+def purposes_of(settings: Sequence[Setting], maker: str, attributes: Mapping[str, Any]) -> frozenset[str]:
+    """Return the purposes that this BMC has attributes for."""
+    return frozenset(setting.purpose for setting, _name in _compared(settings, maker, attributes))
+
+
+def _compared(settings: Sequence[Setting], maker: str, attributes: Mapping[str, Any]) -> Iterator[tuple[Setting, str]]:
+    own = [setting for setting in settings if maker.lower().startswith(setting.makers)]
+    for name in sorted(attributes):
+        for setting in own:
+            if name in setting.names or _NUMBER.sub("", name) in setting.names:
+                yield setting, name
 
 
 def _spelling(found: Any, wanted: Sequence[str]) -> str:

@@ -49,6 +49,7 @@ class World:
     sleep: Callable[[float], None]
     date: Callable[[], str]
     show: Callable[[str], None]
+    show_firmware: Callable[[Entry, str], Mapping[str, Any]]
 
 
 @dataclass

@@ -167,6 +167,7 @@ def real_world(options: Mapping[str, Any], show: Callable[[str], None]) -> World
         ask_bmcs=partial(ask_bmcs, limits=limits),
         answers=ssh.answers,
         prove=lambda entry, key: ssh.ask(entry, key, user, private_key),
+        show_firmware=lambda entry, key: ssh.show_firmware(entry, key, user, private_key),
         make_host_key=ssh.make_host_key,
         trust=ssh.trust,
         now=time.monotonic,

@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Sequence
 
-from .firmware import Difference, settings_step
+from .entry import ProvisionError
+from .firmware import Difference, purposes_of, settings_step
+from .host_firmware import PROOFS, host_differences
 from .job import Job, Settings, World
 from .loop import Loop, show, total
 from .node import config_drive, description, image_fields, order_of, patch
@@ -80,6 +82,21 @@ class _Writing(Loop):
         for difference in job.firmware:
             show(job, self.world, f"firmware: was set, and still {difference}")
 
+    def _prove_on_host(self, job: Job) -> None:
+        """Compare the new host with what its BMC was compared with: a BMC may show a value that is only pending."""
+        server = job.server
+        purposes = purposes_of(self.settings.firmware, server.maker, server.firmware) if server else frozenset()
+        if not purposes & PROOFS.keys():
+            return
+        try:
+            found = host_differences(purposes, self.world.show_firmware(job.entry, job.record.host_key))
+        except ProvisionError as exc:
+            show(job, self.world, f"firmware: cannot be read on the host: {exc}")
+            return
+        job.firmware += found
+        for difference in found:
+            show(job, self.world, f"firmware: on the host {difference}")
+
     def _deploy(self, job: Job) -> None:
         """Note the order, then give it: a run that is killed in between has noted an order that nothing follows."""
         ironic, entry = self.settings.ironic, job.entry
@@ -111,6 +128,7 @@ class _Writing(Loop):
         self.world.trust(self.settings.known_hosts, job.names, job.record.host_key)
         self.settings.record_file.finish(job.entry.host, self.world.date())
         self._prove_firmware(job)
+        self._prove_on_host(job)
         if not self.settings.keep_node:
             # Ironic never acts on a host that serves, and its database forgets the BMC's password.
             self.settings.ironic.forget(job.entry.host)

@@ -6,20 +6,28 @@ The key of a host is made for one order, so a system that answers with it has re
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Mapping
 
 from ...module_utils.common.files_host import locked, publish
-from .entry import Entry
+from .entry import Entry, ProvisionError
+from .host_firmware import MOST_BYTES, PROGRAM, read_shown
 from .node import BUILD, ORDER, HostKey
 
 PORT = 22
 CONNECT = 4  # seconds
 COMMAND = 20  # seconds
 MOST_OUTPUT = 2000
+KILLED = -signal.SIGKILL
+NO_END = f"SSH did not answer within {COMMAND} s"
 
 # Ready when cloud-init has nothing left to do; an image without it is asked for its marks only.
 QUESTION = f"head -c 200 {BUILD}; echo; head -c 200 {ORDER}; echo; cloud-init status 2>/dev/null | head -n 1"
@@ -61,6 +69,27 @@ def answers(address: str, port: int = PORT) -> bool:
 
 def ask(entry: Entry, host_key: str, user: str, private_key: str) -> Proof:
     """Return what the system with this host key answers at the address of a host."""
+    status, output, errors = run(entry, host_key, user, private_key, QUESTION, os.devnull, MOST_OUTPUT)
+    return Proof(reason=NO_END) if status == KILLED else read_proof(status, output, errors)
+
+
+def show_firmware(entry: Entry, host_key: str, user: str, private_key: str) -> Mapping[str, Any]:
+    """Return what a host itself shows of its firmware. Raises ProvisionError."""
+    command = f"{'' if user == 'root' else 'sudo -n '}python3 -I -"
+    status, output, errors = run(entry, host_key, user, private_key, command, str(PROGRAM), MOST_BYTES)
+    if status:
+        lines = errors.decode("utf-8", "replace").strip().splitlines()
+        raise ProvisionError(NO_END if status == KILLED else f"SSH: {lines[-1] if lines else f'status {status}'}")
+    return read_shown(output)
+
+
+def run(
+    entry: Entry, host_key: str, user: str, private_key: str, command: str, sent: str, most: int
+) -> tuple[int, bytes, bytes]:
+    """Return status, the first bytes of the output, and errors of a command, which reads a file of the controller.
+
+    The status is KILLED where the command does not end in time.
+    """
     with tempfile.NamedTemporaryFile("w", prefix="known-hosts-", encoding="ascii") as known:
         known.write(f"{entry.host} {host_key}\n")
         known.flush()
@@ -75,15 +104,36 @@ def ask(entry: Entry, host_key: str, user: str, private_key: str) -> Proof:
             "ControlPath=none",
             "LogLevel=ERROR",
         ]
-        command = ["ssh", "-T", *(word for option in options for word in ("-o", option))]
-        command += [*(["-i", private_key] if private_key else []), "-l", user, "--", str(entry.address.ip), QUESTION]
-        try:
-            done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND)
-        except subprocess.TimeoutExpired:
-            return Proof(reason=f"SSH did not answer within {COMMAND} s")
-        except OSError as exc:
-            return Proof(reason=f"ssh cannot be started: {exc.strerror}")
-    return read_proof(done.returncode, done.stdout[:MOST_OUTPUT], done.stderr[-MOST_OUTPUT:])
+        words = ["ssh", "-T", *(word for option in options for word in ("-o", option))]
+        words += [*(["-i", private_key] if private_key else []), "-l", user, "--", str(entry.address.ip), command]
+        return _run(words, sent, most)
+
+
+def _run(words: list[str], sent: str, most: int) -> tuple[int, bytes, bytes]:
+    try:
+        with open(sent, "rb") as file, subprocess.Popen(
+            words, stdin=file, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as process:
+            timer = threading.Timer(COMMAND, _kill, [process])
+            timer.start()
+            try:
+                output = process.stdout.read(most + 1) if process.stdout else b""
+                if len(output) > most:
+                    _kill(process)
+                errors = process.stderr.read(MOST_OUTPUT) if process.stderr else b""
+                status = process.wait()
+                return (0 if len(output) > most else status), output[:most], errors
+            finally:
+                timer.cancel()
+                _kill(process)
+    except OSError as exc:
+        return 255, b"", f"ssh cannot be started: {exc.strerror}".encode()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill ssh and what it has started: the ssh of a jump host holds the same pipes open."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def read_proof(status: int, output: bytes, errors: bytes) -> Proof:

@@ -305,3 +305,22 @@ def test_firmware_is_set_where_that_is_asked_for_and_read_again(tmp_path, obeys)
     assert job.outcome == "written"
     assert (job.firmware == ()) is obeys
     assert any("was set, and still aspm_off" in text for text in site.shown) is not obeys
+
+
+@pytest.mark.parametrize("how", ["report", "set"])
+def test_what_the_new_host_shows_is_compared_too(tmp_path, how):
+    site = differing(tmp_path, how)
+    server = site.servers["gpu-01"]
+    site.servers["gpu-01"] = replace(server, firmware={"PcieAspmL1": "Disabled", "SubNumaCluster": "Disabled"})
+    site.firmware = {"functions": {}, "sockets": 2, "nodes": 4}
+    said = "numa: number of NUMA nodes with processors is 4, wanted 2, one for each socket"
+    job = run(site)["gpu-01"]
+    assert (job.outcome, job.as_dict()["firmware"]) == ("written", [said])
+    assert f"gpu-01: firmware: on the host {said}" in site.shown
+
+
+def test_a_host_that_cannot_be_read_is_written_all_the_same(tmp_path):
+    site = differing(tmp_path, "report")
+    site.firmware = "SSH: no connection"
+    assert run(site)["gpu-01"].outcome == "written"
+    assert "gpu-01: firmware: cannot be read on the host: SSH: no connection" in site.shown

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning import ssh
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof, read_proof
 
 from tests.fakes.provision_entries import entry
@@ -52,6 +54,55 @@ def test_a_system_is_asked_with_its_own_key_and_no_other(tmp_path, monkeypatch):
     assert words[words.index("--") + 1] == "10.0.1.11"
     assert words[words.index("-i") + 1] == "/k"
     assert (tmp_path / "ssh.known").read_text() == "gpu-a-01 ssh-ed25519 AAAA\n"
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """Return what makes a stand-in for ssh that runs these words of the shell."""
+
+    def make(words):
+        (tmp_path / "ssh").write_text(f"#!/bin/bash\n{words}\n")
+        (tmp_path / "ssh").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return make
+
+
+def test_the_program_that_shows_the_firmware_is_run_on_the_host(system, tmp_path):
+    system(f'echo "${{@: -1}}" >{tmp_path}/command; exec {sys.executable} -I -')
+    found = ssh.show_firmware(entry(), "ssh-ed25519 AAAA", "root", "")
+    assert found["sockets"] >= 1 and (tmp_path / "command").read_text() == "python3 -I -\n"
+    ssh.show_firmware(entry(), "ssh-ed25519 AAAA", "debian", "")
+    assert (tmp_path / "command").read_text() == "sudo -n python3 -I -\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("echo sudo: a password is required >&2; exit 1", "SSH: sudo: a password is required"),
+        ("exit 3", "SSH: status 3"),
+        ("cat /dev/zero", "is not what show_firmware_host.py prints"),
+        ("cat /dev/zero >&2", "SSH did not answer within 1 s"),
+        ("exec sleep 60", "SSH did not answer within 1 s"),
+        # The ssh of a jump host.
+        ("sleep 60 & exec sleep 60", "SSH did not answer within 1 s"),
+        ("sleep 60 & exit 0", "is not what show_firmware_host.py prints"),
+    ],
+)
+def test_a_host_that_shows_no_firmware_costs_seconds_and_no_memory(system, monkeypatch, words, reason):
+    monkeypatch.setattr(ssh, "COMMAND", 1)
+    monkeypatch.setattr(ssh, "NO_END", "SSH did not answer within 1 s")
+    system(words.replace("cat", "exec cat"))
+    with pytest.raises(ProvisionError, match=reason):
+        ssh.show_firmware(entry(), "ssh-ed25519 AAAA", "root", "")
+
+
+def test_a_system_that_floods_the_controller_is_read_to_its_bound(system, monkeypatch):
+    monkeypatch.setattr(ssh, "COMMAND", 2)
+    system("exec cat /dev/zero")
+    assert "no /etc/baremetal-inference" in ssh.ask(entry(), "ssh-ed25519 AAAA", "root", "").reason
+    system("exec sleep 60")
+    assert ssh.ask(entry(), "ssh-ed25519 AAAA", "root", "").reason == ssh.NO_END
 
 
 @pytest.mark.parametrize(
