@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rounds of the health service; tests/unit/roles/health/test_service.py runs it as a process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service
+from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
+
+CHIP, NETWORK_CARD = "0000:5d:00.0", "0000:3a:00.0"
+FATAL = "PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer"
+
+
+@pytest.fixture
+def service(tmp_path):
+    settings = Settings(
+        "gpu-01", "cuda", "nvidia", "h200", faults_of_host("cuda"), [CHIP], {"chat": [CHIP]}, restart=False,
+        state_dir=str(tmp_path), config_dir=str(tmp_path), run_dir=str(tmp_path), boot_id=str(tmp_path / "boot"),
+    )  # fmt: skip
+    # The service knows the chips of chat; those of code may be any.
+    for name in ("chat", "code"):
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.yaml").write_text("port: 8000\n")
+    service = Service(settings)
+    service.instances.units = lambda names: dict.fromkeys(names, Unit(active=True, invocation="a1"))
+    return service
+
+
+def logged(service, address):
+    service.log._read(f"3,{service.log.last + 1},99000000,-;pcieport {address}: AER: {FATAL}")
+
+
+def test_an_error_of_pcie_concerns_the_chips_of_this_host_alone(service):
+    logged(service, NETWORK_CARD)
+    service.tick(None, None)
+    assert not service.ledger.marks
+    logged(service, CHIP)
+    service.tick(None, None)
+    assert {mark.instance for mark in service.ledger.marks.values()} == {"chat", "code"}
+
+
+def test_a_fault_is_saved_before_anybody_hears_of_it(service, monkeypatch):
+    """A stop of the service between the two, and a boot, would forget it, and the gateways would be told: well."""
+    heard = []
+
+    def hear(*_words):
+        heard.append(json.dumps(json.loads(Path(service.state.path).read_text())["ledger"]))
+        return ""
+
+    monkeypatch.setattr(service.instances, "tell", hear)
+    monkeypatch.setattr(service.announcements, "new", lambda marks: [hear()])
+    logged(service, CHIP)
+    service.tick(None, None)
+    assert len(heard) == 3 and all("aer_fatal" in saved for saved in heard)
