@@ -96,7 +96,8 @@ def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mappi
     """Return the rows of drivers and toolkits; ``stacks`` are those of the newest release that has each.
 
     vLLM's images bring their toolkit, so a newer one is no lack. A driver that no branch offers is, and one
-    that is older than its toolkit needs.
+    that is older than its toolkit needs. ``left_out`` of a vendor has the reason why the
+    catalogue lacks a version.
     """
     rows: list[tuple[str, ...]] = []
     for vendor in vendors:
@@ -112,6 +113,8 @@ def vendor_rows(vendors: Iterable[Mapping[str, Any]], stacks: Mapping[str, Mappi
         elif sort_key(has) < sort_key(offers[0]):
             on_host = vendor["stack"] == "rocm" or vendor["key"] == "hdk"
             has, lack = (has, offers[0]) if on_host else (f"{has}, in vLLM's image", "")
+            reason = vendor.get("left_out", {}).get(lack)
+            lack += f": {reason}" if reason else ""
         source = f"[{re.sub('^https://|/.*', '', vendor['source'])}]({vendor['source']}), {vendor['read']}"
         rows.append((vendor["what"], ", ".join(offers), has, lack, source))
     return rows

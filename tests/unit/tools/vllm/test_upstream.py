@@ -70,12 +70,17 @@ def test_a_newer_toolkit_is_no_lack_because_the_image_brings_its_own():
 
 def test_a_driver_of_amd_that_the_role_does_not_know_is_lacking():
     assert vendor("AMD GPU driver", "31.50", "31.40.1")[2] == ""
-    assert vendor("ROCm", "10.2.0", "10.0.0") == ("10.2.0, 10.0.0", "10.0.0", "10.2.0")
+    assert vendor("ROCm", "10.3.0", "10.0.0") == ("10.3.0, 10.0.0", "10.0.0", "10.3.0")
 
 
 def test_a_driver_of_huawei_is_the_host_s():
-    assert vendor("driver for Ascend (HDK)", "26.2.RC1") == ("26.2.RC1", "26.0.RC1", "26.2.RC1")
+    assert vendor("driver for Ascend (HDK)", "26.3.RC1") == ("26.3.RC1", "26.0.RC1", "26.3.RC1")
     assert vendor("driver for Ascend (HDK)", "26.0.RC1")[2] == ""
+
+
+def test_what_no_source_allows_to_add_is_lacking_with_the_reason():
+    assert vendor("ROCm", "10.2.0")[2].startswith("10.2.0: no public source names its driver")
+    assert vendor("driver for Ascend (HDK)", "26.2.RC1")[2].startswith("26.2.RC1: no public source names the firmware")
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,16 @@ def test_a_driver_that_huawei_lists_as_compatible_is_retained(release, driver):
     assert asked.minimum == "26.2.RC1"
 
 
+@pytest.mark.parametrize("driver", ["25.7.RC1", "25.6.RC1", "25.1.RC1"])
+def test_a_driver_of_the_950_is_retained_where_the_site_names_it(driver):
+    """Each board has its own, by Huawei's notes on MindCluster 26.1.0; the row of the release is not for them."""
+    options = {"version": "", "driver_version": driver, "firmware_version": ""}
+    row = _row(options, load_release("0.30.0", [])["stacks"]["cann"])
+    there = replace(ON_ROW, driver=driver, running=driver, driver_firmwares="", firmware_drivers="", hdk="")
+    found = plan_driver(SETTLED, BOX, there, replace(REQUEST, release="0.30.0", row=row, asked=True))
+    assert (found.halt, found.packages) == (None, ())
+
+
 def test_older_firmware_that_fits_is_retained_and_named():
     older = replace(ON_ROW, firmware="7.8.0.6.201", running_firmware="7.8.0.6.201")
     found = plan_driver(SETTLED, BOX, older, INSTALL)
