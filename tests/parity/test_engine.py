@@ -201,6 +201,59 @@ def test_no_odd_value_that_vllm_refuses_is_in_a_plan(release, shapes, upstream_r
     check_odd(release, shapes, upstream_recipes, real_engines[release], odd_arguments(release))
 
 
+# Values that are odd for a key of JSON of most kinds, and which pydantic takes for some.
+ODD_KEYS = ("x", 1, "1", "1k", 1.0, "1_0", True, ["x"], [1], {})
+# What a key needs beside it.
+WITHIN = {
+    "speculative-config": {"method": "ngram", "num_speculative_tokens": 3},
+    "kv-transfer-config": {"kv_connector": "ExampleConnector", "kv_role": "kv_both"},
+}
+# Keys that vLLM fills in itself, or that no method of WITHIN reads.
+UNREAD = re.compile(
+    r"speculative-config\.((draft|target)_(model|parallel)_config|kv_cache_dtype|model|quantization|suffix_\w+)\Z"
+)
+# How pydantic refuses a value by its type. A text may be the short form of a configuration.
+TYPED = re.compile(r"\[type=((int|bool|float|string)_(type|parsing|from_float)|list_type|dict_type|literal_error),")
+
+
+def odd_keys(release):
+    """Return each key of JSON flags with each odd value: the key's path, the arguments."""
+    found = []
+    for flag, entry in load_table(release).flags.items():
+        open_ = [((flag, key), of) for key, of in (entry.get("keys") or {}).items()]
+        for path, of in open_:
+            open_ += [
+                ((*path, key), each) for key, each in ((of.get("keys") or {}) if isinstance(of, dict) else {}).items()
+            ]
+            for value in ODD_KEYS:
+                args = {flag: dict(WITHIN.get(flag, {}))}
+                inner = args
+                for key in path[:-1]:
+                    inner = inner.setdefault(key, {})
+                inner[path[-1]] = value
+                found.append((".".join(path), args))
+    return [each for each in found if not UNREAD.search(each[0])]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_keys_of_json_take_what_pydantic_takes(release, shapes, upstream_recipes, real_engines):
+    """Both ways: what vLLM refuses by its type is in no plan, and what it accepts is refused by none."""
+    accelerator, request = hardware("h200", 8), {"recipe": LLAMA}
+    base, differing = planned(accelerator, request, release, shapes, upstream_recipes), []
+    for path, args in random.Random(release).sample(odd_keys(release), 400):
+        words = [*base["argv"], *to_argv({"model": "m", **args}, load_table(release))[3:]]
+        refused = refuses(planned, accelerator, {**request, "args": args}, release, shapes, upstream_recipes)
+        try:
+            real_engines[release].judge({**base, "argv": words, "chips": list(range(8))}, accelerator)
+        except Refused as exc:
+            if TYPED.search(str(exc)) and not refused:
+                differing.append((path, args, str(exc)))
+        else:
+            if refused:
+                differing.append((path, args, ""))
+    assert differing == []
+
+
 # Settings alone that lack what they need, or exceed another one, each with a value that is valid by itself.
 VALUES = {
     "numa-bind-nodes": [0, 0], "spec-tokens": 4, "collect-detailed-traces": ["all"], "spec-method": "ngram",

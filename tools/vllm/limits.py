@@ -50,11 +50,18 @@ class Alias(str):
 
 @dataclass
 class ConfigClass:
-    """A class of the sources: the names of its bases, and the annotation and limits of each field."""
+    """A class of the sources: the names of its bases, and the annotation and limits of each field.
+
+    Where it ``splits``, a text with commas stands for each list. It ``folds`` the case of some fields, and takes
+    ``auto`` for some, which is no name of theirs.
+    """
 
     bases: list[str]
     annotations: dict[str, str] = field(default_factory=dict)
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
+    splits: bool = False
+    folds: set[str] = field(default_factory=set)
+    auto: set[str] = field(default_factory=set)
 
 
 class Limits:
@@ -66,6 +73,7 @@ class Limits:
         nodes = [node for tree in trees for node in ast.walk(tree)]
         self.classes = {node.name: _read_class(node) for node in nodes if isinstance(node, ast.ClassDef)}
         self.enumerations = {node.name: _members(node) for node in nodes if isinstance(node, ast.ClassDef)}
+        self.literals = dict(_literals(nodes))
         self.folded = {name for node in nodes if isinstance(node, ast.FunctionDef) for name in _folded(node)}
         self.flags, self.owners = _flags_of(nodes)
         known = {name: sorted(set(_values(name, package, files))) for name, files in KNOWN.items()}
@@ -96,6 +104,11 @@ class Limits:
         known = next((word for word in words if word in self.types), None)
         if known and entry["kind"] in ("text", "any"):
             entry.update(kind="text", known=Alias(known), closed=True)
+            if owner in self.classes and name in self.classes[owner].auto:
+                entry["words"] = ["auto"]
+        literal = self.literals.get(annotation.removesuffix(" | None"))
+        if literal and entry["kind"] == "text" and "known" not in entry:
+            entry.update(kind="choice", values=literal)
         values = next((self.enumerations[word] for word in words if self.enumerations.get(word)), [])
         if values and entry["kind"] in ("text", "any") and "known" not in entry:
             # Of a number, keys take the name as well, which a validator looks up.
@@ -103,6 +116,8 @@ class Limits:
             entry.update(kind="choice", values=numbers or values)
             if not numbers and self.folded.intersection(words):
                 entry["any_case"] = True
+        if entry["kind"] == "list" and owner in self.classes and self.classes[owner].splits:
+            entry["text"] = True
         inner = next((word for word in words if word in self.classes), None)
         if inner and "keys" in entry:
             entry["keys"] = {key: self._key(value, inner, key) for key, value in entry["keys"].items()}
@@ -112,6 +127,8 @@ class Limits:
         """Return the entry of a key of JSON: its kind alone, or a mapping with more."""
         whole = {"kind": entry} if isinstance(entry, str) else entry
         limited = self._limited(dict(whole), owner, name)
+        if limited["kind"] == "choice" and name in self.classes[owner].folds:
+            limited["any_case"] = True
         return entry if limited == whole else limited
 
     def _field(self, owner: str, name: str) -> tuple[str, dict[str, float]]:
@@ -127,6 +144,12 @@ class Limits:
 def _read_class(node: ast.ClassDef) -> ConfigClass:
     cls = ConfigClass([ast.unparse(base).rpartition(".")[2] for base in node.bases])
     for item in node.body:
+        if isinstance(item, ast.FunctionDef):
+            before, body = " ".join(map(ast.unparse, item.decorator_list)), ast.unparse(item)
+            names = re.findall(r"'(\w+|\*)'", before) if "mode='before'" in before else []
+            cls.splits |= "*" in names and ".split(" in body
+            cls.folds.update(names if ".lower()" in body or ".upper()" in body else [])
+            cls.auto.update(names if "== 'auto'" in body else [])
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             cls.annotations[item.target.id] = annotation = ast.unparse(item.annotation)
             limits = {name: value for word in _NAME.findall(annotation) for name, value in TYPES.get(word, {}).items()}
@@ -146,6 +169,17 @@ def _members(node: ast.ClassDef) -> list[str]:
     words = sorted(value for value in values if isinstance(value, str) and value.isidentifier())
     numbers = [str(value) for value in values if isinstance(value, int)]
     return words if len(words) == len(values) else [*names, *numbers] if numbers else []
+
+
+def _literals(nodes: list[ast.AST]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name of each type that is a Literal of texts, with them."""
+    for node in nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+            continue
+        if ast.unparse(node.value.value).rpartition(".")[2] == "Literal":
+            words = [part.value for part in ast.walk(node.value.slice) if isinstance(part, ast.Constant)]
+            if all(isinstance(word, str) for word in words):
+                yield ast.unparse(node.targets[0]), sorted(map(str, words))
 
 
 def _folded(function: ast.FunctionDef) -> set[str]:

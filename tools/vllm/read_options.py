@@ -49,6 +49,8 @@ HEADS = {"int": "integer", "float": "number", "str": "text"}
 SUFFIXED = {"human_readable_int", "human_readable_int_or_auto"}
 # Depth of JSON keys: compilation-config.pass_config.x is the deepest in use; one more for safety.
 DEPTH = 3
+# The kinds of which a list of JSON is known to consist; the items of others are not checked.
+ITEMS = ("choice", "integer", "number", "text")
 
 
 class ReadError(Exception):
@@ -198,6 +200,8 @@ def _value_kind(action: argparse.Action) -> dict[str, Any]:
     if action.choices:
         values = [value for value in action.choices if value not in (None, "None")]
         entry: dict[str, Any] = {"kind": "choice", "values": sorted(values)}
+        if name == "<lambda>" and kind("A-B") == "a_b":
+            entry["any_case"] = True
         return {**entry, "none": True} if len(values) < len(list(action.choices)) else entry
     if name in SUFFIXED:
         return {"kind": "integer", "suffix": True, **({"words": ["auto"]} if name.endswith("auto") else {})}
@@ -262,17 +266,21 @@ def _key(hint: Any, depth: int) -> Any:
     cls = next((member for member in members if dataclasses.is_dataclass(member)), None)
     if cls is not None:
         return {"kind": "json", **({"text": True} if len(members) > 1 else {}), **_keys(cls, depth + 1)}
-    if len(members) != 1:
-        return "any"
-    return _one(members[0])
+    if members and all(typing.get_origin(member) is typing.Literal for member in members):
+        values = [value for member in members for value in typing.get_args(member)]
+        return {"kind": "choice", "values": sorted(values, key=str)}
+    if members and all(member is str or typing.get_origin(member) is typing.Literal for member in members):
+        return "text"
+    return _one(members[0]) if len(members) == 1 else "any"
 
 
 def _one(member: Any) -> Any:
     origin = typing.get_origin(member) or member
-    if origin is typing.Literal:
-        return {"kind": "choice", "values": sorted(typing.get_args(member), key=str)}
     if origin in (list, tuple, set, frozenset):
-        return "list"
+        items = {arg for arg in typing.get_args(member) if arg is not ...}
+        of = _key(items.pop(), DEPTH) if len(items) == 1 else "any"
+        of = {"kind": of} if isinstance(of, str) else of
+        return {**of, "kind": "list", "of": of["kind"]} if of["kind"] in ITEMS else "list"
     if origin is dict:
         return "json"
     return {bool: "boolean", int: "integer", float: "number", str: "text"}.get(origin, "any")

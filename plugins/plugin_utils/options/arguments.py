@@ -85,7 +85,7 @@ def read_mapping(args: Mapping[str, Any], table: OptionTable) -> list[Setting]:
             continue
         if known.off and isinstance(value, bool):
             value = not value
-        elif table.flags[known.name]["kind"] == "json" and not known.keys:
+        elif table.flags[known.name]["kind"] == "json":
             value = decoded(value)
         settings.append(Setting(known.name, known.keys, value))
     return settings

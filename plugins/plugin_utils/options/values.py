@@ -19,7 +19,9 @@ SUFFIXED = re.compile(r"([0-9]+(\.[0-9]+)?[kmgt]|[0-9]+[KMGT])\Z")
 LONGEST_NUMBER = 40
 # Of a value in a message.
 _SHOWN = 200
-BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
+# What pydantic takes for true and false, and for a whole number, in JSON.
+BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off", "t", "f", "y", "n")
+_WHOLE = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.0*)?\Z")
 
 # The limits of a number in an entry, by pydantic's names: how it compares, and in words.
 LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
@@ -109,11 +111,17 @@ def _fold(entry: Entry) -> Callable[[object], str]:
     return (lambda value: str(value).lower()) if entry.get("any_case") else str
 
 
+def _is_choice(entry: Entry, value: Any) -> bool:
+    """Return whether an entry has a value; where vLLM folds the case, a dash is an underscore too."""
+    fold = _fold(entry)
+    names = {fold(value), fold(value).replace("-", "_")} if entry.get("any_case") else {fold(value)}
+    return bool(names & {*map(fold, entry["values"])})
+
+
 def _scalar_fits(entry: Entry, text: str) -> bool:
     kind = entry["kind"]
     if kind == "choice":
-        fold = _fold(entry)
-        return fold(text) in map(fold, entry["values"]) or (text == "None" and bool(entry.get("none")))
+        return _is_choice(entry, text) or (text == "None" and bool(entry.get("none")))
     if kind in ("integer", "number") and len(text) > LONGEST_NUMBER:
         return False
     if kind == "integer":
@@ -147,7 +155,8 @@ def is_unlisted(entry: Entry, value: Any, added: Collection[str] = ()) -> bool:
     """Return whether vLLM refuses a value because neither the release nor a plugin (``added``) has its name."""
     if not entry.get("closed") or value in (None, "") or isinstance(value, bool):
         return False
-    return str(value).lower() not in {str(name).lower() for name in (*entry["known"], *added)}
+    names = (*entry["known"], *entry.get("words", ()), *added)
+    return str(value).lower() not in {str(name).lower() for name in names}
 
 
 def is_added(entry: Entry, value: Any, added: Collection[str]) -> bool:
@@ -184,21 +193,34 @@ def _braced(text: str) -> str:
 def _key_fits(entry: Entry, value: Any) -> bool:
     """Return whether a JSON value can be what the key holds.
 
-    As lenient as vLLM: its validators accept short forms instead of a config (activation: mxfp8), and texts that are a
-    number or a boolean.
+    As lenient as pydantic, with which vLLM reads it: a text may hold a number or a boolean, a number is no text. vLLM's
+    validators accept short forms instead of a config (activation: mxfp8).
     """
-    kind = entry["kind"]
-    if value is None or kind in ("any", "text", "json"):
+    kind, is_text = entry["kind"], isinstance(value, str)
+    if value is None or kind == "any" or (is_text and (kind == "text" or "keys" in entry or entry.get("text"))):
         return True
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) and kind != "boolean":
+        value = int(value)
     if kind == "list":
-        return isinstance(value, (list, tuple))
-    if isinstance(value, (Mapping, list, tuple)):
-        return False
+        of = {**entry, "kind": entry.get("of", "any")}
+        return isinstance(value, (list, tuple)) and all(of["kind"] == "any" or _item(of, item) for item in value)
+    if kind == "json" or isinstance(value, (Mapping, list, tuple)):
+        return kind == "json" and isinstance(value, Mapping)
     if kind == "boolean":
-        return isinstance(value, bool) or str(value).lower() in BOOLEANS
+        return str(value).lower() in BOOLEANS
     if kind == "choice":
-        return str(value).lower() in [str(choice).lower() for choice in entry["values"]]
-    return not isinstance(value, bool) and _scalar_fits({**entry, "suffix": True}, str(value))
+        return _is_choice(entry, value) and not (is_text and value.isdigit())
+    text = str(value).strip()
+    if kind == "text" or len(text) > LONGEST_NUMBER or (kind == "integer" and not _WHOLE.match(text)):
+        return False
+    text = text.lstrip("+").replace("_", "")
+    return _scalar_fits(entry, text.partition(".")[0] if kind == "integer" else text)
+
+
+def _item(entry: Entry, value: Any) -> bool:
+    return value is not None and _key_fits(entry, value)
 
 
 def expected(entry: Entry) -> str:
@@ -229,4 +251,4 @@ def described(value: Any) -> str:
 
 def near_value(entry: Entry, value: Any) -> str:
     near = misspelt(str(value), [str(choice) for choice in entry.get("values", ())])
-    return f"; nearest: {near!r}" if near else ""
+    return f"; nearest: {near!r}" if near and near != str(value) else ""

@@ -202,7 +202,7 @@ def check_sides(requested: Mapping[str, Any], where: str) -> None:
         return
     if requested.get("nodes"):
         raise PlanError(f"{where}.nodes: found together with {given[0]}; expected nodes, or prefill and decode")
-    for side in SIDES:
+    for side in dict.fromkeys((*given, *SIDES)):
         hosts = requested.get(side)
         if not (isinstance(hosts, str) and hosts) and not (
             isinstance(hosts, list) and hosts and all(isinstance(each, str) for each in hosts)

@@ -13,6 +13,7 @@ from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.endpoint.questions import CHECKS
 from ...module_utils.usage.record import PROOF_VARIABLE
 from ..options.secret_names import is_secret
+from .disaggregation import check_sides
 from .inputs import PlanError
 from .scale import check_scale
 
@@ -91,6 +92,8 @@ def check_instance(name: str, requested: Any) -> None:
     _check_numbers(where, requested)
     _check_texts(where, requested)
     _check_residents(where, requested)
+    if not requested.get("nodes"):
+        check_sides(requested, where)
     check_scale(where, requested)
     if not isinstance(requested.get("preload", False), bool):
         raise PlanError(f"{where}.preload: found {show_value(requested['preload'])}, expected true or false")
@@ -234,14 +237,30 @@ def _is_address(text: str) -> bool:
     return not text or (len(text) <= 253 and bool(_HOST.match(text)) and not re.match(r"[0-9.]+\Z", text))
 
 
+def with_dashes(instances: Mapping[str, Any]) -> dict[str, Any]:
+    """Return instances whose arguments have dashes where vLLM takes underscores too (max_model_len)."""
+    return {
+        name: {**asked, "args": {_dashed(key): value for key, value in (asked.get("args") or {}).items()}}
+        for name, asked in instances.items()
+    }
+
+
+def _dashed(key: Any) -> str:
+    head, dot, rest = str(key).partition(".")
+    return head.replace("_", "-") + dot + rest
+
+
 def _check_args(where: str, args: Mapping[str, Any]) -> None:
     for key, value in args.items():
-        if key in OWNED_ARGS:
-            raise PlanError(f"{where}.args.{key}: cannot be set here; its value comes from {OWNED_ARGS[key]}")
-        if str(key).startswith("-") or "_" in str(key).split(".", 1)[0]:
-            head, dot, rest = str(key).lstrip("-").partition(".")
-            wanted = head.replace("_", "-") + dot + rest
+        name = _dashed(key)
+        if name in OWNED_ARGS:
+            raise PlanError(f"{where}.args.{key}: cannot be set here; its value comes from {OWNED_ARGS[name]}")
+        if str(key).startswith("-"):
+            wanted = _dashed(str(key).lstrip("-"))
             raise PlanError(f"{where}.args: {key!r} is not how vLLM's --config file names a flag; expected {wanted!r}")
+        first = next(other for other in args if _dashed(other) == name)
+        if first != key:
+            raise PlanError(f"{where}.args: {first!r} and {key!r} are the same flag of vLLM; keep one of them")
         problem = _no_word(value)
         if problem:
             raise PlanError(

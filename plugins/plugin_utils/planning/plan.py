@@ -36,7 +36,7 @@ from .fit import cache_doubt, named_models, required_memory
 from .groups import check_group_ports, check_router_ports
 from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
-from .instances import check_instances, check_ports, exposure, replica_name
+from .instances import check_instances, check_ports, exposure, replica_name, with_dashes
 from .kernels import ISSUES, compiles
 from .named_files import unmounted
 from .offload import check_offload, shm_size
@@ -102,6 +102,7 @@ def plan_instances(
     ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first instance that cannot be served.
     """
     check_instances(instances)
+    instances = with_dashes(instances)
     chosen = [
         with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)
         for name in sorted(instances)

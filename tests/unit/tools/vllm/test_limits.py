@@ -44,6 +44,8 @@ FILES = {
                 if self.plain:
                     assert asserted >= 2, "at least two"
 
+        Worded = Literal["ray", "mp"]
+
         class Level(IntEnum):
             O0 = 0
             O1 = 1
@@ -66,6 +68,28 @@ FILES = {
             place: Place = "a.b"
             backend: AttentionBackendEnum | None = None
             cache: CacheConfig = None
+
+        class Order:
+            first: list[str] = None
+            @field_validator("*", mode="before")
+            def read(cls, value):
+                return value.split(",")
+
+        class Kernels:
+            backend_word: Word = "one"
+            exact: Word = "one"
+            order: Order = None
+            @field_validator("backend_word", "automatic", mode="before")
+            def fold(cls, value):
+                return None if value == "auto" else value.lower()
+            automatic: AttentionBackendEnum = None
+            worded: Worded | None = None
+            @field_validator("exact")
+            def check(cls, value):
+                return value.lower()
+
+        class Both:
+            kernels: Kernels = None
     """,
     "engine/arg_utils.py": """
         _DTYPE = (
@@ -79,6 +103,7 @@ FILES = {
             def add_cli_args(parser):
                 cache_kwargs = get_kwargs(CacheConfig)
                 attention_kwargs = get_kwargs(AttentionConfig)
+                both_kwargs = get_kwargs(Both)
                 group.add_argument("--block-size", **cache_kwargs["block_size"])
                 group.add_argument("--kv-dtype", "-kv", **{**cache_kwargs["cache_dtype"], "default": None})
                 group.add_argument("--old", deprecated=True)
@@ -149,6 +174,29 @@ def limits(tmp_path):
         ("place", {"kind": "text"}, {"kind": "text"}),
         ("old", {"kind": "text"}, {"kind": "text", "deprecated": "argument 'old' is deprecated"}),
         ("cache-dtype", {"kind": "text"}, "--cache-dtype is deprecated and will be removed."),
+        (
+            "kernels",
+            {
+                "kind": "json",
+                "keys": {
+                    "backend_word": {"kind": "choice", "values": ["one"]},
+                    "exact": {"kind": "choice", "values": ["one"]},
+                    "automatic": "any",
+                    "worded": "text",
+                    "order": {"kind": "json", "keys": {"first": {"kind": "list", "of": "text"}}},
+                },
+            },
+            {
+                "kind": "json",
+                "keys": {
+                    "backend_word": {"kind": "choice", "values": ["one"], "any_case": True},
+                    "exact": {"kind": "choice", "values": ["one"]},
+                    "automatic": {"kind": "text", "known": "AttentionBackendEnum", "closed": True, "words": ["auto"]},
+                    "worded": {"kind": "choice", "values": ["mp", "ray"]},
+                    "order": {"kind": "json", "keys": {"first": {"kind": "list", "of": "text", "text": True}}},
+                },
+            },
+        ),
         (
             "cache",
             {"kind": "json", "keys": {"share": "number", "plain": "integer", "cache_dtype": "any"}},

@@ -215,8 +215,11 @@ flags:
   device: {kind: text}
   dtype: {kind: choice, values: [auto, fp8]}
   enable-on: {kind: switch, negatable: true}
-  inner-config: {kind: json, keys: {depth: integer, fuse: boolean, names: list}}
-  later: {kind: json, deprecated: "argument 'later' is deprecated", keys: {depth: integer, fuse: boolean, names: list}}
+  inner-config: {kind: json, keys: {depth: integer, fuse: boolean, names: {kind: list, of: text}}}
+  later:
+    kind: json
+    deprecated: "argument 'later' is deprecated"
+    keys: {depth: integer, fuse: boolean, names: {kind: list, of: text}}
   length: {kind: integer, ge: 0, suffix: true}
   name: {kind: text, aliases: [-n]}
   old: {kind: switch, deprecated: "argument 'old' is deprecated"}

@@ -29,14 +29,18 @@ TABLE = OptionTable.from_data(
                     "ratio": "number",
                     "sizes": "list",
                     "name": "text",
-                    "mode": {"kind": "choice", "values": ["fast", "slow"]},
+                    "widths": {"kind": "list", "of": "integer"},
+                    "order": {"kind": "list", "of": "text", "text": True},
+                    "mode": {"kind": "choice", "values": ["fast_one", "slow", "1"], "any_case": True},
+                    "version": {"kind": "choice", "values": [2, 3]},
                     "inner": {"kind": "json", "keys": {"fuse_rope": "boolean"}},
                     "rank": {"kind": "integer", "gt": 0, "le": 256},
                     "kernel": {"kind": "text", "known": ["FLASH", "TRITON"], "closed": True},
                 },
             },
             "block-size": {"kind": "integer", "gt": 0, "step": 16},
-            "closed": {"kind": "text", "known": ["awq", "fp8"], "closed": True},
+            "closed": {"kind": "text", "known": ["awq", "fp8"], "closed": True, "words": ["auto"]},
+            "folded": {"kind": "choice", "values": ["one_two"], "any_case": True},
             "dtype": {"kind": "choice", "values": ["auto", "bfloat16"]},
             "allowed-origins": {"kind": "json"},
             "headless": {"kind": "switch"},
@@ -112,6 +116,7 @@ def test_short_optimization_level_by_release():
         {"utilization": 0.9},
         {"share": 1, "length": "16k", "block-size": 1},
         {"share": "0.92", "length": 1, "block-size": 1056},
+        {"closed": "Auto", "folded": "One-Two"},
         {"closed": "FP8", "config-x": {"rank": 256, "kernel": "flash"}},
         {"utilization": "1"},
         {"dtype": "auto", "level": 1},
@@ -134,12 +139,18 @@ def test_short_optimization_level_by_release():
                 "eager": "true",
                 "ratio": 1,
                 "sizes": [1],
-                "mode": "FAST",
+                "mode": "FAST-one",
                 "inner": {"fuse_rope": True},
             }
         },
         {"config-x": '{"inner": {"fuse_rope": false}}'},
         {"config-x": {"inner": "a short form", "depth": None}},
+        # As pydantic reads JSON.
+        *({"config-x": {"depth": value, "rank": value}} for value in ("1", " 1", "+1", "1_0", "1.0", 1.0, True)),
+        *({"config-x": {"eager": value}} for value in (1, 1.0, "Y", "off")),
+        *({"config-x": {"ratio": value}} for value in (" 1.5", "1_0.5", True)),
+        {"config-x": {"mode": 1, "version": 2.0, "widths": ["1", 2.0], "order": "a,b"}},
+        {"config-x": {"order": ["a"], "widths": [], "name": "1"}},
         {"-cx.inner.fuse_rope": True},
         {"-cx.inner.fuse_rope=True": None, "-cx.depth=3": True},
         {"unknown": None},
@@ -207,7 +218,28 @@ def test_good_arguments(args):
         ({"config-x": {"dept": 1}}, "--config-x.dept: no such key in vLLM 2.0.0; nearest: 'depth'"),
         ({"config-x": {"depth": "{deep}"}}, '--config-x.depth: expected an integer, found "{deep}"'),
         ({"config-x": {"eager": "maybe"}}, '--config-x.eager: expected true or false, found "maybe"'),
-        ({"config-x": {"mode": "fsat"}}, '--config-x.mode: expected one of fast, slow, found "fsat"'),
+        ({"config-x": {"mode": "fsat"}}, '--config-x.mode: expected one of fast_one, slow, 1, found "fsat"'),
+        ({"config-x": {"mode": "1"}}, '--config-x.mode: expected one of fast_one, slow, 1, found "1"'),
+        ({"config-x": {"version": "2"}}, '--config-x.version: expected one of 2, 3, found "2"'),
+        *(
+            ({"config-x": {"depth": value}}, f"--config-x.depth: expected an integer, found {shown}")
+            for value, shown in (
+                ("1k", '"1k"'),
+                (1.5, "1.5"),
+                ("1.5", '"1.5"'),
+                ("", '""'),
+                ("9" * 50, f'"{"9" * 50}"'),
+            )
+        ),
+        *(
+            ({"config-x": {"name": value}}, f"--config-x.name: expected a text, found {shown}")
+            for value, shown in ((1, "1"), (True, "true"), (["a"], '["a"]'), ({"a": 1}, '{"a": 1}'))
+        ),
+        ({"config-x": {"inner": 1}}, "--config-x.inner: expected a mapping (JSON), found 1"),
+        ({"config-x": {"widths": [1, "x"]}}, '--config-x.widths: expected a list, each an integer, found [1, "x"]'),
+        ({"config-x": {"widths": [None]}}, "--config-x.widths: expected a list, each an integer, found [null]"),
+        ({"config-x": {"widths": "1,2"}}, '--config-x.widths: expected a list, each an integer, found "1,2"'),
+        ({"config-x": {"order": [1]}}, "--config-x.order: expected a list, each a text, found [1]"),
         ({"config-x": {"sizes": 3}}, "--config-x.sizes: expected a list, found 3"),
         (
             {"-cx.inner.fuse_rop=True": True},
@@ -262,7 +294,7 @@ def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
         "--gone: vLLM 2.0.0 has no such flag; instead: --dtype",
         "--coming: vLLM 2.0.0 has no such flag; no flag has a similar name",
         "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, kernel, mode, name, "
-        "rank, ratio, sizes",
+        "order, rank, ratio, sizes, version, widths",
         "--config-x.inner.old: no such key in vLLM 2.0.0; known: fuse_rope",
     ]
     assert TABLE.check_env(["VLLM_GONE"], FOREIGN, (), REPLACED) == [

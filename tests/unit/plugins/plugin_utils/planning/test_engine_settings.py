@@ -116,6 +116,12 @@ def test_a_lenient_site_is_refused_what_is_wrong_all_the_same(args):
     assert refusal({"args": args}, site={"strict": False}) == refusal({"args": args})
 
 
+def test_names_with_underscores_are_those_of_vllms_command_line():
+    given = {"max_num_seqs": 7, "compilation_config.mode": "3", "max-model-len": 4096}
+    args = plan({"args": given}).args
+    assert (args["max-num-seqs"], args["compilation-config"], args["max-model-len"]) == (7, {"mode": 3}, 4096)
+
+
 def test_doubts_are_warnings():
     found = plan({"args": {"parser": "opnai"}, "env": {"MY_OWN": "1"}}).warnings
     assert "vllm_instances.chat: --parser: the types of vLLM 2.0.0 do not name 'opnai'; nearest: 'openai'" in found

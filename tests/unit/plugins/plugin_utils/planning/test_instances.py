@@ -185,8 +185,12 @@ DATE = datetime.date(2026, 1, 2)
             ".args.api-key: cannot be set here; its value comes from the role variable vllm_secrets",
         ),
         (
-            {"args": {"max_model_len": 1}},
-            ".args: 'max_model_len' is not how vLLM's --config file names a flag; expected 'max-model-len'",
+            {"args": {"max-model_len": 1, "max_model_len": 1}},
+            ".args: 'max-model_len' and 'max_model_len' are the same flag of vLLM; keep one of them",
+        ),
+        (
+            {"args": {"served_model_name": "x"}},
+            ".args.served_model_name: cannot be set here; its value comes from served_model_names",
         ),
         ({"args": {"--x": 1}}, ".args: '--x' is not how vLLM's --config file names a flag; expected 'x'"),
         (
@@ -389,3 +393,8 @@ def test_an_instance_that_others_reach_needs_a_key(host):
     (warning,) = exposure("vllm_instances.chat", "chat", host, ("HF_TOKEN",))
     assert f"listens on {host} without an API key" in warning and "vllm_secrets.chat.VLLM_API_KEY" in warning
     assert exposure("vllm_instances.chat", "chat", host, ("VLLM_API_KEY",)) == []
+
+
+@pytest.mark.parametrize(("side", "found"), [("prefill", 0), ("decode", False), ("prefill", []), ("prefill", "")])
+def test_hosts_of_a_side_that_are_none_are_refused(side, found):
+    assert f"vllm_instances.chat.{side}: found" in refusal({"chat": {"recipe": "org/model", side: found}})
