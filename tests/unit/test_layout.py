@@ -93,6 +93,19 @@ def test_only_files_of_the_host_touch_the_machine():
     assert found == {}, "rename the file to *_host.py, or move these lines into one"
 
 
+# Pure files that read the clock or wait; plugins/README.md names them. A default that a caller replaces does not count.
+READS_THE_CLOCK = {"gateway/verdict.py", "instance/warm_up.py", "endpoint/ready.py"}
+
+
+def test_only_three_pure_files_read_the_clock():
+    clock = re.compile(r"time\.(?:time|monotonic|sleep)\(|default_factory=time\.|datetime\.now\(|date\.today\(")
+    pure = [path for path in host_files() if not may_touch(path)]
+    reading = {path.relative_to(HOST_CODE).as_posix() for path in pure if clock.search(text_of(path))}
+    assert reading == READS_THE_CLOCK
+    map_of_code = (TOP / "plugins/README.md").read_text()
+    assert all(f"`{name}`" in map_of_code for name in READS_THE_CLOCK)
+
+
 def test_host_code_imports_the_standard_library_only():
     texts = {path.relative_to(TOP).as_posix(): text_of(path) for path in host_files()}
     found = {

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Draw the rooms of plugins/ on their floors, with the imports between them: docs/images/rooms.svg.
+"""Draw the rooms of plugins/ on their floors, each with the rooms that it imports: docs/images/rooms.svg.
 
-The floors come from the layers in pyproject.toml, the arrows from the imports in the code. An arrow that follows
-from two others is left out.
+The floors come from the layers in pyproject.toml, the names in a box from the imports in the code. There are no arrows:
+83 of them crossed, and half ran behind boxes. A name that follows from two others is left out.
 
     tools/drawing/rooms.py            # write docs/images/rooms.svg
 """
@@ -25,9 +25,11 @@ TREES = {
     "plugin_utils": ("plugins/plugin_utils: the controller runs it", "action, inventory, filter and callback plugins"),
     "module_utils": ("plugins/module_utils: a managed host may run it", "modules, and the controller's rooms above"),
 }
-WIDTH, BOX, HEIGHT, FLOOR = 900, 126, 66, 100
-# A floor with more rooms takes several rows, so that no two boxes overlap.
-IN_A_ROW, ROW = 6, HEIGHT + 14
+WIDTH, BOX, LINE = 900, 138, 11
+# The name of a room and the space around it; then a line for about 25 letters of names.
+HEAD, LETTERS = 26, 25
+# A floor with more rooms takes several rows, so that no two boxes overlap. Below a row, and below a floor:
+IN_A_ROW, BELOW_ROW, BELOW_FLOOR = 6, 8, 22
 
 STYLE = """
   svg { font-family: system-ui, sans-serif; }
@@ -37,16 +39,14 @@ STYLE = """
   text { fill: #1f2328; text-anchor: middle; font-size: 12.5px; }
   .title { text-anchor: start; font-weight: 600; font-size: 15px; }
   .small { font-size: 9.5px; fill: #59636e; }
-  .arrow { fill: none; stroke: #8c959f; stroke-width: 1.2; }
-  .head { fill: #8c959f; }
+  .host { font-size: 9.5px; fill: #0969da; }
   @media (prefers-color-scheme: dark) {
     .tree { fill: #151b23; stroke: #3d444d; }
     .room { fill: #0d1117; stroke: #9198a1; }
     .users { fill: #121d2f; stroke: #4493f8; }
     text { fill: #f0f6fc; }
     .small { fill: #9198a1; }
-    .arrow { stroke: #656c76; }
-    .head { fill: #656c76; }
+    .host { fill: #4493f8; }
   }
 """
 
@@ -84,7 +84,7 @@ def read_imports() -> set[tuple[str, str]]:
     return {(user, used) for user, used in pairs if user != used}
 
 
-def reduce_arrows(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
+def reduce_imports(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """The pairs that do not follow from others: a -> c is dropped when there is a way a -> b -> ... -> c."""
     reach = set(pairs)
     while more := {(a, d) for (a, b), (c, d) in itertools.product(reach, reach) if b == c} - reach:
@@ -93,46 +93,58 @@ def reduce_arrows(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted((a, c) for a, c in pairs if not any((a, b) in reach and (b, c) in reach for b in rooms - {a, c}))
 
 
+def texts_of(tree: str, pairs: set[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """What stands in each room's box below its name: lines with their class of the style."""
+    own = reduce_imports({(a, b) for a, b in pairs if a.startswith(tree) and b.startswith(tree)})
+    texts = {}
+    for room in {pair[0] for pair in pairs if pair[0].startswith(tree)}:
+        here = [b.split(".")[1] for a, b in own if a == room]
+        hosts = {b.split(".")[1] for a, b in pairs if a == room and not b.startswith(tree)} - {"common"}
+        texts[room.split(".")[1]] = _lines(here, "small") + _lines(sorted(hosts), "host")
+    return texts
+
+
+def _lines(names: list[str], kind: str) -> list[tuple[str, str]]:
+    return [(line, kind) for line in textwrap.wrap("\u2193 " + ", ".join(names), LETTERS)] if names else []
+
+
 def draw_text(x: int, y: int, words: str, kind: str = "") -> str:
     """One line of text; `kind` is a class of the style."""
     return f'<text x="{x}" y="{y}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{html.escape(words)}</text>'
 
 
-def place_rooms(floors: list[list[str]], top: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """The middle of each room's upper edge, and the height below the last floor."""
+def place_rooms(
+    floors: list[list[str]], texts: dict[str, list[tuple[str, str]]], top: int
+) -> tuple[dict[str, tuple[int, int, int]], int]:
+    """The middle and the upper edge of each room's box with its height, and the height below the last floor."""
     places = {}
     for floor in floors:
         rows = -(-len(floor) // IN_A_ROW)
         longest = -(-len(floor) // rows)
-        for number in range(rows):
-            row = floor[number * longest : (number + 1) * longest]
+        for row in (floor[start : start + longest] for start in range(0, len(floor), longest)):
+            height = HEAD + LINE * max(len(texts.get(room, [])) for room in row)
             pitch = (WIDTH - 48) // len(row)
             for place, room in enumerate(row):
-                places[room] = (24 + pitch * place + pitch // 2, top + ROW * number)
-        top += ROW * (rows - 1) + FLOOR
+                places[room] = (24 + pitch * place + pitch // 2, top, height)
+            top += height + BELOW_ROW
+        top += BELOW_FLOOR - BELOW_ROW
     return places, top
 
 
 def draw_tree(tree: str, floors: list[list[str]], pairs: set[tuple[str, str]], top: int) -> tuple[list[str], int]:
     """The lines of one tree's drawing and the height at which it ends."""
     title, users = TREES[tree]
-    places, end = place_rooms(floors, top + 92)
+    texts = texts_of(tree, pairs)
+    places, end = place_rooms(floors, texts, top + 84)
     lines = [f'<rect class="tree" x="8" y="{top}" width="{WIDTH - 16}" height="{end - top}" rx="10"/>']
     lines += [draw_text(24, top + 26, title, "title")]
     lines += [f'<rect class="users" x="24" y="{top + 40}" width="{WIDTH - 48}" height="28" rx="6"/>']
     lines += [draw_text(WIDTH // 2, top + 58, users)]
-    inside = {(a, b) for a, b in pairs if a.startswith(tree) and b.startswith(tree)}
-    for user, used in reduce_arrows(inside):
-        (x1, y1), (x2, y2) = places[user.split(".")[1]], places[used.split(".")[1]]
-        curve = f"M{x1} {y1 + HEIGHT} C{x1} {y1 + HEIGHT + 22} {x2} {y2 - 26} {x2} {y2 - 2}"
-        lines += [f'<path class="arrow" marker-end="url(#head)" d="{curve}"/>']
-    for room, (x, y) in places.items():
-        lines += [f'<rect class="room" x="{x - BOX // 2}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="6"/>']
-        below = {b for a, b in pairs if a == f"{tree}.{room}" and not b.startswith(tree)} - {"module_utils.common"}
-        names = ", ".join(sorted(name.split(".")[1] for name in below))
-        small = textwrap.wrap(f"\u2193 {names}", 24) if names else []
-        lines += [draw_text(x, y + (HEIGHT // 2 + 4 if not small else 16), room)]
-        lines += [draw_text(x, y + 28 + 11 * number, words, "small") for number, words in enumerate(small)]
+    for room, (x, y, height) in places.items():
+        lines += [f'<rect class="room" x="{x - BOX // 2}" y="{y}" width="{BOX}" height="{height}" rx="6"/>']
+        lines += [draw_text(x, y + 16, room)]
+        small = enumerate(texts.get(room, []))
+        lines += [draw_text(x, y + 28 + LINE * number, words, kind) for number, (words, kind) in small]
     return lines, end
 
 
@@ -141,14 +153,12 @@ def draw() -> str:
     floors, pairs = read_floors(), read_imports()
     upper, end = draw_tree("plugin_utils", floors["plugin_utils"], pairs, 8)
     lower, bottom = draw_tree("module_utils", floors["module_utils"], pairs, end + 40)
-    note = "A room imports only from floors below it. \u2193 names the hosts' rooms that it uses, besides common."
-    head = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    note = "A room imports only from floors below it: \u2193 names these rooms, in blue those of the hosts."
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 8}" role="img">',
             "<title>The rooms of plugins/ and the imports between them</title>",
             f"<style>{STYLE}</style>",
-            f'<defs>{head}<path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
             *upper,
             draw_text(WIDTH // 2, end + 25, note),
             *lower,
