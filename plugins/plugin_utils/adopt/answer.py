@@ -123,6 +123,8 @@ def _stack(start: Start, request: AdoptRequest) -> str:
     if request.accelerator:
         models = load_catalogue(request.accelerator_catalog_path).models
         name = request.accelerator.partition(":")[0]
+        if name == HOSTS["cpu"]:
+            return name
         if name not in models:
             raise CommandError(f"adopt_accelerator: unknown accelerator {name!r}; {nearest(name, models)}")
         return str(models[name].stack)

@@ -12,7 +12,7 @@ from ...module_utils.common.spelling import nearest
 from ..common.yaml import load_yaml
 from ..common.yaml_events import EventYamlError
 from .containers import read_run, run_command, take
-from .shell import CommandError, as_written, check_text, expand, interpolated, statements
+from .shell import CommandError, as_written, check_text, expand, expand_words, interpolated, statements
 from .start import Start, assignments, check_image, finish, is_shell, served_words
 
 _SECTION = re.compile(r"^\[(Service|Container|Unit)\]\s*$", re.MULTILINE)
@@ -80,7 +80,7 @@ def read_shell(text: str, env: Mapping[str, str | None] | None = None) -> Start:
         elif served is not None:
             start = container if container and not container.words else Start("command")
             start.env.update({**exported, **dict(assignments(served[0], known))})
-            start.words = [expand(word, known) for word in served[1]]
+            start.words = list(expand_words(served[1], known))
             starts.append(start)
         else:
             found = dict(assignments(words, known))
@@ -107,7 +107,8 @@ def _unit(text: str) -> Start:
         elif section == "Service" and key == "EnvironmentFile":
             files.append(f"EnvironmentFile={value.lstrip('-')}")
         elif section == "Service" and key == "ExecStart":
-            command = value.lstrip("-@+!:|")
+            # systemd splits $NAME into words, as a shell does, and leaves ${NAME} in one.
+            command = re.sub(r"(?<!\S)\$\{\w+\}(?!\S)", r'"\g<0>"', value.lstrip("-@+!:|"))
     start = read_shell(command, env)
     start.env = {**env, **start.env} if start.form == "command" else start.env
     start.form = "unit"

@@ -7,7 +7,7 @@ What only a shell could replace is marked in the words, so that each reader can 
 from __future__ import annotations
 
 import re
-from typing import Iterator, Mapping
+from typing import Iterable, Iterator, Mapping
 
 from ...module_utils.common.kinds import show_value
 
@@ -15,9 +15,9 @@ MOST_BYTES = 64 * 1024
 # Of a word whose variables are replaced: A=$A$A, repeated, would fill the memory.
 _MOST_EXPANDED = 8 * 1024
 
-# These stand for a $ and a ` that a shell would replace; characters of no script.
-_LIVE, _TICK = "\ue000", "\ue001"
-_VARIABLE = re.compile(_LIVE + r"(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
+# These stand for a $, a ` and a $ outside of quotes that a shell would replace; characters of no script.
+_LIVE, _TICK, _BARE = "\ue000", "\ue001", "\ue002"
+_VARIABLE = re.compile(rf"[{_LIVE}{_BARE}](?:(\w+)|\{{(\w+)(?::?-([^{{}}]*))?\}})")
 # A backslash at the end of a line; blanks and comments behind it come from copying.
 _CONTINUED = re.compile(r"\\[ \t]*(?:#[^\n]*)?\r?\n")
 # What a terminal shows before a command; a # alone begins a comment.
@@ -36,7 +36,7 @@ def check_text(text: str) -> None:
     """Raise CommandError for a text that is too long, or holds what no command holds."""
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise CommandError(f"the command has more than {MOST_BYTES:,} bytes, expected one that starts vLLM")
-    odd = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000\ue001]", text)
+    odd = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\ue002]", text)
     if odd:
         raise CommandError(f"the command holds the control character {odd.group()!r}, expected text")
 
@@ -96,7 +96,7 @@ def _read_word(text: str, place: int) -> tuple[str, int]:
                 "quote or of --; expected ' or \" or --"
             )
         else:
-            part, place = _live(char), place + 1
+            part, place = char.replace("$", _BARE), place + 1
         parts.append(part)
     return "".join(parts), place
 
@@ -146,6 +146,18 @@ def expand(word: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, word)
 
 
+def expand_words(words: Iterable[str], known: Mapping[str, str]) -> Iterator[str]:
+    """Yield words with the variables that are known; a variable alone, without quotes, may be several words or none."""
+    length = 0
+    for word in words:
+        text = expand(word, known)
+        length += len(text)
+        if length > MOST_BYTES:
+            raise CommandError(f"the command with its variables is longer than {MOST_BYTES:,} characters")
+        alone = word.startswith(_BARE) and _VARIABLE.fullmatch(word) and text != word
+        yield from text.split() if alone else [text]
+
+
 def unreadable(word: str) -> str:
     """Return the part of a word that only a shell could replace, as it was written; empty where there is none."""
     found = _VARIABLE.search(word)
@@ -153,7 +165,7 @@ def unreadable(word: str) -> str:
         return as_written(found.group())
     if _TICK in word:
         return "`...`"
-    return "$(...)" if f"{_LIVE}(" in word else "$" * (_LIVE in word)
+    return "$(...)" if f"{_LIVE}(" in word else "$" * (_LIVE in word or _BARE in word)
 
 
 def only_there(word: str) -> str:
@@ -164,4 +176,4 @@ def only_there(word: str) -> str:
 
 def as_written(word: str) -> str:
     """Return a word without marks."""
-    return word.replace(_LIVE, "$").replace(_TICK, "`")
+    return word.replace(_LIVE, "$").replace(_BARE, "$").replace(_TICK, "`")

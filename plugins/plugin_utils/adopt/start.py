@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
-from .shell import CommandError, as_written, expand, only_there, statements, unreadable
+from .shell import CommandError, as_written, expand, expand_words, only_there, statements, unreadable
 
 # The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
@@ -123,11 +123,11 @@ def finish(start: Start, words: Sequence[str], known: Mapping[str, str]) -> bool
         exported.update(assignments(before, {**known, **exported}))
         if behind is not None:
             start.env.update(exported)
-            start.words = [expand(word, {**known, **exported}) for word in behind]
+            start.words = list(expand_words(behind, {**known, **exported}))
             return True
     if repository_of(start.image).rpartition("/")[2] not in IMAGES or start.entrypoint or is_shell(words):
         return False
-    start.words = [expand(word, known) for word in (words[1:] if words[0] == "serve" else words)]
+    start.words = list(expand_words(words[1:] if words[0] == "serve" else words, known))
     return True
 
 

@@ -59,6 +59,8 @@ SAID = [
     ("MiMo-V2.5", "h200", EXPERTS, {}, "also with expert parallelism"),
     ("Qwen3-Next-80B-A3B", "h200", {"no-enable-chunked-prefill": True}, {}, "only with chunked prefill"),
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
+    ("any", "rtx_5090", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
+    ("any", "gb10", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
     ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_310p", {"dtype": None}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_a3", FP8_CACHE, ASCEND, "kv-cache-dtype away with null"),

@@ -56,6 +56,11 @@ services:
 """
 
 
+def test_a_host_without_accelerators_can_be_named():
+    found = answer(AdoptRequest(accelerator="cpu"), "vllm serve o/m --dtype bfloat16")
+    assert not found["problem"] and "1 x cpu" in found["text"]
+
+
 @pytest.mark.slow
 def test_what_a_site_writes_evaluates_no_word_of_a_command(tmp_path):
     found = answer(AdoptRequest(), HOSTILE)

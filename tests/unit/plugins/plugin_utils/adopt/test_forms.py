@@ -32,6 +32,21 @@ services:
 """
 
 
+def test_a_variable_without_quotes_is_as_many_words_as_for_a_shell():
+    text = (
+        "MORE='--enforce-eager -tp 2' NONE= NAME='a b'\nvllm serve m $MORE $NONE ${MORE} --x \"$NAME\" --y=$NAME $OTHER"
+    )
+    more = ["--enforce-eager", "-tp", "2"]
+    assert read_shell(text).words == ["m", *more, *more, "--x", "a b", "--y=a b", "\ue002OTHER"]
+    unit = UNIT.replace("${B}", "$B")
+    assert read_start(unit).words == ["2", "3", "--port", "1"]
+
+
+def test_variables_do_not_make_a_command_as_long_as_the_memory():
+    with pytest.raises(CommandError, match="the command with its variables is longer than 65,536 characters"):
+        read_shell(f"A='{'x ' * 4000}'\nvllm serve m {'$A ' * 9}")
+
+
 def test_a_unit_is_read_with_its_environment():
     start = read_start(UNIT)
     assert (start.form, start.words) == ("unit", ["2 3", "--port", "1"])

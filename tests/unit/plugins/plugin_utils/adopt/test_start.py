@@ -68,7 +68,7 @@ def test_other_commands_start_none(text):
             ["-c", "export A=1; cd /x && exec vllm serve m --seed 1"],
             ["m", "--seed", "1"],
         ),
-        ("any", None, ["sh", "-lc", "A=1 vllm serve $M"], ["\ue000M"]),
+        ("any", None, ["sh", "-lc", "A=1 vllm serve $M"], ["\ue002M"]),
         ("quay.io/ascend/vllm-ascend:v1", None, ["--model", "m"], []),
         ("vllm/vllm-openai:latest", None, ["bash"], []),
     ],
