@@ -193,6 +193,11 @@ def estimated_weights_gib(recipe: Mapping[str, Any], variant: Mapping[str, Any])
     return round(float(min(parameters * each, needs * GB)) / GIB, 1)
 
 
+def least_gib(variant: Mapping[str, Any]) -> float:
+    """Return the GiB of a variant's vram_minimum_gb, which recipes give in GB; 0 where it has none."""
+    return (variant.get("vram_minimum_gb") or 0) * GB / GIB
+
+
 def required_gib(
     recipe: Mapping[str, Any],
     variant: Mapping[str, Any],
@@ -205,7 +210,7 @@ def required_gib(
     """
     if weights_bytes is None:
         needs = variant.get("vram_minimum_gb")
-        gib = round(needs * GB / GIB, 1) if needs else None
+        gib = round(least_gib(variant), 1) or None
         return gib, f"{needs:g} GB (vram_minimum_gb of the recipe)" if needs else ""
     weights = weights_bytes / GIB
     model = recipe["model"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from ..options.table import Doubt
-from .chips import GIB, check_fit, read_tokens, required_gib
+from .chips import GIB, check_fit, least_gib, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
 from .hardware import Accelerator
@@ -108,7 +108,7 @@ def required_memory(
         )
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
-        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
+        needs = max(needs or 0, least_gib(entry.variant)) or None
     # The estimate does not apply to weights that vLLM quantizes while it loads them; `ascend` is what they have been
     # quantized for.
     if manifest is not None or composed.args.get("quantization") in (None, "ascend"):

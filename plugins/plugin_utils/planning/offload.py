@@ -14,6 +14,7 @@ from ...module_utils.common.kinds import show_value
 from ..options.values import decoded, read_number
 from .choices import Chosen
 from .compose import Composed, Layer
+from .divisions import size_of
 from .hardware import Accelerator
 from .inputs import PlanError
 
@@ -75,7 +76,8 @@ def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator)
 
 
 def _engines(args: Mapping[str, Any]) -> int:
-    return max(1, int(read_number(str(args.get("data-parallel-size", 1))) or 1))
+    """Return the engines on this host, of an instance with data parallelism over several hosts its own."""
+    return size_of(args, "data-parallel-size-local", size_of(args, "data-parallel-size"))
 
 
 def cache_gib(args: Mapping[str, Any], chips: int) -> float:

@@ -104,6 +104,16 @@ def test_every_id_of_the_vendors_tables_resolves(key):
     assert found == sizes
 
 
+BOARDS = yaml.safe_load((FIXTURES / "nvidia_boards.yml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["source"]) for row in BOARDS if row["board"]])
+def test_a_board_has_the_memory_that_its_driver_shows(row):
+    """ECC takes a sixteenth of GDDR memory; what fits by the catalogue has to fit on the board."""
+    _driver, device, mib, *_rest = row["shown"]
+    assert load_catalogue().chips[f"10de:{device}"].memory_gib * 1024 == pytest.approx(mib, rel=0.01)
+
+
 def test_nothing_is_in_the_catalogue_that_the_tables_do_not_have():
     catalogue = load_catalogue()
     assert set(catalogue.models) == set(TABLES)

@@ -54,6 +54,14 @@ def test_engines_of_data_parallelism_have_their_parts():
     assert found["container"]["shm_size"] == "816g"
 
 
+@pytest.mark.parametrize(("sizes", "engines"), [((16, 8), 8), ((2, 1), 1), ((8, None), 8)])
+def test_of_an_instance_over_several_hosts_each_counts_its_own_engines(sizes, engines):
+    args = dict(zip(("data-parallel-size", "data-parallel-size-local"), sizes))
+    args = {key: value for key, value in {**args, "kv-offloading-size": 150}.items() if value}
+    assert cache_gib(args, 8) == 150 * engines
+    assert shm_size(args, 8) == f"{16 + 150 * engines}g"
+
+
 def test_a_number_is_taken_as_it_is():
     found = plan(kv_cache={"host_gib": 12.5}, replicas=1, memory_gib=None)
     assert found["args"]["kv-offloading-size"] == 12.5 and "as the site says" in explained(found)

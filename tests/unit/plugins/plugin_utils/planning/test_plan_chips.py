@@ -14,6 +14,7 @@ from tests.fakes.plans import (
     A3,
     CPU,
     GIB,
+    H200,
     MANIFESTS,
     RELEASE,
     plan,
@@ -311,15 +312,23 @@ def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
     )
 
 
+@pytest.mark.parametrize(("mib", "chips"), [(80 * 1024, 1), (81559, 1), (72 * 1024, 2)])
+def test_a_recipe_counts_in_gb_and_a_chip_in_gib(mib, chips):
+    """One H100 of 80 GiB, of which nvidia-smi shows 81559 MiB, holds what takes 80 GB, which are 74.5 GiB."""
+    a_recipe = recipe(variants={"default": {"vram_minimum_gb": 80}})
+    found = plan(accelerator=replace(H200, memory_mib=mib), a_recipe=a_recipe, manifests={})
+    assert (len(found.chips), found.memory_required_gib) == (chips, 74.5)
+
+
 def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
     small = {"org/model": {**MANIFESTS["org/model"], "files": {"a.safetensors": {"size": GIB}}}}
     a_recipe = recipe(variants={"default": {"tp": 1, "vram_minimum_gb": 6}})
-    assert plan(accelerator=CPU, a_recipe=a_recipe, manifests=small).memory_required_gib == 6
+    assert plan(accelerator=CPU, a_recipe=a_recipe, manifests=small).memory_required_gib == 5.6
     instances = {"a": {"recipe": "org/model"}, "b": {"recipe": "org/model", "port": 8001}}
     with pytest.raises(PlanError) as caught:
         plans(instances, CPU, a_recipe, manifests=small)
     assert str(caught.value) == (
         "vllm_instances: too little memory: "
-        "a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
+        "a 5.6 GiB, b 5.6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 11.2 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )
