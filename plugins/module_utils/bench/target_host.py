@@ -85,6 +85,7 @@ def _command(name: str, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
         )
     script = f"{STATE_DIR}/{name}/serve"
     by_module = launch_of(name, state.kind, {script: read_text(host.at(script)) or ""}).by_module
+    by_module = by_module or host.has_metadata(name)
     program = f"{state.venv}/bin/{'python' if by_module else 'vllm'}"
     if not os.access(program, os.X_OK):
         raise BenchError(f"instance {name}: {program} is not there, expected vLLM's command; run playbooks/site.yml")

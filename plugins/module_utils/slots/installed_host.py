@@ -10,7 +10,7 @@ import os
 import stat
 from typing import Any, Callable
 
-from ..common.files_host import listed, target_of
+from ..common.files_host import listed, target_of, text_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..instance.marks import APPLIED, CONFIG_DIR, RUN_DIR
 from ..vllm.files import (
@@ -18,7 +18,11 @@ from ..vllm.files import (
     STATE_DIR,
     TEMPLATE,
     UNIT,
+    env_path,
+    group_files,
     group_path,
+    metadata_files,
+    metadata_path,
     preload_files,
     preload_path,
     quadlet_path,
@@ -26,7 +30,7 @@ from ..vllm.files import (
     residents_path,
     unit_path,
 )
-from .state import Entry, Image, SlotState, files_of_group, files_of_kind, launch_of, link_of, slots_of
+from .state import Entry, Image, SlotState, files_of_kind, launch_of, link_of, slots_of
 
 # Returns the id of an image by the engine's command and the image's name; empty where the store lacks it.
 ImageId = Callable[[str, str], str]
@@ -58,9 +62,14 @@ class Host:
         """Return whether the installed instance spans several hosts."""
         return os.path.exists(self.at(group_path(name)))
 
+    def has_metadata(self, name: str) -> bool:
+        """Return whether vLLM has another name in the environment of the installed instance."""
+        return metadata_path(name) in text_of(self.at(env_path(name)))
+
     def extras(self, name: str) -> list[dict[str, Any]]:
         """Return the files that this installed instance has besides: it spans hosts, shares its chips, is preloaded."""
-        found = files_of_group(name) if self.spans(name) else []
+        found = group_files(name, "") if self.spans(name) else []
+        found += metadata_files(name) if self.has_metadata(name) else []
         found += resident_files(name) if os.path.exists(self.at(residents_path(name))) else []
         return [*found, *(preload_files(name) if os.path.exists(self.at(preload_path(name))) else [])]
 
@@ -93,9 +102,8 @@ class Host:
     def missing(self, name: str, state: SlotState) -> list[str]:
         """Return the paths that a complete instance has and this one lacks."""
         there = {entry.path for entry in state.files}
-        # The metadata are in some environments only.
-        extras = [entry for entry in self.extras(name) if entry["template"] != "instance.metadata.j2"]
-        gone = [entry["path"] for entry in [*files_of_kind(name, state.kind), *extras] if entry["path"] not in there]
+        whole = [*files_of_kind(name, state.kind), *self.extras(name)]
+        gone = [entry["path"] for entry in whole if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:

@@ -13,7 +13,7 @@ from ..common.files_host import create, publish_link, sync_directory, target_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.systemd import parse_properties
-from ..vllm.files import QUADLET, firewall_path, firewall_table
+from ..vllm.files import QUADLET, extra_files, firewall_path, firewall_table
 from ..weights.files_host import MAX_STAMP_BYTES
 from ..weights.plan import STAMP_NAME, parse_stamp
 from .host import Slots, is_full
@@ -25,7 +25,6 @@ from .state import (
     SlotState,
     bare_id,
     differences,
-    files_of_extras,
     foreign_paths,
     is_stale,
     link_of,
@@ -235,7 +234,7 @@ class Restore:
         self.before = host.state(self.name)
         kept = {entry.path for entry in slot.state.files}
         # Those of a group are foreign to a state of one host alone, those of shared chips to one with its own.
-        extras = [entry["path"] for entry in files_of_extras(self.name) if not entry["shared"]]
+        extras = [entry["path"] for entry in extra_files(self.name) if not entry["shared"]]
         foreign = [*foreign_paths(self.name, slot.state.kind), *(path for path in extras if path not in kept)]
         self.foreign = [path for path in foreign if os.path.lexists(host.at(path))]
         # Files shared by several instances may be right already. Writing them again would make the other instances

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
 from ..common.foreign_json import load_json
-from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, group_files, instance_files, preload_files, resident_files
+from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, extra_files, instance_files
 from ..vllm.plan_document import PlanDocument
 
 SCHEMA = 1
@@ -116,16 +116,6 @@ def files_of_kind(name: str, kind: str) -> list[dict[str, Any]]:
     return instance_files({"instance": name, "runtime": runtime}, {"user": "", **settings})
 
 
-def files_of_group(name: str) -> list[dict[str, Any]]:
-    """Return the files that an instance has besides where it spans hosts; the last one only in some environments."""
-    return group_files(name, "", metadata=True)
-
-
-def files_of_extras(name: str) -> list[dict[str, Any]]:
-    """Return the files that only some instances have."""
-    return [*files_of_group(name), *resident_files(name), *preload_files(name)]
-
-
 def foreign_paths(name: str, kind: str) -> list[str]:
     """Return the paths of the instance's own files that other kinds of unit have and this kind lacks."""
     own = {entry["path"] for entry in files_of_kind(name, kind)}
@@ -199,7 +189,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
         image = Image(**found["image"]) if found["image"] else None
         state = SlotState(found["kind"], files, found["model"], image, found["venv"])
-        known = {entry["path"] for entry in [*files_of_kind(name, state.kind), *files_of_extras(name)]}
+        known = {entry["path"] for entry in [*files_of_kind(name, state.kind), *extra_files(name)]}
         slot = Slot(
             digest, state, dict(found["plan"]), dict(found["record"]), str(found["kept_at"]), bool(found["stamped"])
         )

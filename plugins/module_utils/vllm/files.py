@@ -79,7 +79,8 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     long a start may take at least.
     """
     venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
-    shared = group_files(plan["instance"], settings["user"], "distribution" in venv) if "group" in plan else []
+    shared = metadata_files(plan["instance"]) if "distribution" in venv else []
+    shared += group_files(plan["instance"], settings["user"]) if "group" in plan else []
     if "router" in plan.get("group", {}):
         # Static, and shared by all instances with a router, so that it is not a part of what is kept of one.
         shared.append(
@@ -139,22 +140,19 @@ def live_keys(plan: PlanOutline) -> list[str]:
     return [KEY] if has_guard(whole["env"]) else []
 
 
-def group_files(name: str, user: str, metadata: bool) -> list[dict[str, Any]]:
-    """Return what an instance that spans hosts has besides: its group, the firewall, the watchdog.
+def metadata_files(name: str) -> list[dict[str, Any]]:
+    """Return what an instance has besides whose environment has vLLM under another name: the version of vLLM."""
+    return [_file(f"{metadata_path(name)}/vllm.dist-info/METADATA", "instance.metadata.j2", "root", "0644")]
 
-    ``metadata``: its environment has vLLM under another name.
-    """
-    files = [
+
+def group_files(name: str, user: str) -> list[dict[str, Any]]:
+    """Return what an instance that spans hosts has besides: its group, the firewall, the watchdog."""
+    return [
         _file(group_path(name), "instance.group.json.j2", user, "0640"),
         _file(firewall_path(name), "group.nft.j2", "root", "0644"),
         _file(f"{UNIT_DIR}/vllm-group@.service", "vllm-group@.service.j2", "root", "0644", unit=True, shared=True),
         _file(f"{UNIT_DIR}/vllm@{name}.service.d/group.conf", "group.conf.j2", "root", "0644", unit=True),
     ]
-    if metadata:
-        # vLLM's command asks for the version of a distribution called vllm.
-        path = f"{metadata_path(name)}/vllm.dist-info/METADATA"
-        files.append(_file(path, "instance.metadata.j2", "root", "0644"))
-    return files
 
 
 def resident_files(name: str) -> list[dict[str, Any]]:
@@ -174,6 +172,11 @@ def preload_files(name: str, env: Mapping[str, str] | None = None) -> list[dict[
         {**service, "start_seconds": start_seconds(env or {})},
         _file(preload_path(name), "preload.conf.j2", "root", "0644", unit=True),
     ]
+
+
+def extra_files(name: str) -> list[dict[str, Any]]:
+    """Return the files that only some instances have."""
+    return [*group_files(name, ""), *metadata_files(name), *resident_files(name), *preload_files(name)]
 
 
 def drop_ins(name: str) -> tuple[str, ...]:

@@ -96,9 +96,9 @@ def _caches(cache: str, entry: Chosen, accelerator: Accelerator) -> dict[str, st
 def has_metadata(entry: Chosen) -> bool:
     """Return whether the environment needs the metadata of a distribution called vllm.
 
-    `vllm serve`, which alone knows the ranks of several hosts, asks for its version, and this build has another name.
+    `vllm serve` asks for its version, and this build has another name.
     """
-    return entry.runtime == "venv" and entry.group is not None and entry.stack.get("entrypoint") == "module"
+    return entry.runtime == "venv" and entry.stack.get("entrypoint") == "module"
 
 
 def mounts_of(

@@ -271,16 +271,13 @@ def _start(
     image = image_of(entry.stack, accelerator, site.image, site.registry, own) if entry.runtime == "container" else None
     container = container_of(entry.stack, accelerator, image, devices, mounts, shm) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
-    stack = entry.stack
     if venv and has_metadata(entry):
-        # Only `vllm serve` knows ranks, and it looks for a distribution called vllm, which this build is not called.
-        stack = {**stack, "entrypoint": "serve"}
         venv["distribution"] = f"{entry.release['vllm']}+{accelerator.stack}"
     return {
         "image": image,
         "container": container,
         "venv": venv,
-        "launch": launch_of(stack, venv, container),
+        "launch": launch_of(venv, container),
         "libraries": list(entry.stack.get("libraries") or []) if venv else [],
         "devices": devices,
         "mounts": mounts if container else [],

@@ -156,12 +156,6 @@ def venv_of(
     }
 
 
-def launch_of(
-    stack: Mapping[str, Any], venv: Mapping[str, Any] | None, container: Mapping[str, Any] | None
-) -> list[str]:
+def launch_of(venv: Mapping[str, Any] | None, container: Mapping[str, Any] | None) -> list[str]:
     """Return the words before vLLM's own arguments in this runtime."""
-    if venv is None:
-        return list(container["command"]) if container else []
-    if stack.get("entrypoint") == "module":
-        return [f"{venv['path']}/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
-    return [f"{venv['path']}/bin/vllm", "serve"]
+    return [f"{venv['path']}/bin/vllm", "serve"] if venv else list((container or {"command": ()})["command"])

@@ -31,6 +31,8 @@ VARIABLES = {
     "vllm_secrets": {"chat": {"HF_TOKEN": "s3cret $x"}},
 }
 
+OF_GROUPS = {"vllm_group_firewall": "nftables", "vllm_group_ports": "20000-29999", "vllm_group_stall": 60}
+
 
 def plan(instance="chat", **container):
     return {
@@ -172,8 +174,7 @@ def every_text():
         ("quadlet", {"engine": "podman"}, {}),
     ):
         given = {**plan(), **more, "env": HOSTILE, "listen": {"port": 8000}, "residents": "gpu0", "group": group}
-        more_variables = {"vllm_group_firewall": "nftables", "vllm_group_ports": "20000-29999", "vllm_group_stall": 60}
-        variables = {**VARIABLES, **more_variables, "__vllm_container": {**SETTINGS, **engine}}
+        variables = {**VARIABLES, **OF_GROUPS, "__vllm_container": {**SETTINGS, **engine}}
         for path, text in texts(json.dumps([given, variables])).items():
             yield kind, path, text
 

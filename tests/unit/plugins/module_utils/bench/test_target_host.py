@@ -26,8 +26,12 @@ def test_an_instance_in_a_virtual_environment(host):
     assert found.target.options == ("--trust-remote-code",) and found.api_key == KEY and KEY in found.secrets
 
 
-def test_an_environment_whose_vllm_command_does_not_work(host):
-    host.serve(f"{host.bin}/python -m vllm.entrypoints.openai.api_server")
+@pytest.mark.parametrize("kept_by_an_older_release", [True, False])
+def test_an_environment_whose_vllm_command_does_not_work(host, kept_by_an_older_release):
+    if kept_by_an_older_release:
+        host.serve(f"{host.bin}/python -m vllm.entrypoints.openai.api_server")
+    else:
+        (host.root / "etc/vllm/chat.env").write_text("PYTHONPATH=/usr/local/lib/vllm:/var/lib/vllm/chat/metadata\n")
     host.program("python", "#!/bin/sh\n")
     (host.bin / "vllm").unlink()
     assert read_instance("chat", str(host.root)).target.command == (f"{host.bin}/python", "-c", BY_MODULE)

@@ -41,6 +41,18 @@ def test_what_an_installed_instance_lacks_is_named_by_its_path(there, host):
     assert host.missing("chat", host.state("chat")) == ["/etc/vllm/chat.env", "/var/lib/vllm/chat/model"]
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_the_metadata_of_vllm_belong_to_the_instances_whose_environment_needs_them(there, host, used):
+    there.template("chat")
+    metadata = "/var/lib/vllm/chat/metadata/vllm.dist-info/METADATA"
+    there.write(metadata, "Name: vllm\n")
+    path = f"/usr/local/lib/vllm{':/var/lib/vllm/chat/metadata' if used else ''}"
+    there.write("/etc/vllm/chat.env", f"PYTHONPATH={path}\n")
+    assert (metadata in [entry.path for entry in host.state("chat").files]) == used
+    there.at(metadata).unlink()
+    assert host.missing("chat", host.state("chat")) == ([metadata] if used else [])
+
+
 def test_a_configuration_that_the_engine_has_taken_over_is_no_change(there, host):
     there.template("chat")
     config = there.at("/etc/vllm/chat.yaml")

@@ -105,16 +105,14 @@ def test_an_instance_on_one_host_has_no_group():
     assert "group" not in plan().as_dict()
 
 
-def test_a_build_of_another_name_serves_a_group_with_the_command_that_knows_ranks():
+def test_a_build_of_another_name_is_served_by_the_command_of_all_others():
     module = {**RELEASE, "stacks": {"cpu": {**RELEASE["stacks"]["cpu"], "entrypoint": "module"}}}
     small = {"org/model": {**MANIFESTS["org/model"], "files": {"a.safetensors": {"size": GIB}}}}
     common = {"a_recipe": recipe(compatible_strategies=EVERY), "manifests": small, "release": module}
-    alone = plan({"strategy": "single_node_tp"}, CPU, **common)
-    assert alone.launch[1:] == ["-m", "vllm.entrypoints.openai.api_server"]
-    assert "distribution" not in alone.venv
-    grouped = plan(SPANS, CPU, **common)
-    assert grouped.launch[0].endswith("/bin/vllm") and grouped.launch[1:] == ["serve"]
-    assert grouped.venv["distribution"] == "2.0.0+cpu"
+    for requested in ({"strategy": "single_node_tp"}, SPANS):
+        found = plan(requested, CPU, **common)
+        assert found.launch[0].endswith("/bin/vllm") and found.launch[1:] == ["serve"]
+        assert found.venv["distribution"] == "2.0.0+cpu"
 
 
 def test_what_cannot_span_hosts():
