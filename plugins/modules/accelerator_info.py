@@ -52,8 +52,8 @@ options:
     elements: str
     default: []
 notes:
-  - Memory is in MiB, as drivers count it. It is the nominal memory that the catalogue gives in GiB. Nothing is asked of
-    the chip itself, so a driver may report one or two percent less.
+  - Memory is in MiB, as drivers count it. It is what AMD's driver reports in sysfs, and for other chips what the
+    catalogue gives in GiB, of which a driver may report up to half a percent less.
 """
 
 EXAMPLES = r"""
@@ -102,7 +102,7 @@ accelerator:
       sample: 8
     memory_mib:
       description:
-        - Nominal memory of one device in MiB, of the smallest if they differ; the memory of the host for V(cpu).
+        - Memory of one device in MiB, of the smallest if they differ; the memory of the host for V(cpu).
         - Not set if it is a share of the host's memory.
       type: int
       sample: 144384

@@ -7,6 +7,9 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Collection
 
+# Of 2**64.
+MOST_DIGITS = 20
+
 
 class PciError(ValueError):
     """The PCI tree cannot be read; the message is the whole sentence for the user."""
@@ -18,7 +21,8 @@ class PciFunction:
 
     ``address`` is ``domain:bus:device.function`` as the kernel writes it. ``class_id`` is base class and subclass.
     ``numa_node`` is None where the firmware names none. ``virtual`` is true for an SR-IOV function whose physical one
-    is in the same tree; in a virtual machine, which only sees that one function, it is false.
+    is in the same tree; in a virtual machine, which only sees that one function, it is false. ``memory_mib`` is what
+    AMD's driver reports, None for other chips and without it.
     """
 
     address: str
@@ -29,6 +33,7 @@ class PciFunction:
     subdevice_id: str | None = None
     numa_node: int | None = None
     virtual: bool = False
+    memory_mib: int | None = None
 
     @property
     def id(self) -> str:
@@ -73,8 +78,9 @@ def _read_function(path: str, address: str, vendors: Collection[str]) -> PciFunc
         class_id=class_id,
         subvendor_id=_hex_digits(path, "subsystem_vendor"),
         subdevice_id=_hex_digits(path, "subsystem_device"),
-        numa_node=_numa_node(path),
+        numa_node=_number(path, "numa_node"),  # -1: the firmware names none
         virtual=os.path.exists(os.path.join(path, "physfn")),
+        memory_mib=(_number(path, "mem_info_vram_total") or 0) // 1024**2 or None,
     )
 
 
@@ -95,6 +101,6 @@ def _hex_digits(path: str, name: str) -> str | None:
     return digits
 
 
-def _numa_node(path: str) -> int | None:
-    text = _read(path, "numa_node")
-    return int(text) if text.isascii() and text.isdigit() else None  # -1: the firmware names none
+def _number(path: str, name: str) -> int | None:
+    text = _read(path, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None

@@ -319,7 +319,8 @@ def _place(function: PciFunction) -> dict[str, Any]:
 
 
 def _device(function: PciFunction, chip: Chip) -> dict[str, Any]:
-    memory_mib = None if chip.memory_gib is None else int(chip.memory_gib * 1024)
+    # A chip that shares the host's memory has no number: its driver reports only a part of it.
+    memory_mib = None if chip.memory_gib is None else function.memory_mib or int(chip.memory_gib * 1024)
     return {**_place(function), "model": chip.model, "form": chip.form, "memory_mib": memory_mib}
 
 

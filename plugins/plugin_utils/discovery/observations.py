@@ -109,16 +109,11 @@ def parse_probe(text: str) -> Observation:
 
 
 def detected(observation: Observation, catalogue: Catalogue) -> Detected:
-    """Return a host's hardware by the catalogue, with the memory that the kernel reports instead of the nominal one.
-
-    A chip that shares the host's memory gets no number, because the kernel reports only a part of it.
-    """
-    found = match(observation.functions, catalogue, observation.cpu, observation.drivers)
-    if not observation.memory_mib:
-        return found
-    devices = [_measured(device, observation.memory_mib) for device in found.devices]
-    sizes = [device["memory_mib"] for device in devices if device["model"] == found.model and device["memory_mib"]]
-    return replace(found, devices=devices, memory_mib=min(sizes) if sizes else found.memory_mib)
+    """Return a host's hardware by the catalogue, with the memory that the kernel reports instead of the nominal one."""
+    functions = [
+        replace(function, memory_mib=observation.memory_mib.get(function.address)) for function in observation.functions
+    ]
+    return match(functions, catalogue, observation.cpu, observation.drivers)
 
 
 def summary(hardware: Detected) -> dict[str, Any]:
@@ -285,12 +280,6 @@ def _probed_drivers(lines_by_key: Mapping[str, Sequence[str]]) -> dict[str, dict
     }
     known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
     return {vendor: part for vendor, part in known.items() if part}
-
-
-def _measured(device: Mapping[str, Any], memory_mib: Mapping[str, int]) -> dict[str, Any]:
-    if device["memory_mib"] is None:
-        return dict(device)
-    return {**device, "memory_mib": memory_mib.get(device["address"], device["memory_mib"])}
 
 
 def _function_text(function: PciFunction) -> str:

@@ -249,7 +249,18 @@ def test_drivers(tmp_path, files, known, shell):
 def test_memory_that_the_kernel_measured(tmp_path):
     root = host(tmp_path, lines("1002:74a1", 2, pci_class="1200"))
     (root / "sys/bus/pci/devices/0000:10:00.0/mem_info_vram_total").write_text("206141652992\n")
-    assert parse_probe(run(root)).memory_mib == {"0000:10:00.0": 196592}
+    probed = parse_probe(run(root))
+    assert probed.memory_mib == {"0000:10:00.0": 196592}
+    # The role, which detects again, makes the same plans as render.yml after discover.yml.
+    found = match(read_functions(str(root / "sys")), load_catalogue(), probed.cpu, probed.drivers)
+    assert found == detected(probed, load_catalogue()) and found.memory_mib == 196592
+
+
+@pytest.mark.parametrize("text", ["", "-1", "many", "9" * 5000, "1048575"])
+def test_memory_that_is_no_number_of_bytes_is_not_counted(tmp_path, text):
+    root = host(tmp_path, lines("1002:74a1", 1, pci_class="1200"))
+    (root / "sys/bus/pci/devices/0000:10:00.0/mem_info_vram_total").write_text(text)
+    assert [function.memory_mib for function in read_functions(str(root / "sys"))] == [None]
 
 
 def test_a_sites_own_vendor_and_class_count(tmp_path):
