@@ -106,6 +106,17 @@ def test_only_three_pure_files_read_the_clock():
     assert all(f"`{name}`" in map_of_code for name in READS_THE_CLOCK)
 
 
+def test_planning_reads_no_file():
+    """What it needs of the catalogue comes in a Library, and the import contract alone would let it open files."""
+    found = {}
+    for path in (TOP / "plugins/plugin_utils/planning").glob("*.py"):
+        text = text_of(path)
+        names = [node.module or "" for node in nodes_of(text) if isinstance(node, ast.ImportFrom)]
+        lines = [*touches(text), *opens(text), *(name for name in names if name.endswith(("_host", "common.places")))]
+        found.update({path.name: lines} if lines else {})
+    assert found == {}
+
+
 def test_host_code_imports_the_standard_library_only():
     texts = {path.relative_to(TOP).as_posix(): text_of(path) for path in host_files()}
     found = {

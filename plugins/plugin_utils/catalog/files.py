@@ -35,6 +35,7 @@ from .upstream_recipes import has_recipe, nearest_recipe
 # The beginning of the error if a part of the catalogue has no file of a name.
 MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}
 ENTRYPOINTS = ("image", "module")
+ROUTER_VERSION = "0.1.17"
 # The endings of a recipe's file.
 RECIPES = (".yaml", ".yml")
 
@@ -278,6 +279,13 @@ def _lock(directory: Path, file: str) -> dict[str, str]:
     name, text = lock_text(own)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"requirements": name, "requirements_sha256": digest, "requirements_text": text}
+
+
+def load_router() -> dict[str, Any]:
+    """Return the lock of vllm-router, one for every Python and machine, and the ``locks`` with the wheels of each."""
+    directory, name = CATALOG / "router", f"vllm-router-{ROUTER_VERSION}"
+    locks = [str(directory / f"{name}-{machine}.txt") for machine in ("x86_64", "aarch64")]
+    return {"name": name, "locks": locks, **_lock(directory, f"{name}.txt")}
 
 
 def locks_of(stack: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import load_catalogue, servable_chips
-from ..catalog.files import file_notes, find, load_families, load_manifest, load_recipe, load_release
+from ..catalog.files import file_notes, find, load_families, load_manifest, load_recipe, load_release, load_router
 from ..catalog.option_tables import (
     load_exclusive,
     load_foreign,
@@ -53,6 +53,7 @@ def library(
         restrictions=load_restrictions(),
         notes=cache(lambda kind, name: file_notes(kind, name, paths[kind])),
         chips=lambda: servable_chips(load_catalogue()),
+        router=cache(load_router),
     )
 
 

@@ -7,14 +7,11 @@ its own host the answer, which fetches the KV cache from there with its connecto
 
 from __future__ import annotations
 
-import hashlib
 import re
-from functools import lru_cache
 from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.vllm.plan_document import DECODE, PREFILL, RouterDocument
-from ..common.places import CATALOG
 from ..common.versions import sort_key
 from ..options.table import OptionTable
 from .compose import Layer
@@ -35,8 +32,6 @@ PORTS = {"cann": 30000}
 NIXL_PORT = 5600
 # Ports of the router: requests, and its own metrics on loopback after it.
 ROUTER_PORT = 8300
-ROUTER_VERSION = "0.1.17"
-ROUTER_MACHINES = ("x86_64", "aarch64")
 ROUTER_BYTES = 128 << 20
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 _NIXL = re.compile(r"(?m)^nixl[=~ @-]")
@@ -108,8 +103,13 @@ def port_of(stack: str, requested: Mapping[str, Any]) -> int:
     return int(requested.get("group_port", PORTS.get(stack, NIXL_PORT)))
 
 
-def router_of(address: str, listen: Mapping[str, Any], requested: Mapping[str, Any], root: str) -> RouterDocument:
-    """Return the router of a decode host, which listens where its vLLM does; ``address`` is that of the host."""
+def router_of(
+    address: str, listen: Mapping[str, Any], requested: Mapping[str, Any], root: str, lock: Mapping[str, Any]
+) -> RouterDocument:
+    """Return the router of a decode host, which listens where its vLLM does; ``address`` is that of the host.
+
+    ``lock`` is what its virtual environment below ``root`` is made from.
+    """
     port, host = int(requested.get("router_port", ROUTER_PORT)), str(listen["host"])
     own = address if host in EVERYWHERE else host
     return {
@@ -117,31 +117,15 @@ def router_of(address: str, listen: Mapping[str, Any], requested: Mapping[str, A
         "port": port,
         "metrics": port + 1,
         "decode": f"http://{f'[{own}]' if ':' in own else own}:{listen['port']}",
-        "venv": _router_venv(root),
+        "venv": {
+            "name": lock["name"],
+            "path": f"{root}/{lock['name']}-{lock['requirements_sha256'][:12]}",
+            "requirements": lock["requirements"],
+            "locks": lock["locks"],
+            "python": DEFAULT_PYTHON,
+            "size_bytes": ROUTER_BYTES,
+        },
     }
-
-
-def _router_venv(root: str) -> dict[str, Any]:
-    """Return what the router's virtual environment is made from: one lock for every Python and machine.
-
-    A mirror fetches the wheels of one machine at a time.
-    """
-    lock = CATALOG / "router" / f"vllm-router-{ROUTER_VERSION}.txt"
-    name = f"vllm-router-{ROUTER_VERSION}"
-    return {
-        "name": name,
-        "path": f"{root}/{name}-{_digest(str(lock))[:12]}",
-        "requirements": str(lock),
-        "locks": [str(lock.with_name(f"{name}-{machine}.txt")) for machine in ROUTER_MACHINES],
-        "python": DEFAULT_PYTHON,
-        "size_bytes": ROUTER_BYTES,
-    }
-
-
-@lru_cache(maxsize=None)
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
 
 
 def layers(

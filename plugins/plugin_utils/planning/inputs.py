@@ -78,7 +78,7 @@ class Library:
     ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
     returns the tables of the other releases, ``notes`` the warnings about a file by its kind (recipes, releases,
     weights) and name, ``chips`` one of each chip that the catalogue has. ``families`` holds the guards and known issues
-    of families of models, ``restrictions`` what a recipe cannot set alone.
+    of families of models, ``restrictions`` what a recipe cannot set alone, ``router`` returns the lock of vllm-router.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -93,3 +93,4 @@ class Library:
     restrictions: Restrictions = field(default_factory=Restrictions)
     notes: Callable[[str, str], Sequence[str]] = lambda _kind, _name: ()
     chips: Callable[[], Sequence[Accelerator]] = lambda: ()
+    router: Callable[[], Mapping[str, Any]] = dict

@@ -204,7 +204,7 @@ def _plan(
     check_secrets(entry, secrets, site, library.foreign(accelerator.stack), library.restrictions)
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     if group and role == DECODE:
-        group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root)
+        group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root, library.router())
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(kernels_of(entry, accelerator, site), env, accelerator.generation)
     mounts = mounts_of(name, weights, composed, accelerator, site)

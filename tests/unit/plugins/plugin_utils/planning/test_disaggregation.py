@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     declared_accelerator,
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_router
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.disaggregation import router_of
@@ -76,7 +77,7 @@ def test_each_decode_host_has_a_router_for_its_own_vllm():
     assert (router["host"], router["port"], router["metrics"]) == ("0.0.0.0", 8300, 8301)
     # Where it listens on every address, the router asks it in the network of the hosts.
     assert router["decode"] == "http://10.0.0.2:8000"
-    alone = router_of("10.0.0.2", {"host": "127.0.0.1", "port": 8000}, {}, "/opt/vllm")
+    alone = router_of("10.0.0.2", {"host": "127.0.0.1", "port": 8000}, {}, "/opt/vllm", load_router())
     assert (alone["host"], alone["decode"]) == ("127.0.0.1", "http://127.0.0.1:8000")
     venv = router["venv"]
     text = Path(venv["requirements"]).read_text()
