@@ -19,6 +19,19 @@ CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
 
 ABSENT = "absent"
 PRESENT = "present"
+# What vLLM chooses itself, as without the flag.
+AUTO = "auto"
+# Spellings of one setting: a flag, a key of a JSON flag (vllm/engine/arg_utils.py), a variable of old releases.
+_SPELLINGS = (
+    ("attention-backend", "attention-config.backend", "VLLM_ATTENTION_BACKEND"),
+    ("cudagraph-capture-sizes", "compilation-config.cudagraph_capture_sizes"),
+    ("linear-backend", "kernel-config.linear_backend"),
+    ("max-cudagraph-capture-size", "compilation-config.max_cudagraph_capture_size"),
+    ("moe-backend", "kernel-config.moe_backend"),
+    ("spec-method", "speculative-config.method"),
+    ("spec-model", "speculative-config.model"),
+    ("spec-tokens", "speculative-config.num_speculative_tokens"),
+)
 
 
 def _number(value: Any) -> float:
@@ -30,7 +43,7 @@ def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     if name in RESULTS:
         if not isinstance(wanted, Mapping):
             raise ValueError(f"found {show_value(wanted)}, expected a mapping of names to requirements")
-        return _results_hold(wanted, facts.get(name) or {})
+        return _results_hold(name, wanted, facts)
     fact = facts.get(name)
     if fact is None:
         return None
@@ -55,8 +68,26 @@ def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     return not (exception and all(holds(name, wanted, facts) for name, wanted in exception.items()))
 
 
-def _results_hold(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    return all(_result_holds(spec, *_look_up(key, found)) for key, spec in wanted.items())
+def _results_hold(kind: str, wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    found = facts.get(kind) or {}
+    if kind != "args":
+        return all(_result_holds(spec, *_look_up(key, found)) for key, spec in wanted.items())
+    have = {**(facts.get("env") or {}), **found}
+    return all(_result_holds(_folded(spec), *_argument(key, have)) for key, spec in wanted.items())
+
+
+def _argument(name: str, have: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Return whether an argument is there in any spelling, and its value."""
+    names = next((group for group in _SPELLINGS if name in group), (name,))
+    values = [_folded(value) for there, value in (_look_up(each, have) for each in names) if there]
+    return bool(values), next((value for value in values if value != AUTO), AUTO)
+
+
+def _folded(value: Any) -> Any:
+    """Return names in one form: where vLLM takes another case, or a dash for an underscore, it means the same."""
+    if isinstance(value, (list, tuple)):
+        return [_folded(each) for each in value]
+    return value.lower().replace("-", "_") if isinstance(value, str) and value[:1] not in "<>=!-" else value
 
 
 def _look_up(name: str, found: Mapping[str, Any]) -> tuple[bool, Any]:
@@ -75,7 +106,7 @@ def _result_holds(spec: Any, there: bool, value: Any) -> bool:
     if isinstance(spec, (list, tuple)):
         return any(_result_holds(each, there, value) for each in spec)
     if spec in (ABSENT, PRESENT):
-        return there is (spec == PRESENT)
+        return (there and value != AUTO) is (spec == PRESENT)
     if not there:
         return False
     if isinstance(spec, bool) or isinstance(value, bool):

@@ -42,6 +42,7 @@ def family_words(text):
 TP4 = {"tensor-parallel-size": 4}
 EXPERTS = {"enable-expert-parallel": True}
 MTP = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
+TOKENS = {"speculative-config.num_speculative_tokens": 1}
 AITER = {"VLLM_ROCM_USE_AITER": "1"}
 OLD = {"release": "0.25.1"}
 ASCEND = {"release": "0.30.0"}
@@ -74,12 +75,19 @@ SAID = [
     ("any", "ascend_950dt", FP8_WEIGHTS, {"release": "0.23.0"}, "DeepSeek-V4's only"),
     ("any", "ascend_a2", {"quantization": "awq"}, {"release": "0.23.0"}, "has ascend and compressed-tensors"),
     ("any", "a100", {**FP8_CACHE, "attention-backend": "TRITON_ATTN"}, {}, "take it away with null"),
+    ("any", "a100", {**FP8_CACHE, "attention-backend": "triton_attn"}, {}, "take it away with null"),
+    ("any", "a100", {**FP8_CACHE, "attention-config": {"backend": "TRITON_ATTN"}}, {}, "take it away with null"),
+    ("any", "t4", {**FP8_CACHE, "attention-backend": "auto"}, {}, "no attention with such a KV cache"),
+    ("any", "h200", {"moe-backend": "FLASHINFER-TRTLLM"}, {}, "moe-backend: null"),
+    ("any", "h200", {"kernel-config": {"moe_backend": "flashinfer_trtllm"}}, {}, "moe-backend: null"),
     ("gpt-oss-120b", "a100", FP8_CACHE, {}, "only Triton's attention serves this model"),
     ("any", "t4", FP8_CACHE, {}, "no attention with such a KV cache"),
     ("DeepSeek-V3.1", "a100", FP8_CACHE, {}, "no such KV cache on Ampere"),
     ("any", "mi250x", FP8_WEIGHTS, {}, "does not compute in FP8"),
     ("any", "t4", {"dtype": "bfloat16"}, {}, "has no bfloat16"),
     ("DeepSeek-V4-Flash-0731", "h200", MTP, {}, "dspark"),
+    ("DeepSeek-V4-Flash-0731", "h200", {"speculative-config.method": "deepseek_mtp", **TOKENS}, {}, "dspark"),
+    ("DeepSeek-V4-Flash-0731", "h200", {"spec-method": "mtp", "spec-tokens": 1}, {}, "dspark"),
     ("GLM-5.3-Flash", "h200", {"kv-cache-dtype": "fp8"}, {}, "with null if it does not start"),
     ("GLM-5.1-MXFP4", "mi355x", MTP, {}, "spec_decoding"),
     ("gemma-3-27b-it", "h200", {"dtype": "half"}, {}, "dtype to bfloat16"),
@@ -103,6 +111,9 @@ SAID = [
 QUIET = [
     ("any", "ascend_310p", {}, {"release": "0.30.0"}),
     ("any", "t4", {}, {}),
+    ("any", "t4", {**FP8_CACHE, "attention-backend": "FLASHINFER"}, {}),
+    ("any", "t4", {**FP8_CACHE, "attention-config.backend": "FLASHINFER"}, {}),
+    ("any", "t4", {**FP8_CACHE, "attention-config": {"backend": "flashinfer"}}, {}),
     ("any", "ascend_950dt", {**FP8_CACHE, **FP8_WEIGHTS}, ASCEND),
     ("DeepSeek-V4-Flash", "ascend_950dt", FP8_WEIGHTS, {"release": "0.23.0"}),
     ("any", "ascend_a3", {"kv-cache-dtype": "int8", "quantization": "ascend"}, ASCEND),

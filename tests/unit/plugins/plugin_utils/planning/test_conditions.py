@@ -121,6 +121,43 @@ def test_what_came_out(wanted, found, expected):
     assert holds("args", wanted, {"args": found}) is expected
 
 
+@pytest.mark.parametrize(
+    ("wanted", "found", "expected"),
+    [
+        ({"attention-backend": "TRITON_ATTN"}, {"attention-backend": "triton_attn"}, True),
+        ({"attention-backend": "TRITON_ATTN"}, {"attention-config": {"backend": "triton_attn"}}, True),
+        ({"attention-backend": "TRITON_ATTN"}, {"attention-config": {"backend": "FLASHINFER"}}, False),
+        ({"attention-config.backend": "TRITON_ATTN"}, {"attention-backend": "TRITON_ATTN"}, True),
+        ({"attention-backend": "absent"}, {"attention-config": {"backend": "FLASHINFER"}}, False),
+        ({"attention-backend": "absent"}, {"attention-config": {"flash_attn_version": 3}}, True),
+        ({"attention-backend": "absent"}, {"attention-backend": "auto"}, True),
+        ({"attention-backend": "present"}, {"attention-backend": "Auto"}, False),
+        (
+            {"attention-backend": "FLASHINFER"},
+            {"attention-backend": "auto", "attention-config": {"backend": "flashinfer"}},
+            True,
+        ),
+        ({"moe-backend": "flashinfer_trtllm"}, {"moe-backend": "FlashInfer-TRTLLM"}, True),
+        ({"moe-backend": "flashinfer_trtllm"}, {"kernel-config": {"moe_backend": "flashinfer-trtllm"}}, True),
+        ({"speculative-config.method": "mtp"}, {"spec-method": "mtp"}, True),
+        ({"dtype": "auto"}, {"dtype": "auto"}, True),
+        ({"x": "-1"}, {"x": -1}, True),
+    ],
+)
+def test_every_spelling_of_an_argument_is_one_setting(wanted, found, expected):
+    assert holds("args", wanted, {"args": found}) is expected
+
+
+def test_a_variable_of_an_old_release_is_the_flag_too():
+    facts = {"args": {}, "env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}}
+    assert holds("args", {"attention-backend": "TRITON_ATTN"}, facts) is True
+    assert holds("args", {"attention-backend": "absent"}, facts) is False
+
+
+def test_the_case_of_a_variable_counts():
+    assert holds("env", {"X": "UV"}, {"env": {"X": "uv"}}) is False
+
+
 def test_a_wrong_form_is_told_and_does_not_fall_through():
     with pytest.raises(ValueError, match="found \\['x'\\], expected a mapping of names to requirements"):
         holds("env", ["x"], {"env": {}})
