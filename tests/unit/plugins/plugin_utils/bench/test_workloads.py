@@ -140,6 +140,13 @@ def test_bursts_follow_the_concurrency():
     assert Step(BUNDLED["chat"], 64, 256).measurement(1).request_rate == 0
 
 
+def test_a_number_of_requests_at_a_fixed_rate():
+    """``vllm bench serve --num-prompts 200 --request-rate 1`` of vllm-ascend's guides (docs/operate/bench.md)."""
+    work = Workload("guide", "random", 200, 200, request_rate_per_stream=0.005)
+    found = fit([work], [200], Amount(1, 8), 4096, None, True, False).steps[0].measurement(7)
+    assert (found.requests, found.concurrency, found.request_rate, found.burstiness) == (200, 200, 1, 1)
+
+
 def test_a_title_is_no_part_of_what_is_measured():
     assert definition(Workload(title="A", **{"name": "a", **OWN})) == definition(
         Workload(title="B", **{"name": "a", **OWN})
