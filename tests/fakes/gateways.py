@@ -140,7 +140,7 @@ class RunningGateway:
         }
         weakref.finalize(self, shutil.rmtree, self.paths["chroot"], ignore_errors=True)
         self.paths["certificate"] = str(directory / "gateway.pem")
-        for name in ("settle", "hanging", "body", "admission", "await"):
+        for name in ("settle", "refuse", "hanging", "body", "admission", "await"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         body = str(more.get("variables", {}).get("gateway_max_body", 64))

@@ -146,6 +146,7 @@ HOST = (
     Place("/usr/local/lib/gateway-body.lua", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-admission.lua", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-await.lua", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-refuse.lua", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/routed/", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "gateway", EVERYTHING),
