@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -11,11 +12,12 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
 from ansible.vars.manager import VariableManager
 
-from ...module_utils.common.spelling import nearest
+from ...module_utils.common.spelling import misspelt, nearest
 from .places import COLLECTION
 
-# Ansible's own.
-SPECIAL = frozenset(("all", "always", "never", "tagged", "untagged"))
+# Ansible's own; with each of RUNS some tasks run in any case.
+RUNS = frozenset(("all", "always", "tagged", "untagged"))
+SPECIAL = RUNS | {"never"}
 OWN = "baremetal.inference."
 
 
@@ -26,26 +28,40 @@ class TagError(ValueError):
 def check_tags(arguments: Mapping[str, Any]) -> None:
     """Raise TagError for a tag of the command line that is in none of its playbooks.
 
-    Playbooks of others are not judged: what they include may have any tags. With `always` the run is not empty.
+    Playbooks of others are not judged: what they include may have any tags. A tag that is skipped may be in what a
+    playbook includes, or stand in ansible.cfg for other projects, so only one that is nearly a tag of ours is refused.
     """
-    for option in ("tags", "skip_tags"):
-        asked = frozenset(arguments.get(option) or ()) - SPECIAL
-        if asked and "always" not in arguments[option]:
-            _refuse_unknown(f"--{option.replace('_', '-')}", asked, tuple(arguments.get("args") or ()))
+    paths = _playbooks(tuple(arguments.get("args") or ()))
+    if not {path.parent for path in paths} <= {COLLECTION, COLLECTION / "playbooks"}:
+        return
+    asked = frozenset(arguments.get("tags") or ())
+    if not asked & RUNS:
+        _refuse_unknown(asked - SPECIAL, paths)
+    for tag in sorted(frozenset(arguments.get("skip_tags") or ()) - SPECIAL):
+        meant = misspelt(tag, every_tag())
+        if meant not in (None, tag):
+            raise TagError(f"--skip-tags {tag}: no task has this tag; nearest: {meant!r}")
+
+
+def _playbooks(names: tuple[str, ...]) -> tuple[Path, ...]:
+    own = (f"{COLLECTION}/playbooks/{name.removeprefix(OWN)}.yml" if name.startswith(OWN) else name for name in names)
+    return tuple(Path(name).resolve() for name in own)
 
 
 @functools.lru_cache(maxsize=4)
-def _refuse_unknown(option: str, asked: frozenset[str], playbooks: tuple[str, ...]) -> None:
-    files = [
-        f"{COLLECTION}/playbooks/{name.removeprefix(OWN)}.yml" if name.startswith(OWN) else name for name in playbooks
-    ]
-    paths = [Path(name).resolve() for name in files]
-    if not {path.parent for path in paths} <= {COLLECTION, COLLECTION / "playbooks"}:
-        return
-    known = set().union(*map(tags_of, paths))
+def _refuse_unknown(asked: frozenset[str], playbooks: tuple[Path, ...]) -> None:
+    known = set().union(*map(tags_of, playbooks)) if asked else asked
     for tag in sorted(asked - known):
-        names = " and ".join(path.name for path in paths)
-        raise TagError(f"{option} {tag}: no task of {names} has this tag; {nearest(tag, known)}")
+        names = " and ".join(path.name for path in playbooks)
+        raise TagError(f"--tags {tag}: no task of {names} has this tag; {nearest(tag, known)}")
+
+
+@functools.lru_cache(maxsize=1)
+def every_tag() -> frozenset[str]:
+    """Return the tags of all roles, as their files of tasks spell them."""
+    files = COLLECTION.glob("roles/*/tasks/*.yml")
+    lists = (tags for file in files for tags in re.findall(r"^ +tags: \[(.+)\]$", file.read_text(), re.M))
+    return frozenset(tag for tags in lists for tag in tags.split(", ")) - SPECIAL
 
 
 def tags_of(playbook: Path) -> set[str]:

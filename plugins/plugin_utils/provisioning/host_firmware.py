@@ -17,6 +17,7 @@ from .firmware import Difference
 PROGRAM = Path(show_firmware_host.__file__)
 # 512 functions with 4 KiB in hex.
 MOST_BYTES = 8 << 20
+MOST_COUNTED = 4096
 # Of linux/ioport.h: the kernel found no address.
 UNSET = 0x20000000
 # With these bits a port sends requests between chips to the processor: those of the kernel's pci_bridge_has_acs_redir.
@@ -35,7 +36,12 @@ def read_shown(output: bytes) -> Mapping[str, Any]:
             for address, each in found["functions"].items()
             if _ADDRESS.fullmatch(address)
         }
-        return {"functions": functions, "sockets": int(found["sockets"]), "nodes": int(found["nodes"])}
+        counts = {name: int(found[name]) for name in ("sockets", "nodes")}
+        if len(functions) > show_firmware_host.MOST_FUNCTIONS or not all(
+            0 <= n <= MOST_COUNTED for n in counts.values()
+        ):
+            raise ValueError
+        return {"functions": functions, **counts}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise ProvisionError("the host's answer is not what show_firmware_host.py prints") from None
 
@@ -49,11 +55,18 @@ def host_differences(purposes: Collection[str], shown: Mapping[str, Any]) -> tup
 
 def _addresses(purpose: str, shown: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield the large BARs (64 bits wide) of chips that have no address."""
+    absent = []
     for address, (bridge, resource, config) in shown["functions"].items():
         lines = [line.split() for line in resource.splitlines()]
         for number in () if bridge else _wide_bars(config):
             if len(lines) <= number or not _is_placed(lines[number]):
-                yield Difference(purpose, f"BAR {number} of {address}", "without an address", "one")
+                absent.append(f"BAR {number} of {address}")
+    if absent:
+        yield Difference(purpose, _first_of(absent), "without an address", "one")
+
+
+def _first_of(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def _wide_bars(config: bytes) -> Iterator[int]:
@@ -104,7 +117,7 @@ def _bits(
             found.setdefault(" ".join(word for bit, word in names.items() if value & bit), []).append(address)
     for words, addresses in found.items():
         if words:
-            yield words, addresses[0] + (f" and {len(addresses) - 1} more" if len(addresses) > 1 else "")
+            yield words, _first_of(addresses)
 
 
 PROOFS: Mapping[str, Callable[[str, Mapping[str, Any]], Iterator[Difference]]] = {

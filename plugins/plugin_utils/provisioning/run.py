@@ -126,9 +126,10 @@ class _Writing(Loop):
             )  # fmt: skip
             return
         self.world.trust(self.settings.known_hosts, job.names, job.record.host_key)
-        self.settings.record_file.finish(job.entry.host, self.world.date())
+        # Before the order is over: a run that is killed while a BMC or the host is asked comes back here.
         self._prove_firmware(job)
         self._prove_on_host(job)
+        self.settings.record_file.finish(job.entry.host, self.world.date())
         if not self.settings.keep_node:
             # Ironic never acts on a host that serves, and its database forgets the BMC's password.
             self.settings.ironic.forget(job.entry.host)

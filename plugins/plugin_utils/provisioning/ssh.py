@@ -15,7 +15,7 @@ import tempfile
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import IO, Any, Mapping
 
 from ...module_utils.common.files_host import locked, publish
 from .entry import Entry, ProvisionError
@@ -86,7 +86,7 @@ def show_firmware(entry: Entry, host_key: str, user: str, private_key: str) -> M
 def run(
     entry: Entry, host_key: str, user: str, private_key: str, command: str, sent: str, most: int
 ) -> tuple[int, bytes, bytes]:
-    """Return status, the first bytes of the output, and errors of a command, which reads a file of the controller.
+    """Return status, the first bytes of the output, and the last of the errors of a command, which reads a file.
 
     The status is KILLED where the command does not end in time.
     """
@@ -116,18 +116,27 @@ def _run(words: list[str], sent: str, most: int) -> tuple[int, bytes, bytes]:
         ) as process:
             timer = threading.Timer(COMMAND, _kill, [process])
             timer.start()
+            errors = bytearray()
+            # Beside the output, because ssh waits where nobody reads the errors.
+            reader = threading.Thread(target=_keep_end, args=(process.stderr, errors))
+            reader.start()
             try:
                 output = process.stdout.read(most + 1) if process.stdout else b""
                 if len(output) > most:
                     _kill(process)
-                errors = process.stderr.read(MOST_OUTPUT) if process.stderr else b""
+                reader.join()
                 status = process.wait()
-                return (0 if len(output) > most else status), output[:most], errors
+                return (0 if len(output) > most else status), output[:most], bytes(errors)
             finally:
                 timer.cancel()
                 _kill(process)
     except OSError as exc:
         return 255, b"", f"ssh cannot be started: {exc.strerror}".encode()
+
+
+def _keep_end(stream: IO[bytes], end: bytearray) -> None:
+    for part in iter(lambda: stream.read(MOST_OUTPUT), b""):
+        end[:] = (end + part)[-MOST_OUTPUT:]
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

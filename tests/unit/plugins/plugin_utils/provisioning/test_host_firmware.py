@@ -79,6 +79,8 @@ def test_a_bar_for_which_the_kernel_found_no_space_is_named():
     assert differences({"0000:03:00.0": chip(RECORDED["no_space"])}) == [
         "above_4g: BAR 0 of 0000:03:00.0 is 'without an address', wanted one"
     ]
+    eight = {f"0000:{bus:02x}:00.0": chip(RECORDED["no_space"]) for bus in range(8)}
+    assert differences(eight) == ["above_4g: BAR 0 of 0000:00:00.0 and 7 more is 'without an address', wanted one"]
 
 
 def test_a_kernel_may_keep_the_size_of_what_has_no_address():
@@ -140,6 +142,10 @@ def test_only_what_the_bmc_was_compared_for_is_proved():
         b'{"functions": {}, "sockets": null, "nodes": 1}', b"\xff\xfe",
         b'{"functions": {}, "sockets": NaN, "nodes": 1}',
         b'{"functions": {}, "sockets": Infinity, "nodes": 1}',
+        b'{"functions": {}, "sockets": -1, "nodes": 1}',
+        b'{"functions": {}, "sockets": 2, "nodes": 1' + b"0" * 4000 + b"}",
+        json.dumps({"functions": {f"0000:00:{bus:02x}.{each}": port("clear") for bus in range(65) for each in range(8)},
+                    "sockets": 2, "nodes": 2}).encode(),
     ],
 )  # fmt: skip
 def test_another_answer_is_one_sentence(output):
@@ -150,7 +156,8 @@ def test_another_answer_is_one_sentence(output):
 @pytest.mark.parametrize("resource", ["", "x y z", "0x0", "0x1 0x2 0x3 0x4", "-1 0 0\n" * 9])
 def test_resources_that_cannot_be_read_are_no_addresses(resource):
     function = {**chip(RECORDED["h100"]), "resource": resource}
-    assert len(differences({"0000:3b:00.0": function})) == 3 - resource.startswith("-1") * 3
+    absent = "above_4g: BAR 0 of 0000:3b:00.0 and 2 more is 'without an address', wanted one"
+    assert differences({"0000:3b:00.0": function}) == ([] if resource.startswith("-1") else [absent])
 
 
 def test_a_name_that_is_no_address_is_not_shown():

@@ -81,6 +81,8 @@ def test_the_program_that_shows_the_firmware_is_run_on_the_host(system, tmp_path
     [
         ("echo sudo: a password is required >&2; exit 1", "SSH: sudo: a password is required"),
         ("exit 3", "SSH: status 3"),
+        # A banner of any length before what matters.
+        ("head -c 300000 /dev/zero | tr '\\0' x >&2; echo; echo >&2; echo denied >&2; exit 1", "SSH: denied"),
         ("cat /dev/zero", "is not what show_firmware_host.py prints"),
         ("cat /dev/zero >&2", "SSH did not answer within 1 s"),
         ("exec sleep 60", "SSH did not answer within 1 s"),
