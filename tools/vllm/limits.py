@@ -52,8 +52,8 @@ class Alias(str):
 class ConfigClass:
     """A class of the sources: the names of its bases, and the annotation and limits of each field.
 
-    Where it ``splits``, a text with commas stands for each list. It ``folds`` the case of some fields, and takes
-    ``auto`` for some, which is no name of theirs.
+    Where it ``splits``, a text with commas stands for each list. It ``folds`` the case of some fields, takes dashes
+    for underscores in some (``dashed``), and ``auto`` for some, which is no name of theirs.
     """
 
     bases: list[str]
@@ -61,6 +61,7 @@ class ConfigClass:
     limits: dict[str, dict[str, float]] = field(default_factory=dict)
     splits: bool = False
     folds: set[str] = field(default_factory=set)
+    dashed: set[str] = field(default_factory=set)
     auto: set[str] = field(default_factory=set)
 
 
@@ -128,7 +129,7 @@ class Limits:
         whole = {"kind": entry} if isinstance(entry, str) else entry
         limited = self._limited(dict(whole), owner, name)
         if limited["kind"] == "choice" and name in self.classes[owner].folds:
-            limited["any_case"] = True
+            limited.update({"any_case": True}, **({"dashes": True} if name in self.classes[owner].dashed else {}))
         return entry if limited == whole else limited
 
     def _field(self, owner: str, name: str) -> tuple[str, dict[str, float]]:
@@ -149,6 +150,7 @@ def _read_class(node: ast.ClassDef) -> ConfigClass:
             names = re.findall(r"'(\w+|\*)'", before) if "mode='before'" in before else []
             cls.splits |= "*" in names and ".split(" in body
             cls.folds.update(names if ".lower()" in body or ".upper()" in body else [])
+            cls.dashed.update(names if ".replace('-', '_')" in body else [])
             cls.auto.update(names if "== 'auto'" in body else [])
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             cls.annotations[item.target.id] = annotation = ast.unparse(item.annotation)

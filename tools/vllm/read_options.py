@@ -201,7 +201,7 @@ def _value_kind(action: argparse.Action) -> dict[str, Any]:
         values = [value for value in action.choices if value not in (None, "None")]
         entry: dict[str, Any] = {"kind": "choice", "values": sorted(values)}
         if name == "<lambda>" and kind("A-B") == "a_b":
-            entry["any_case"] = True
+            entry.update(any_case=True, dashes=True)
         return {**entry, "none": True} if len(values) < len(list(action.choices)) else entry
     if name in SUFFIXED:
         return {"kind": "integer", "suffix": True, **({"words": ["auto"]} if name.endswith("auto") else {})}

@@ -112,9 +112,9 @@ def _fold(entry: Entry) -> Callable[[object], str]:
 
 
 def _is_choice(entry: Entry, value: Any) -> bool:
-    """Return whether an entry has a value; where vLLM folds the case, a dash is an underscore too."""
+    """Return whether an entry has a value, also with dashes for underscores where vLLM takes those."""
     fold = _fold(entry)
-    names = {fold(value), fold(value).replace("-", "_")} if entry.get("any_case") else {fold(value)}
+    names = {fold(value), fold(value).replace("-", "_")} if entry.get("dashes") else {fold(value)}
     return bool(names & {*map(fold, entry["values"])})
 
 
@@ -182,7 +182,7 @@ def key_problems(
         elif is_unlisted(known, item, added):
             yield here, "no such value in {version}: " + _braced(f"{item!r}; {nearest(str(item), known['known'])}")
         if not _key_fits(known, item) and not is_added(known, item, added):
-            found = described(item) + near_value(known, item)
+            found = described(item) + (_unquoted(known, item) or near_value(known, item))
             yield here, _braced(f"expected {expected(known)}, found {found}")
 
 
@@ -219,6 +219,12 @@ def _key_fits(entry: Entry, value: Any) -> bool:
     return _scalar_fits(entry, text.partition(".")[0] if kind == "integer" else text)
 
 
+def _unquoted(entry: Entry, value: Any) -> str:
+    """Return what to do with the text of a number where vLLM takes the number alone, empty for anything else."""
+    number = isinstance(value, str) and value.isdigit() and value in map(str, entry.get("values", ()))
+    return "; write it as a number, without quotes" if number else ""
+
+
 def _item(entry: Entry, value: Any) -> bool:
     return value is not None and _key_fits(entry, value)
 
@@ -250,5 +256,6 @@ def described(value: Any) -> str:
 
 
 def near_value(entry: Entry, value: Any) -> str:
-    near = misspelt(str(value), [str(choice) for choice in entry.get("values", ())])
+    names = {str(choice).lower(): str(choice) for choice in entry.get("values", ())}
+    near = names.get(misspelt(str(value).lower(), names) or "")
     return f"; nearest: {near!r}" if near and near != str(value) else ""

@@ -81,7 +81,11 @@ FILES = {
             order: Order = None
             @field_validator("backend_word", "automatic", mode="before")
             def fold(cls, value):
-                return None if value == "auto" else value.lower()
+                return None if value == "auto" else value.lower().replace("-", "_")
+            capital: Word = "one"
+            @field_validator("capital", mode="before")
+            def rise(cls, value):
+                return Word[value.upper()]
             automatic: AttentionBackendEnum = None
             worded: Worded | None = None
             @field_validator("exact")
@@ -180,6 +184,7 @@ def limits(tmp_path):
                 "kind": "json",
                 "keys": {
                     "backend_word": {"kind": "choice", "values": ["one"]},
+                    "capital": {"kind": "choice", "values": ["ONE"]},
                     "exact": {"kind": "choice", "values": ["one"]},
                     "automatic": "any",
                     "worded": "text",
@@ -189,7 +194,8 @@ def limits(tmp_path):
             {
                 "kind": "json",
                 "keys": {
-                    "backend_word": {"kind": "choice", "values": ["one"], "any_case": True},
+                    "backend_word": {"kind": "choice", "values": ["one"], "any_case": True, "dashes": True},
+                    "capital": {"kind": "choice", "values": ["ONE"], "any_case": True},
                     "exact": {"kind": "choice", "values": ["one"]},
                     "automatic": {"kind": "text", "known": "AttentionBackendEnum", "closed": True, "words": ["auto"]},
                     "worded": {"kind": "choice", "values": ["mp", "ray"]},

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     Unknown,
 )
 
+UNQUOTED = "; write it as a number, without quotes"
 TABLE = OptionTable.from_data(
     {
         "version": "2.0.0",
@@ -40,7 +41,7 @@ TABLE = OptionTable.from_data(
             },
             "block-size": {"kind": "integer", "gt": 0, "step": 16},
             "closed": {"kind": "text", "known": ["awq", "fp8"], "closed": True, "words": ["auto"]},
-            "folded": {"kind": "choice", "values": ["one_two"], "any_case": True},
+            "folded": {"kind": "choice", "values": ["one_two"], "any_case": True, "dashes": True},
             "dtype": {"kind": "choice", "values": ["auto", "bfloat16"]},
             "allowed-origins": {"kind": "json"},
             "headless": {"kind": "switch"},
@@ -139,7 +140,7 @@ def test_short_optimization_level_by_release():
                 "eager": "true",
                 "ratio": 1,
                 "sizes": [1],
-                "mode": "FAST-one",
+                "mode": "FAST_one",
                 "inner": {"fuse_rope": True},
             }
         },
@@ -219,8 +220,12 @@ def test_good_arguments(args):
         ({"config-x": {"depth": "{deep}"}}, '--config-x.depth: expected an integer, found "{deep}"'),
         ({"config-x": {"eager": "maybe"}}, '--config-x.eager: expected true or false, found "maybe"'),
         ({"config-x": {"mode": "fsat"}}, '--config-x.mode: expected one of fast_one, slow, 1, found "fsat"'),
-        ({"config-x": {"mode": "1"}}, '--config-x.mode: expected one of fast_one, slow, 1, found "1"'),
-        ({"config-x": {"version": "2"}}, '--config-x.version: expected one of 2, 3, found "2"'),
+        (
+            {"config-x": {"mode": "FAST-one"}},
+            """--config-x.mode: expected one of fast_one, slow, 1, found "FAST-one"; nearest: 'fast_one'""",
+        ),
+        ({"config-x": {"mode": "1"}}, '--config-x.mode: expected one of fast_one, slow, 1, found "1"' + UNQUOTED),
+        ({"config-x": {"version": "2"}}, '--config-x.version: expected one of 2, 3, found "2"' + UNQUOTED),
         *(
             ({"config-x": {"depth": value}}, f"--config-x.depth: expected an integer, found {shown}")
             for value, shown in (
@@ -627,6 +632,13 @@ def test_a_connector_is_one_of_the_release(config, problem):
         ({"mamba-backend": "tritn"}, "--mamba-backend: expected one of cpu, flashinfer, triton"),
         ({"compilation-config": {"mode": 5}}, "--compilation-config.mode: expected one of NONE, STOCK_TORCH_COMPILE"),
         ({"compilation-config": {"cudagraph_mode": "FULLY"}}, 'found "FULLY"'),
+        ({"compilation-config": {"cudagraph_mode": "full-and-piecewise"}}, "nearest: 'FULL_AND_PIECEWISE'"),
+        ({"compilation-config": {"mode": "VLLM-COMPILE"}}, "nearest: 'VLLM_COMPILE'"),
+        ({"compilation-config": {"mode": "3"}}, 'found "3"; write it as a number, without quotes'),
+        ({"attention-config": {"flash_attn_version": "3"}}, 'found "3"; write it as a number, without quotes'),
+        ({"attention-config": {"flash_attn_version": "5"}}, 'expected one of 2, 3, 4, found "5"'),
+        ({"compilation-config": {"mode": "9" * 5000}}, "expected one of"),
+        ({"moe-backend": "Deep-GEMM", "kernel-config": {"linear_backend": "FlashInfer-CUTLASS"}}, None),
         ({"compilation-config": {"mode": "vllm_compile", "cudagraph_mode": "full_and_piecewise"}}, None),
         ({"compilation-config": {"mode": 3, "cudagraph_mode": 2}, "optimization-level": 3, "-O3": None}, None),
     ],
