@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.restricted import Restrictions
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
@@ -209,10 +211,21 @@ def library(a_recipe, release=None, manifests=None, restrictions=NO_RESTRICTIONS
     )
 
 
+class Plan(SimpleNamespace):
+    """A plan whose keys are attributes; those that some plans lack are None."""
+
+    group = residents = preload = scale = None
+
+    def as_dict(self):
+        """Return the document."""
+        return vars(self)
+
+
 def plans(instances, accelerator=H200, a_recipe=None, site=None, host="h1", **where_from):
     """Return the plans of a host; ``site`` overrides settings, ``where_from`` are arguments of library."""
     settings = SiteSettings(**{**SITE.__dict__, **(site or {})})
-    return plan_instances(host, accelerator, instances, settings, library(a_recipe or recipe(), **where_from))
+    found = plan_instances(host, accelerator, instances, settings, library(a_recipe or recipe(), **where_from))
+    return [Plan(**document) for document in found]
 
 
 def plan(requested=None, accelerator=H200, a_recipe=None, **more):

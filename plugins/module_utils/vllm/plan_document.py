@@ -86,12 +86,24 @@ class PlanOutline(Grouped, Resident, Preloaded, Scaled):
     runtime: str
 
 
-class PlanDocument(PlanOutline):
+class StartDocument(TypedDict):
+    """What of a plan depends on the runtime: image and container, or the virtual environment."""
+
+    image: str | None
+    container: dict[str, Any] | None
+    venv: dict[str, Any] | None
+    launch: list[str]
+    libraries: list[str]
+    devices: list[str]
+    mounts: list[str]
+
+
+class PlanDocument(PlanOutline, StartDocument):
     """Everything needed to install and start one instance.
 
     ``argv`` is the whole command, ``env`` its variables but for the secrets. A host runs ``launch`` and ``middleware``,
     followed by ``--config`` and the file of ``config``: the same words. ``args`` are the arguments but for model and
-    the address. ``device_groups`` are the groups of users that may open the ``devices``.
+    the address.
     """
 
     host: str
@@ -101,7 +113,6 @@ class PlanDocument(PlanOutline):
     generation: str
     vllm_version: str
     release: str
-    image: str | None
     recipe: str
     variant: str
     preset: str | None
@@ -117,15 +128,8 @@ class PlanDocument(PlanOutline):
     args: dict[str, Any]
     config: dict[str, Any]
     argv: list[str]
-    launch: list[str]
     middleware: list[str]
-    venv: dict[str, Any] | None
-    libraries: list[str]
     chips: list[int]
-    devices: list[str]
-    device_groups: list[str]
-    mounts: list[str]
-    container: dict[str, Any] | None
     secrets: list[str]
     memory_required_gib: float | None
     compilers: list[str]

@@ -113,4 +113,4 @@ def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -
     paths = {key: tuple(settings.get(key) or ()) for key in PATHS}
     site = SiteSettings(**{"release": "", **{key: settings[key] for key in SETTINGS if settings.get(key) is not None}})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
-    return {plan.instance: plan.as_dict() for plan in plans}
+    return {plan["instance"]: plan for plan in plans}

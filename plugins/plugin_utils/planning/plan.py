@@ -7,20 +7,11 @@ in tests from plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.vllm.files import middleware_of
-from ...module_utils.vllm.plan_document import (
-    DECODE,
-    INNER,
-    PREFILL,
-    Grouped,
-    PlanDocument,
-    Preloaded,
-    Resident,
-    Scaled,
-)
+from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, PlanDocument, StartDocument
 from ..options.arguments import to_argv, to_config, to_mapping
 from .checks import judge, known_issues
 from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips
@@ -48,31 +39,7 @@ from .scale import scale_of
 from .start_failures import START_FAILURES
 from .variants import check_format, untried_hardware, variant_doubts
 
-__all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
-
-# Fields that the plan of an instance has only where it spans hosts, shares its chips, leaves its weights there, or
-# follows the load.
-_OPTIONAL = tuple(name for kind in (Grouped, Resident, Preloaded, Scaled) for name in kind.__annotations__)
-
-
-def _fields() -> list[Any]:
-    """Return the fields of a plan, which PlanDocument describes, as make_dataclass takes them."""
-    kinds = {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()}
-    whole = [(name, kind) for name, kind in kinds.items() if name not in _OPTIONAL]
-    return [*whole, *((name, f"{kinds[name]} | None", None) for name in _OPTIONAL)]
-
-
-@dataclass(frozen=True)
-class ServePlan(make_dataclass("Fields", _fields(), frozen=True)):  # type: ignore[misc]
-    """Everything needed to install and start one instance; ``as_dict`` is the document that users see."""
-
-    def as_dict(self) -> PlanDocument:
-        """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan.
-
-        The plan of an instance on one host has no key ``group``, that of one with its own chips none ``residents``.
-        """
-        fields = {name: value for name, value in vars(self).items() if name not in _OPTIONAL or value is not None}
-        return cast(PlanDocument, _copied(fields))
+__all__ = ["Accelerator", "Library", "PlanError", "SiteSettings", "plan_instances"]
 
 
 def _copied(value: Any) -> Any:
@@ -96,7 +63,7 @@ class _Shared:
 
 def plan_instances(
     host: str, accelerator: Accelerator, instances: Mapping[str, Any], site: SiteSettings, library: Library
-) -> list[ServePlan]:
+) -> list[PlanDocument]:
     """Return the plan of every instance of a host, replicas included, in the order of their names.
 
     ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first instance that cannot be served.
@@ -113,27 +80,27 @@ def plan_instances(
     demands = demands_of(chosen)
     allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)
-    plans: list[ServePlan] = []
+    plans: list[PlanDocument] = []
     for entry in chosen:
         composed = compose_settings(entry, accelerator, site, library, len(allotted[entry.name][0]))
         doubts = doubts_about(entry, composed, accelerator, site, library)
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
-    args = {plan.instance: plan.args for plan in plans}
-    plans[0].warnings.extend(check_memory(chosen, args, allotted, accelerator, library))
+    args = {plan["instance"]: plan["args"] for plan in plans}
+    plans[0]["warnings"].extend(check_memory(chosen, args, allotted, accelerator, library))
     for members in groups_of(chosen).values():
         for entry in members:
-            _plan_of(entry.name, plans).warnings.extend(resident_warnings(entry, members, accelerator))
+            _plan_of(entry.name, plans)["warnings"].extend(resident_warnings(entry, members, accelerator))
     left = unused_chips(demands, allotted, accelerator)
     if left:
-        plans[0].warnings.append(left)
+        plans[0]["warnings"].append(left)
     return plans
 
 
-def _plan_of(name: str, plans: Sequence[ServePlan]) -> ServePlan:
+def _plan_of(name: str, plans: Sequence[PlanDocument]) -> PlanDocument:
     """Return the plan of an instance with one replica."""
-    return next(plan for plan in plans if plan.instance == name)
+    return next(plan for plan in plans if plan["instance"] == name)
 
 
 def _warnings(
@@ -175,7 +142,7 @@ def _features_left_out(entry: Chosen, accelerator: Accelerator) -> list[str]:
 
 def _plan(
     shared: _Shared, entry: Chosen, composed: Composed, doubts: Sequence[str], number: int, chips: tuple[int, ...]
-) -> ServePlan:
+) -> PlanDocument:
     """Return the plan of one replica on its chips."""
     accelerator, site, library = shared.accelerator, shared.site, shared.library
     name = replica_name(entry.name, number)
@@ -220,51 +187,62 @@ def _plan(
         *_unpinned(entry, models, library),
         *unmounted(entry.where, composed.args, start["mounts"]),
     ]
-    return ServePlan(
-        host=shared.host,
-        instance=name,
-        replica_of=entry.name,
-        accelerator=accelerator.model,
-        stack=accelerator.stack,
-        generation=accelerator.generation,
-        runtime=entry.runtime,
-        vllm_version=str(entry.release["vllm"]),
-        release=entry.release_name,
-        recipe=str(entry.requested["recipe"]),
-        variant=entry.choice.variant,
-        preset=entry.choice.preset,
-        strategy=entry.choice.strategy,
-        features=dict(entry.choice.features),
-        model=model,
-        revision=manifest["revision"] if manifest else None,
-        weights=weights,
-        models=models,
-        served_model_names=served,
-        listen=listen,
-        env=env,
-        args=args,
-        config=to_config(config, entry.table),
-        argv=[*to_argv(config, entry.table), *middleware.words],
-        middleware=list(middleware.words),
-        chips=list(chips),
-        device_groups=list(accelerator.groups),
-        secrets=secrets,
-        memory_required_gib=memory,
-        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ()), *START_FAILURES],
-        compilers=compilers,
-        explain=explain(composed, args, env),
-        warnings=warnings,
-        group=group,
-        residents=entry.requested.get("residents"),
-        preload=entry.requested.get("preload") or None,
-        scale=scale_of(entry.requested),
-        **start,
-    )
+    document: PlanDocument = {
+        "host": shared.host,
+        "instance": name,
+        "replica_of": entry.name,
+        "accelerator": accelerator.model,
+        "stack": accelerator.stack,
+        "generation": accelerator.generation,
+        "runtime": entry.runtime,
+        "vllm_version": str(entry.release["vllm"]),
+        "release": entry.release_name,
+        "recipe": str(entry.requested["recipe"]),
+        "variant": entry.choice.variant,
+        "preset": entry.choice.preset,
+        "strategy": entry.choice.strategy,
+        "features": dict(entry.choice.features),
+        "model": model,
+        "revision": manifest["revision"] if manifest else None,
+        "weights": weights,
+        "models": models,
+        "served_model_names": served,
+        "listen": listen,
+        "env": env,
+        "args": args,
+        "config": to_config(config, entry.table),
+        "argv": [*to_argv(config, entry.table), *middleware.words],
+        "middleware": list(middleware.words),
+        "chips": list(chips),
+        "secrets": secrets,
+        "memory_required_gib": memory,
+        "known_issues": [*known_issues(entry.recipe, facts), *(ISSUES if compilers else ()), *START_FAILURES],
+        "compilers": compilers,
+        "explain": explain(composed, args, env),
+        "warnings": warnings,
+        "image": start["image"],
+        "container": start["container"],
+        "venv": start["venv"],
+        "launch": start["launch"],
+        "libraries": start["libraries"],
+        "devices": start["devices"],
+        "mounts": start["mounts"],
+    }
+    if group:
+        document["group"] = group
+    if entry.requested.get("residents") is not None:
+        document["residents"] = entry.requested["residents"]
+    if entry.requested.get("preload"):
+        document["preload"] = True
+    if scale := scale_of(entry.requested):
+        document["scale"] = scale
+    # Replicas share no mapping or list.
+    return cast(PlanDocument, _copied(document))
 
 
 def _start(
     entry: Chosen, accelerator: Accelerator, site: SiteSettings, chips: tuple[int, ...], mounts: list[str], shm: str
-) -> dict[str, Any]:
+) -> StartDocument:
     """Return the fields of the plan that depend on the runtime: image and container, or the virtual environment."""
     devices = devices_of(accelerator, chips)
     own = entry.software.image
@@ -293,22 +271,26 @@ def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[st
     ]
 
 
-def _check_together(plans: Sequence[ServePlan], chosen: Sequence[Chosen], accelerator: Accelerator) -> None:
+def _check_together(plans: Sequence[PlanDocument], chosen: Sequence[Chosen], accelerator: Accelerator) -> None:
     """Raise PlanError for conflicts between the instances of one host."""
-    names = [plan.instance for plan in plans]
-    for plan in plans:
-        if names.count(plan.instance) > 1:
+    names = [plan["instance"] for plan in plans]
+    for name in names:
+        if names.count(name) > 1:
             raise PlanError(
-                f"vllm_instances.{plan.instance}: a replica of another instance has the same name; rename one of them"
+                f"vllm_instances.{name}: a replica of another instance has the same name; rename one of them"
             )
-    ports = {plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans if plan.listen}
+    ports = {plan["instance"]: (plan["replica_of"], plan["listen"]["port"]) for plan in plans if plan["listen"]}
     check_ports(ports)
-    groups = {plan.instance: plan.group for plan in plans if plan.group}
+    groups = {plan["instance"]: plan["group"] for plan in plans if "group" in plan}
     check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
     check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
-    shares = {plan.instance: (plan.chips, Engine(plan.vllm_version).share(plan.args)) for plan in plans if plan.chips}
+    args = {plan["instance"]: plan["args"] for plan in plans}
+    chips = {plan["instance"]: len(plan["chips"]) for plan in plans}
+    shares = {
+        plan["instance"]: (plan["chips"], Engine(plan["vllm_version"]).share(plan["args"]))
+        for plan in plans
+        if plan["chips"]
+    }
     check_shares(shares_of(shares, chosen))
-    check_offload(
-        {plan.instance: plan.args for plan in plans}, {plan.instance: len(plan.chips) for plan in plans}, accelerator
-    )
-    check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)
+    check_offload(args, chips, accelerator)
+    check_host_memory({plan["instance"]: plan["memory_required_gib"] for plan in plans}, accelerator)

@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from dataclasses import fields
-
+import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import ServePlan
+
+from tests.fakes.plans import MI300X, plan, recipe
+
+EVERY = ["single_node_tp", "multi_node_tp"]
 
 
-def test_the_document_has_the_fields_of_a_plan_and_their_types():
-    expected = {field.name: field.type for field in fields(ServePlan)}
-    # The document of an instance on one host has no such key.
-    assert expected.pop("group") == "GroupDocument | None"
-    expected["group"] = "GroupDocument"
-    # Nor has that of one with its own chips.
-    assert expected.pop("residents") == "str | None"
-    expected["residents"] = "str"
-    # Nor has that of one whose weights leave the chips with its engine.
-    assert expected.pop("preload") == "bool | None"
-    expected["preload"] = "bool"
-    # Nor has that of one that always serves.
-    assert expected.pop("scale") == "dict[str, Any] | None"
-    expected["scale"] = "dict[str, Any]"
-    assert {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()} == expected
+@pytest.mark.parametrize(
+    ("requested", "more"),
+    [
+        ({}, set()),
+        ({"nodes": ["h1", "h2"], "strategy": "multi_node_tp"}, {"group"}),
+        ({"replicas": 2, "scale": {"min": 1, "max": 2}}, {"scale"}),
+    ],
+)
+def test_a_plan_has_the_keys_of_its_document_and_the_optional_ones_where_they_say_something(requested, more):
+    found = plan(requested, MI300X, recipe(compatible_strategies=EVERY)).as_dict()
+    assert set(found) == PlanDocument.__required_keys__ | more
+    assert more <= PlanDocument.__optional_keys__

@@ -15,6 +15,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import weights_size
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
+from tests.fakes.plans import Plan
+
 GIB = 1024**3
 SITE = SiteSettings("0.33.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
 
@@ -23,7 +25,7 @@ def planned(chip, count=1, recipe="openai/gpt-oss-20b", source=None, **instance)
     """Return the plan of one replica with the catalogue's own recipe and manifest."""
     accelerator = declared_accelerator(load_catalogue(), chip, count)
     requested = {"chat": {"recipe": recipe, "replicas": 1, **instance}}
-    return plan_instances("h", accelerator, requested, SITE, source or library())[0]
+    return Plan(**plan_instances("h", accelerator, requested, SITE, source or library())[0])
 
 
 def refusal(*chips, **instance):

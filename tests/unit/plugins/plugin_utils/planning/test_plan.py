@@ -24,13 +24,14 @@ def test_a_plan_is_plain_data_and_the_same_each_time():
     assert json.loads(first)["host"] == "h1"
 
 
-def test_a_document_shares_nothing_with_its_plan():
-    found = plan()
-    document = found.as_dict()
-    before = json.dumps(document)
-    document["config"]["a"] = "changed"
-    document["explain"][0]["overrides"].append("changed")
-    assert json.dumps(found.as_dict()) == before
+def test_replicas_share_no_mapping_or_list():
+    first, second = plans({"chat": {"recipe": "org/model", "replicas": 2}})
+    before = json.dumps(second.as_dict())
+    first.config["a"] = "changed"
+    first.explain[0]["overrides"].append("changed")
+    first.features["a"] = "changed"
+    first.compilers.append("changed")
+    assert json.dumps(second.as_dict()) == before
 
 
 def test_argv_and_config_say_the_same():

@@ -120,7 +120,7 @@ def test_an_instance_may_have_a_release_of_its_own():
     requested = {"chat": {"recipe": "org/model", "release": "1.9"}}
     spy = Library(**{**theirs.__dict__, "release": lambda name: asked.append(name) or RELEASE})
     (found, *_rest) = plan_instances("h1", H200, requested, SITE, spy)
-    assert (asked, found.release) == (["1.9"], "1.9")
+    assert (asked, found["release"]) == (["1.9"], "1.9")
 
 
 @pytest.mark.parametrize("value", ['{"text_config":' * 900 + "1" + "}" * 900, "[" * 400 + "]" * 400])
