@@ -188,9 +188,28 @@ def test_clients_take_no_connections_of_the_port_for_metrics(tmp_path):
         assert "200" in http_health(found)
 
 
-def http_health(found):
+@pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\nX: "])
+def test_one_host_takes_half_of_the_port_for_metrics(tmp_path, data):
+    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
+        kept = opened(stack, found.stats_port, 50, "127.0.0.2", data)
+        assert len(kept) <= 16
+        assert "200" in http_health(found) and "200" in http_health(found, "127.0.0.3")
+
+
+def test_who_asks_the_port_for_metrics_keeps_no_connection(tmp_path):
+    with small_gateway(tmp_path, 512) as found:
+        with socket.create_connection(("127.0.0.1", found.stats_port), HANGS) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
+            answer = b""
+            while part := connection.recv(1000):
+                answer += part
+        assert answer.count(b"HTTP/1.1 200") == 1
+
+
+def http_health(found, source="127.0.0.1"):
     """Return the head of the answer of the port for metrics, empty for none."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", found.stats_port), 2) as connection:
+    address = ("127.0.0.1", found.stats_port)
+    with contextlib.suppress(OSError), socket.create_connection(address, 2, (source, 0)) as connection:
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         return connection.recv(100).decode().split("\r\n")[0]
     return ""

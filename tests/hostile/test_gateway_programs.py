@@ -50,6 +50,8 @@ def test_who_sends_a_line_now_and_then_holds_no_program(tmp_path):
                     connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1))
                     connection.sendall(f"GET {path} HTTP/1.1\r\n".encode())
                     kept.append(connection)
+        # All places are taken, and HAProxy and monitoring get their answers at once all the same.
+        assert [answers(port, path) for _number in range(20) for port, path in asked.values()].count(False) == 0
         ends = time.monotonic() + SECONDS + 3
         while time.monotonic() < ends:
             assert all(len(os.listdir(each)) <= before + PLACES + 20 for each, before in files.items())

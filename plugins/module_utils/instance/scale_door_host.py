@@ -151,6 +151,7 @@ class Visit(socketserver.BaseRequestHandler):
             except RefusedError:
                 return
             self.server.proven.add(self.client_address[0])
+            self.server.kept.add(self.request)
             try:
                 answer = self.server.answer(document)
             except (RefusedError, OSError) as exc:

@@ -6,12 +6,18 @@ from __future__ import annotations
 import contextlib
 import socket
 import socketserver
+import struct
 import threading
 import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import bounded_server_host
-from ansible_collections.baremetal.inference.plugins.module_utils.common.bounded_server_host import BoundedServer
+from ansible_collections.baremetal.inference.plugins.module_utils.common.bounded_server_host import (
+    BoundedServer,
+    peer_of,
+)
+
+from tests.fakes.gateways import until
 
 
 class Echo(socketserver.StreamRequestHandler):
@@ -24,10 +30,11 @@ class Short(BoundedServer):
     seconds = 1.0
 
 
-@pytest.fixture
-def server(monkeypatch):
+@pytest.fixture(params=[BoundedServer])
+def server(monkeypatch, request):
     monkeypatch.setattr(bounded_server_host, "PLACES", 3)
-    with Short(("127.0.0.1", 0), Echo) as found:
+    monkeypatch.setattr(BoundedServer, "seconds", 60.0)
+    with request.param(("127.0.0.1", 0), Echo) as found:
         thread = threading.Thread(target=found.serve_forever, args=(0.1,))
         thread.start()
         yield found
@@ -35,25 +42,84 @@ def server(monkeypatch):
         thread.join()
 
 
-def opened(server):
-    connection = socket.create_connection(server.server_address, 5)
+def opened(server, source="127.0.0.1"):
+    connection = socket.create_connection(server.server_address, 5, source_address=(source, 0))
     connection.sendall(b"a\n")
     return connection
 
 
-def test_one_too_many_is_closed_and_a_place_is_free_again(server):
+def has_ended(connection):
+    try:
+        return connection.recv(2) == b""
+    except ConnectionError:
+        return True
+
+
+def test_one_too_many_gets_the_place_that_is_held_for_longest(server):
     kept = [opened(server) for _number in range(3)]
     assert [each.recv(2) for each in kept] == [b"a\n"] * 3
-    with opened(server) as late, contextlib.suppress(ConnectionError):
-        assert late.recv(2) == b""
-    for each in kept:
+    with opened(server) as late:
+        assert late.recv(2) == b"a\n" and has_ended(kept[0])
+        assert len(server.taken) == 3
+    for each in kept[1:]:
+        each.sendall(b"a\n")
+        assert each.recv(2) == b"a\n"
         each.close()
-    while len(server.taken) == 3:
-        time.sleep(0.01)
+    until(lambda: not server.taken and not server.leaving)
     with opened(server) as again:
         assert again.recv(2) == b"a\n"
+    until(lambda: not server.taken)
+    assert all(server.free.acquire(blocking=False) for _number in range(3)) and not server.free.acquire(blocking=False)
 
 
+def test_the_end_of_a_connection_is_no_line_in_the_journal(server, capsys):
+    for number in range(9):
+        connection = opened(server)
+        if number % 2:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    until(lambda: not server.taken and not server.leaving)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_peer_takes_places_of_itself_only_while_it_has_most(server):
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(opened(server, "127.0.0.9"))
+        assert first.recv(2) == b"a\n"
+        greedy = []
+        for _number in range(20):
+            greedy.append(stack.enter_context(opened(server)))
+            assert greedy[-1].recv(2) == b"a\n"
+        assert has_ended(greedy[0])
+        first.sendall(b"b\n")
+        assert first.recv(2) == b"b\n"
+
+
+def test_a_connection_that_has_proven_itself_keeps_its_place(server):
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(opened(server))
+        assert first.recv(2) == b"a\n"
+        server.kept.update(server.taken)
+        for _number in range(10):
+            assert stack.enter_context(opened(server)).recv(2) == b"a\n"
+        first.sendall(b"b\n")
+        assert first.recv(2) == b"b\n"
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_the_addresses_of_a_host_are_one_peer(address, peer):
+    assert peer_of(address) == peer
+
+
+@pytest.mark.parametrize("server", [Short], indirect=True)
 def test_a_connection_ends_in_time_whatever_it_sends(server):
     with opened(server) as connection:
         began, got = time.monotonic(), b"-"
