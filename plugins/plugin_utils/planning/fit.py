@@ -38,7 +38,7 @@ def request_of(
     return model_request(library.manifest(entry.pinned), args, accelerator, context, entry.engine, drafted)
 
 
-def _loaded(composed: Composed) -> list[str]:
+def loaded_models(composed: Composed) -> list[str]:
     """Return the repositories besides the model's whose weights the chips hold: a draft model's and adapters'."""
     written = _as_written(composed)
     return side_models(
@@ -50,7 +50,7 @@ def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, li
     """Return the layer with the longest context that fits, None where the model's own does or somebody chose one."""
     if LENGTH in composed.history or accelerator.stack == "cpu":
         return None
-    request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
+    request = request_of(entry, composed.args, accelerator, library, loaded_models(composed))
     if request is None or request.context <= SHORTEST or request.fits():
         return None
     tokens = request.longest_context()
@@ -96,7 +96,7 @@ def required_memory(
     named = str(entry.choice.sizes.because or "").startswith("tp ") and entry.demand.chips >= entry.choice.sizes.chips
     estimated = manifest is None and named
     room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
-    request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
+    request = request_of(entry, composed.args, accelerator, library, loaded_models(composed))
     if request is not None and accelerator.stack != "cpu":
         footprint = request.footprint()
         needs: float | None = footprint.total * room / GIB

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ..options.values import decoded
+from ..options.values import decoded, read_number
 from .chips import GIB, read_tokens
 from .divisions import size_of
 from .engine_memory import GRAPHS_SINCE, NEWEST, Engine, packs_sparse
@@ -32,6 +32,11 @@ COLLECTIVES_GIB = 0.5
 # A model's experts have the first of them with which they are no larger than its files.
 _ELEMENTS = (2.0, 1.0, 0.53125)
 _FOUR_BITS = {"mxfp4": 0.53125, "nvfp4": 0.5625}
+
+# By these methods vLLM quantizes plain weights while it loads them, layer by layer: all but the embeddings have half
+# the size then (vllm/model_executor/layers/quantization/online). Older releases had all layers on the chip before.
+_HALVING = ("fp8", "fp8_per_block", "fp8_per_channel", "fp8_per_tensor", "int8_per_channel_weight_only", "mxfp8")
+_HALVED_SINCE = "0.17"
 
 # max-num-batched-tokens and max-num-seqs of a server where they are not set: vLLM's own, by the chip's memory in GiB.
 _BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
@@ -101,7 +106,8 @@ class Request:
         if self.precision == "mxfp4":
             shared, width = 1 if apart else shared, self.shape.expert_width
             experts *= self.engine.padding(self.shape.hidden, width, shared, self.accelerator, self.args)
-        weights += experts
+        # vLLM takes this much of each chip's weights to the host (UVAOffloader of vllm/model_executor/offloader).
+        weights = max(0, weights + experts - (read_number(str(self.args.get("cpu-offload-gb", 0))) or 0) * GIB)
         overhead = self._overhead(seqs, batched, chips)
         if self.accelerator.generation == "ascend_310p":
             # vllm-ascend leaves as much for the workspace of its operators (_310p/worker_310p.py of 0.30.0rc2).
@@ -197,4 +203,7 @@ def model_request(
     if size is None or shape is None or (accelerator.stack == "cann" and any(part.page for part in shape.layers)):
         return None
     precision = str((manifest or {}).get("precision") or "")
+    if not precision and args.get("quantization") in _HALVING and engine.since(_HALVED_SINCE):
+        embeddings = min(size, 2 * shape.vocabulary * shape.hidden * shape.element_bytes)
+        size = embeddings + (size - embeddings) // 2
     return Request(shape, size + beside, args, accelerator, shape.context or context, precision, engine)

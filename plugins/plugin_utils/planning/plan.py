@@ -23,7 +23,7 @@ from .engine_memory import Engine
 from .engine_settings import PLACE, compose_settings, config_of, doubts_about, kernels_of, weights_path, with_chips
 from .environment import environment_of, has_metadata, mounts_of
 from .explanation import explain
-from .fit import cache_doubt, named_models, required_memory
+from .fit import cache_doubt, loaded_models, named_models, required_memory
 from .groups import check_group_ports, check_router_ports
 from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
@@ -81,14 +81,16 @@ def plan_instances(
     allotted = share_out(chosen, allot(demands, accelerator))
     shared = _Shared(host, accelerator, site, library)
     plans: list[PlanDocument] = []
+    loaded = {}
     for entry in chosen:
         composed = compose_settings(entry, accelerator, site, library, len(allotted[entry.name][0]))
+        loaded[entry.name] = loaded_models(composed)
         doubts = doubts_about(entry, composed, accelerator, site, library)
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
     args = {plan["instance"]: plan["args"] for plan in plans}
-    plans[0]["warnings"].extend(check_memory(chosen, args, allotted, accelerator, library))
+    plans[0]["warnings"].extend(check_memory(chosen, args, loaded, allotted, accelerator, library))
     for members in groups_of(chosen).values():
         for entry in members:
             _plan_of(entry.name, plans)["warnings"].extend(resident_warnings(entry, members, accelerator))

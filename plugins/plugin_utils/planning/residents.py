@@ -135,13 +135,15 @@ def shares_of(users: Mapping[str, tuple[Sequence[int], float]], chosen: Sequence
 def check_memory(
     chosen: Sequence[Chosen],
     args: Mapping[str, Mapping[str, Any]],
+    loaded: Mapping[str, Sequence[str]],
     allotted: Mapping[str, Sequence[Sequence[int]]],
     accelerator: Accelerator,
     library: Library,
 ) -> list[str]:
     """Raise PlanError where sleeping instances leave too little memory, of the chips or of the host.
 
-    ``args`` are the arguments of each instance, ``allotted`` the chips of its replicas. Returns warnings: instances
+    ``args`` are the arguments of each instance, ``loaded`` the repositories whose weights it has besides the model's,
+    ``allotted`` the chips of its replicas. Returns warnings: instances
     with the sleep mode of vLLM alone fill the host only if somebody lets them all sleep on level 1.
     """
     for group in groups_of(chosen).values():
@@ -153,7 +155,10 @@ def check_memory(
     # not), so all of them count, and beside them what other engines keep there.
     asleep = {entry.name: entry for entry in chosen if args[entry.name].get(FLAG) is True}
     sizes = {
-        name: sum(_weights_gib(asleep[name], args[name], len(chips), accelerator, library) for chips in allotted[name])
+        name: sum(
+            _weights_gib(asleep[name], args[name], loaded[name], len(chips), accelerator, library)
+            for chips in allotted[name]
+        )
         for name in sorted(asleep)
     }
     cache = sum(host_gib(args[name], len(chips)) for name, replicas in allotted.items() for chips in replicas)
@@ -173,13 +178,19 @@ def check_memory(
 
 
 def _weights_gib(
-    entry: Chosen, args: Mapping[str, Any], chips: int, accelerator: Accelerator, library: Library
+    entry: Chosen,
+    args: Mapping[str, Any],
+    loaded: Sequence[str],
+    chips: int,
+    accelerator: Accelerator,
+    library: Library,
 ) -> float:
     """Return the GiB of weights that a replica takes with it into the memory of the host; 0 where unknown."""
-    request = request_of(entry, args, accelerator, library)
+    request = request_of(entry, args, accelerator, library, loaded)
     if request:
         return request.footprint().weights * chips / GIB
-    return (weights_size(library.manifest(entry.pinned), str(args.get("load-format"))) or 0) / GIB
+    load_format = str(args.get("load-format"))
+    return sum(weights_size(library.manifest(name), load_format) or 0 for name in (entry.pinned, *loaded)) / GIB
 
 
 def _kept_gib(entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.engine_memory import Engine
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import Request, model_request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import (
     Layers,
     ModelShape,
@@ -28,6 +28,37 @@ CODER = {
     "vocab_size": 151936, "decoder_sparse_step": 1, "dtype": "bfloat16", "max_position_embeddings": 262144,
 }  # fmt: skip
 CODER_PARAMETERS = 480_154_875_392
+
+
+def test_weights_that_stay_in_the_memory_of_the_host_are_not_on_the_chips():
+    """UVAOffloader takes cpu-offload-gb x 1024**3 bytes of each chip's parameters."""
+    whole = REQUEST.footprint()
+    found = replace(REQUEST, args={"cpu-offload-gb": "5"}).footprint()
+    assert (whole.weights - found.weights, whole.cache, whole.overhead) == (5 * GIB, found.cache, found.overhead)
+    assert replace(REQUEST, args={"cpu-offload-gb": 100}).footprint().weights == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "precision", "release", "gib"),
+    [
+        # neuralmagic's AutoFP8 shows "Loading model weights took 8.4595 GB" of Llama 3 8B with its matrices in FP8.
+        ("fp8", "", "0.33.0", 8.4595),
+        ("fp8_per_block", "", "0.17.1", 8.4595),
+        # Weights are loaded whole first (vllm-project/vllm issue 7200), have eight bits already, or stay as they are.
+        ("fp8", "", "0.13.0", 14.96),
+        ("fp8", "fp8", "0.33.0", 14.96),
+        (None, "", "0.33.0", 14.96),
+    ],
+)
+def test_plain_weights_that_vllm_quantizes_have_half_the_size(method, precision, release, gib):
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "vocab_size": 128256, "max_position_embeddings": 8192,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    }  # fmt: skip
+    manifest = {"precision": precision, "config": config, "files": {"model.safetensors": {"size": 16_060_522_496}}}
+    args = {"quantization": method} if method else {}
+    found = model_request(manifest, args, H200, 8192, Engine(release))
+    assert found.footprint().weights / GIB == pytest.approx(gib, rel=0.001)
 
 
 def test_what_vllm_measured_on_one_h200():

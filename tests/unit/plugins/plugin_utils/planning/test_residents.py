@@ -176,9 +176,19 @@ def test_sleep_mode_without_residents_counts_too():
     assert not asleep_warnings({"args": {"enable-sleep-mode": False}}, 1)
 
 
-def asleep_warnings(requested, gib):
+def test_the_weights_of_a_draft_model_sleep_too():
+    draft = {"speculative-config": {"model": "org/draft", "num_speculative_tokens": 3}}
+    asleep = {"args": {"enable-sleep-mode": True, **draft}, "replicas": 1}
+    manifests = {**fakes.MANIFESTS}
+    manifests["org/draft"] = {**manifests["org/draft"], "files": {"a.safetensors": {"size": 3 * fakes.GIB}}}
+    assert not asleep_warnings(asleep, 67, manifests)
+    assert "chat 67.0 GiB" in asleep_warnings(asleep, 66, manifests)[0]
+
+
+def asleep_warnings(requested, gib, manifests=None):
     accelerator = replace(H200, host_memory_mib=gib * 1024)
-    return [line for line in plan(requested, accelerator=accelerator).warnings if "sleeping instances" in line]
+    found = plan(requested, accelerator=accelerator, manifests=manifests)
+    return [line for line in found.warnings if "sleeping instances" in line]
 
 
 def test_sleeping_instances_keep_a_little_of_each_chip():
