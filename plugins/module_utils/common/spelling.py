@@ -10,6 +10,7 @@ from .kinds import show_value
 
 # The time of a comparison grows with the square of a word, and no known name is as long.
 _LONGEST = 200
+_SLIP = 2
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -30,6 +31,15 @@ def not_a_number(value: Any, expected: str) -> str:
     if isinstance(value, str) and value.strip().isdecimal():
         return f"found the text {value!r}, expected {expected}, without quotes"
     return f"found {show_value(value)}, expected {expected}"
+
+
+def slip(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name from which ``name`` differs by two letters at most, None where it may be another name."""
+    near = misspelt(name, known)
+    if near is None or abs(len(near) - len(name)) > _SLIP:
+        return None
+    changes = difflib.SequenceMatcher(None, name, near, autojunk=False).get_opcodes()
+    return near if sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal") <= _SLIP else None
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from ...module_utils.common.spelling import misspelt, nearest
+from ...module_utils.common.spelling import misspelt, nearest, slip
 from ..common.versions import satisfies, sort_key
 from .values import (
     JSON_LISTS,
@@ -261,7 +261,8 @@ class OptionTable:
                 hint = _instead(name, self.version, replaced or {}) or hint
                 problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
             else:
-                near = misspelt(name, {*self.env, *foreign.names, *foreign.names_of(VARIABLES, self.version)})
+                # Another name may do harm: NCCL_IB_DISABLE for a plugin's NCCL_IBEXT_DISABLE switches InfiniBand off.
+                near = slip(name, {*self.env, *foreign.names, *foreign.names_of(VARIABLES, self.version)})
                 hint = f"nearest: {near!r}" if near else "it may have no effect"
                 hint = "that of another release does" if name in foreign.names_of(VARIABLES) else hint
                 problems.append(

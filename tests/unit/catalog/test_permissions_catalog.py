@@ -45,6 +45,10 @@ HARMLESS = {
     "VLLM_ASSETS_CACHE_MODEL_CLEAN": "removes what it loaded",
     "VLLM_DISABLE_COMPILE_CACHE": "reads nothing",
     "VLLM_COMPILE_CACHE_SAVE_FORMAT": "a format",
+    "ACLNN_CACHE_LIMIT": "a number",
+    "ACL_OP_COMPILER_CACHE_MODE": "a choice",
+    "HOST_CACHE_CAPACITY": "a number",
+    "NCCL_PLUGIN_P2P": "a choice",
     "VLLM_V0_USE_OUTLINES_CACHE": "below VLLM_CACHE_ROOT",
     "VLLM_V1_USE_OUTLINES_CACHE": "below VLLM_CACHE_ROOT",
 }

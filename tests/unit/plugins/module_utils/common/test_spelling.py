@@ -2,7 +2,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest, not_a_number
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import (
+    misspelt,
+    nearest,
+    not_a_number,
+    slip,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,10 +37,28 @@ def test_a_word_that_is_another_one_is_not_misspelt():
     assert misspelt("http_proxy", ["HTTP_PROXY"]) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("NCCL_DEBUGG", "NCCL_DEBUG"),
+        ("NCCL_DEBGU", "NCCL_DEBUG"),
+        ("NCCL_IB_DISBLE", "NCCL_IB_DISABLE"),
+        ("NCCL_IBEXT_DISABLE", None),
+        ("NCCL_SHARP_DISABLE", None),
+        ("NCCL_TIMEOUT", None),
+        ("ZZZ", None),
+        ("", None),
+    ],
+)
+def test_a_slip_is_two_letters_at_most(name, near):
+    assert slip(name, ["NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_IB_TIMEOUT", "NCCL_SHM_DISABLE"]) == near
+
+
 def test_a_word_of_any_length_is_compared_soon():
     """The whole of it takes hours."""
     assert nearest("-a" * 500_000, ["a-a-a-a-" * 9, "b"]).startswith("known: ")
     assert misspelt("-a" * 500_000, ["a-a-a-a-" * 9, "b"]) is None
+    assert slip("-a" * 500_000, ["a-a-a-a-" * 9, "-a" * 100]) is None
 
 
 @pytest.mark.parametrize(

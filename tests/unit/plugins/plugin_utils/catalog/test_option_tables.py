@@ -220,6 +220,29 @@ HIP_VISIBLE_DEVICES rocm
 NCCL_DEBUG cuda
 GLOO_SOCKET_IFNAME cpu
 HF_HOME cuda
+NCCL_ENABLE_TIMING cuda
+NCCL_IBEXT_DISABLE cuda
+NCCL_SHARP_DISABLE cuda
+NCCL_UCX_TLS cuda
+NCCL_IB_IS_GLOBAL cuda
+SHARP_COLL_LOG_LEVEL cuda
+OFI_NCCL_PROTOCOL cuda
+OFI_NCCL_PROTOCOL rocm
+FI_PROVIDER cuda
+HCCL_EVENT_TIMEOUT cann
+HCCL_ASYNC_ERROR_HANDLING cann
+HCCL_DESYNC_DEBUG cann
+HCCL_BLOCKING_WAIT cann
+TORCH_HCCL_ZERO_COPY cann
+ACL_DEVICE_SYNC_TIMEOUT cann
+ACL_STREAM_TIMEOUT cann
+ACL_OP_INIT_MODE cann
+ACL_OP_COMPILER_CACHE_MODE cann
+CPU_AFFINITY_CONF cann
+P2P_HCCL_BUFFSIZE cann
+MULTI_STREAM_MEMORY_REUSE cann
+INF_NAN_MODE_ENABLE cann
+STREAMS_PER_DEVICE cann
 EXA_API_KEY cuda
 PYTHON_EXECUTION_BACKEND cuda
 """
@@ -270,6 +293,10 @@ def test_variables_of_collectives_by_release(name, stack, release, without):
         ("RCCL_MSCCL_FORCE_ENABLED", "rocm", "nearest: 'RCCL_MSCCL_FORCE_ENABLE'"),
         ("HCCL_BUFSIZE", "cann", "nearest: 'HCCL_BUFFSIZE'"),
         ("HCCL_DEBUG", "cuda", "nearest: 'NCCL_DEBUG'"),
+        # Nobody reads it, and the nearest one is another setting.
+        ("NCCL_TIMEOUT", "cuda", "it may have no effect"),
+        ("NCCL_IBEXT_DISABLE", "rocm", "it may have no effect"),
+        ("NCCL_SHARP_DISABLE", "rocm", "it may have no effect"),
     ],
 )
 def test_unknown_variables_of_collectives(name, stack, hint):
