@@ -27,18 +27,4 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-figures:
-  description: Size of the measurement (C(concurrency), C(requests), C(input_tokens), C(output_tokens)) and its figures
-    (C(output_tokens_per_second), C(ttft_ms), C(tpot_ms), C(itl_p99_ms)).
-  type: dict
-  returned: when it was measured
-problem:
-  description: Why the measurement failed.
-  type: str
-  returned: when it failed
-not_tried:
-  description: Why nothing was measured.
-  type: str
-  returned: when the instance is busy, and in check mode
-"""
+RETURN = "# internal"

@@ -11,7 +11,7 @@ short_description: (internal) Work all chips of a host for a while, and read the
 description:
   - Runs a program with a Python that has torch, from a virtual environment of vLLM or in a new container of its image,
     and kills it after a deadline. Reads error counters, throttling, temperatures and PCIe links with the vendor's tool.
-  - A program that fails, hangs or is killed is not an error of the module. RV(problem) says what happened.
+  - A program that fails, hangs or is killed is not an error of the module. C(problem) says what happened.
   - Leaves nothing on the host. In check mode it only reads the counters.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
@@ -57,30 +57,7 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-problem:
-  description: The reason why the burn-in did not finish; empty if it did.
-  type: str
-  returned: success
-measured:
-  description: The figures that the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in
-    GB/s.
-  type: dict
-  returned: success
-not_tried:
-  description: The reason why nothing was run; empty if something was.
-  type: str
-  returned: success
-python:
-  description: The Python or the image that the program ran with, empty if there is none.
-  type: str
-  returned: success
-counters:
-  description: Readings of the vendor's tool, one entry for each chip C(before), during (C(samples)) and C(after), and
-    the C(problem) that explains missing ones.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 import inspect
 import json

@@ -10,7 +10,7 @@ module: acceptance_network
 short_description: (internal) Measure the throughput of TCP between two hosts
 description:
   - One host sends zeros to the first four connections to a port, the other one connects and counts.
-  - A network that cannot be measured is not an error of the module. RV(problem) says why.
+  - A network that cannot be measured is not an error of the module. C(problem) says why.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   connect:
@@ -29,32 +29,7 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-problem:
-  description: The reason why there is no figure; empty if there is one.
-  type: str
-  returned: success
-not_tried:
-  description: Why nothing was measured.
-  type: str
-  returned: in check mode
-gbit_per_s:
-  description: Gigabits per second.
-  type: float
-  returned: when it was measured
-bytes:
-  description: Bytes received.
-  type: int
-  returned: when it was measured
-seconds:
-  description: How long that took.
-  type: float
-  returned: when it was measured
-streams:
-  description: Number of connections.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"
 
 from dataclasses import asdict
 

@@ -58,39 +58,4 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-seconds:
-  description: Seconds of each part, C(burn_in), C(deadline), C(storage) and C(network).
-  type: dict
-  returned: success
-expected:
-  description: The figures of each chip by its PCI address.
-  type: dict
-  returned: success
-limits:
-  description: The lowest throughput of storage and network that is accepted.
-  type: dict
-  returned: success
-devices:
-  description: Devices that a container needs.
-  type: list
-  elements: str
-  returned: success
-mounts:
-  description: Paths of the host that a container needs.
-  type: list
-  elements: str
-  returned: success
-dir:
-  description: Full path of the directory.
-  type: str
-  returned: success
-port:
-  description: The port.
-  type: int
-  returned: success
-storage_bytes:
-  description: Size of the test file in bytes.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"

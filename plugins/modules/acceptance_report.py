@@ -64,28 +64,4 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-accepted:
-  description: Whether there are no findings.
-  type: bool
-  returned: success
-findings:
-  description: Why the host is not accepted, each with C(where), C(what) and C(action).
-  type: list
-  elements: dict
-  returned: success
-not_tried:
-  description: What was not tried, each with C(what) and C(why).
-  type: list
-  elements: dict
-  returned: success
-files:
-  description: The result and its page.
-  type: list
-  elements: str
-  returned: success
-summary:
-  description: The findings as sentences, empty without findings.
-  type: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -11,7 +11,7 @@ short_description: (internal) Measure how fast a file system reads large files
 description:
   - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system
     allows it. If there is no file of 256 MiB, it creates one and removes it again.
-  - A file system that cannot be measured is not an error of the module. RV(problem) says why.
+  - A file system that cannot be measured is not an error of the module. C(problem) says why.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
   path:
@@ -34,40 +34,7 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = r"""
-problem:
-  description: The reason why there is no figure; empty if there is one.
-  type: str
-  returned: success
-not_tried:
-  description: Why nothing was read.
-  type: str
-  returned: in check mode, and for an optional directory that does not exist
-gb_per_s:
-  description: Gigabytes (10^9 bytes) read per second.
-  type: float
-  returned: when it was measured
-bytes:
-  description: Bytes read.
-  type: int
-  returned: when it was measured
-seconds:
-  description: How long that took.
-  type: float
-  returned: when it was measured
-file:
-  description: The file that was read.
-  type: str
-  returned: when it was measured
-direct:
-  description: Whether the page cache was bypassed.
-  type: bool
-  returned: when it was measured
-made:
-  description: Whether the file was created for the test, and removed.
-  type: bool
-  returned: when it was measured
-"""
+RETURN = "# internal"
 
 import os
 from dataclasses import asdict

@@ -48,27 +48,4 @@ options:
 
 EXAMPLES = "\n# playbooks/adopt.yml\n"
 
-RETURN = r"""
-instances:
-  description: The value of C(vllm_instances).
-  type: dict
-  returned: success
-secrets:
-  description: The names of the variables of C(vllm_secrets).
-  type: list
-  elements: str
-  returned: success
-left_out:
-  description: Each word of the command that is no part of the entry, with the reason.
-  type: list
-  elements: dict
-  returned: success
-recipe:
-  description: The text of the recipe to write; empty where there is one for the model.
-  type: str
-  returned: success
-problem:
-  description: Why the entry cannot be planned on the host; empty where it can.
-  type: str
-  returned: success
-"""
+RETURN = "# internal"

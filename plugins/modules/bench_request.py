@@ -18,4 +18,4 @@ extends_documentation_fragment:
 
 EXAMPLES = "\n# playbooks/bench.yml\n"
 
-RETURN = r""" # """
+RETURN = "# internal"

@@ -54,40 +54,4 @@ options:
 
 EXAMPLES = "\n# playbooks/bench.yml\n"
 
-RETURN = r"""
-instance:
-  description: The instance.
-  type: str
-  returned: success
-notes:
-  description: What was skipped or shortened, and why.
-  type: list
-  elements: str
-  returned: success
-steps:
-  description: What would be measured.
-  type: list
-  elements: str
-  returned: in check mode
-directory:
-  description: Where the results are on the controller.
-  type: str
-  returned: success, not in check mode
-page:
-  description: The page with the plots.
-  type: str
-  returned: success, not in check mode
-evidence:
-  description: The file of evidence.
-  type: str
-  returned: success, not in check mode
-evidence_path:
-  description: Where in C(catalog/evidence) that file belongs.
-  type: str
-  returned: success, not in check mode
-results:
-  description: Medians with their spread, one entry for each workload and concurrency.
-  type: list
-  elements: dict
-  returned: success, not in check mode
-"""
+RETURN = "# internal"

@@ -45,25 +45,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = r"""
-image:
-  description: The full reference.
-  type: str
-  returned: always
-id:
-  description: The image's ID in the store; empty if the store does not have it (in check mode).
-  type: str
-  returned: success
-digest:
-  description: The image's digest in a registry; empty if the store has none.
-  type: str
-  returned: success
-repo_digests:
-  description: The store's references to the image by digest.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"
 
 
 from ..module_utils.common.door import start_module

@@ -35,7 +35,7 @@ options:
 
 EXAMPLES = "\n# roles/container_runtime/tasks/files.yml\n"
 
-RETURN = r"""# Only what every module returns."""
+RETURN = "# internal"
 
 import tempfile
 

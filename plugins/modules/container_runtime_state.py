@@ -22,12 +22,7 @@ options:
 
 EXAMPLES = "\n# plugins/action/container_runtime.py\n"
 
-RETURN = r"""
-host:
-  description: The state of the host. C(HostState) in C(module_utils/container_runtime/facts.py) describes it.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 from typing import Any
 

@@ -23,10 +23,4 @@ options: {}
 
 EXAMPLES = "\n# playbooks/rollout.yml\n"
 
-RETURN = r"""
-planned:
-  description: The hosts that were planned.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -16,7 +16,7 @@ description:
   - A host that answers SSH or is switched on is not touched unless it is in O(release). A run that was stopped is taken
     up by the next one. A host without a record is not changed.
   - Check mode asks the BMCs and names what would be done.
-  - The failure of a host is in RV(hosts) and does not stop the others.
+  - The failure of a host is in C(hosts) and does not stop the others.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.ironic_and_bmcs
@@ -58,10 +58,4 @@ options:
 
 EXAMPLES = "\n# playbooks/deprovision.yml\n"
 
-RETURN = r"""
-hosts:
-  description: The C(outcome) of each host, C(absent) for a host without a record, C(removed), C(planned) in check mode
-    or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -39,30 +39,4 @@ options:
 
 EXAMPLES = "\n# playbooks/discover.yml\n"
 
-RETURN = r"""
-path:
-  description: The file.
-  type: str
-  returned: always
-answered:
-  description: Number of hosts that answered.
-  type: int
-  returned: always
-silent:
-  description: The hosts that did not answer, each with the reason.
-  type: dict
-  returned: always
-stale:
-  description: The hosts whose last answer is stale, with its time and the reason.
-  type: dict
-  returned: always
-accelerators:
-  description: Number of hosts in the file by accelerator.
-  type: dict
-  returned: always
-changes:
-  description: The hosts whose entry changed, by kind. The kinds are V(new), V(changed), V(back) (answers again, as
-    before), V(stale) (no longer answers) and V(gone) (no longer in the inventory).
-  type: dict
-  returned: always
-"""
+RETURN = "# internal"

@@ -20,7 +20,7 @@ extends_documentation_fragment: baremetal.inference.attributes
 attributes:
   check_mode:
     support: partial
-    details: Returns in RV(due) the libraries that would be asked, and asks none.
+    details: Returns in C(due) the libraries that would be asked, and asks none.
   diff_mode:
     support: none
 options:
@@ -74,17 +74,7 @@ seealso:
 
 EXAMPLES = "\n# roles/vllm/tasks/encodings.yml\n"
 
-RETURN = r"""
-due:
-  description: The places (Python or image) whose libraries had to be asked.
-  type: list
-  elements: str
-  returned: success
-accepted:
-  description: The library of each place that was asked and has accepted the encodings, with its version.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 from typing import Any
 

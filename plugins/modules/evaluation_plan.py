@@ -56,32 +56,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tasks/evaluate_check.yml\n"
 
-RETURN = r"""
-tasks:
-  description: The same as O(tasks).
-  type: list
-  elements: dict
-  returned: success
-instances:
-  description: Names of the instances that are evaluated.
-  type: list
-  elements: str
-  returned: success
-pending:
-  description: What has no result yet, a task of an instance each.
-  type: list
-  elements: dict
-  returned: success
-lock:
-  description: Path of the lock of O(tool) for the host; empty where nothing is asked.
-  type: str
-  returned: success
-directory:
-  description: The same as O(directory).
-  type: str
-  returned: success
-compare:
-  description: The same as O(compare).
-  type: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -51,22 +51,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tasks/evaluate_check.yml\n"
 
-RETURN = r"""
-tasks:
-  description: Every task with its settings and the path of its questions.
-  type: list
-  elements: dict
-  returned: success
-directory:
-  description: O(directory) as an absolute path.
-  type: str
-  returned: success
-compare:
-  description: O(compare) as an absolute path, or empty.
-  type: str
-  returned: success
-tool:
-  description: The same as O(tool).
-  type: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -19,7 +19,7 @@ options:
     type: path
     default: ""
   settings:
-    description: The entry of RV(baremetal.inference.evaluation_plan#module:pending) that was asked.
+    description: The entry of C(pending) that was asked.
     type: dict
     default: {}
   directory:
@@ -49,27 +49,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tasks/evaluate.yml\n"
 
-RETURN = r"""
-results:
-  description: The results without their answers.
-  type: list
-  elements: dict
-  returned: without O(answers)
-comparisons:
-  description: The comparisons with O(compare).
-  type: list
-  elements: dict
-  returned: without O(answers)
-score:
-  description: Share of right answers.
-  type: float
-  returned: with O(answers)
-samples:
-  description: Number of answers.
-  type: int
-  returned: with O(answers)
-path:
-  description: The result file.
-  type: str
-  returned: with O(answers)
-"""
+RETURN = "# internal"

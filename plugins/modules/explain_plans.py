@@ -35,10 +35,4 @@ options:
 
 EXAMPLES = "\n# playbooks/explain.yml\n"
 
-RETURN = r"""
-plans:
-  description: The distinct plans with their hosts, what was chosen and where each setting comes from.
-  type: list
-  elements: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -31,12 +31,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/sampler.yml\n"
 
-RETURN = r"""
-library:
-  description: The compiled library; empty in check mode while the environment does not exist.
-  type: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import glob
 import os

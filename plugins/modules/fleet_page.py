@@ -49,19 +49,4 @@ options:
 
 EXAMPLES = "\n# playbooks/fleet.yml\n"
 
-RETURN = r"""
-table:
-  description: Lines of the table that was shown.
-  type: list
-  elements: str
-  returned: success
-totals:
-  description: Numbers of hosts, chips, sites and clusters; of hosts by state; of hosts and chips by accelerator. A host
-    with two models counts under both of these.
-  type: dict
-  returned: success
-page:
-  description: Absolute path of the page.
-  type: str
-  returned: when page is given
-"""
+RETURN = "# internal"

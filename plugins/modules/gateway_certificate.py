@@ -49,24 +49,7 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
-RETURN = r"""
-certificate:
-  description: Path of the certificate.
-  type: str
-  returned: success
-key:
-  description: Path of its private key.
-  type: str
-  returned: success
-not_after:
-  description: The day on which it expires; empty in check mode when there is no certificate yet.
-  type: str
-  returned: success
-reason:
-  description: Why a new certificate was issued; empty without a new one.
-  type: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import time
 

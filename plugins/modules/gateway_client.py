@@ -74,25 +74,4 @@ options:
 
 EXAMPLES = "\n# playbooks/gateway_keys.yml\n"
 
-RETURN = r"""
-clients:
-  description: C(gateway_clients) after the request, with RV(unmade) as the sha256 of a key that is still to be made.
-  type: dict
-  returned: without O(write)
-unmade:
-  description: The sha256 in place of that of the key.
-  type: str
-  returned: without O(write)
-digest:
-  description: The sha256 of the key.
-  type: str
-  returned: with O(write)
-file:
-  description: The file of the inventory that was changed, or empty.
-  type: str
-  returned: with O(write)
-line:
-  description: The new client as a line of YAML, or empty.
-  type: str
-  returned: with O(write)
-"""
+RETURN = "# internal"

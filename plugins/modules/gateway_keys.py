@@ -70,32 +70,7 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/keys.yml\n"
 
-RETURN = r"""
-added:
-  description: Names of the new clients.
-  type: list
-  elements: str
-  returned: success
-changed_clients:
-  description: Names of the clients whose keys or limits changed.
-  type: list
-  elements: str
-  returned: success
-removed:
-  description: Names of the clients that no longer have access.
-  type: list
-  elements: str
-  returned: success
-present:
-  description: What the running HAProxy, or without one its files, had of each client before, by name. For each the
-    number of its C(keys), C(rate) and C(concurrent) (empty for no limit), C(services), C(expires) and C(team).
-  type: dict
-  returned: success
-running:
-  description: Whether HAProxy runs with these maps.
-  type: bool
-  returned: success
-"""
+RETURN = "# internal"
 
 from typing import Any
 

@@ -39,43 +39,7 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/preflight.yml\n"
 
-RETURN = r"""
-haproxy:
-  description: Whether HAProxy is installed.
-  type: bool
-  returned: success
-keepalived:
-  description: Whether keepalived is installed.
-  type: bool
-  returned: success
-unread:
-  description:
-    - The files in O(files) that are newer than the running worker of HAProxy.
-    - An old worker keeps running when a new one cannot start, or when a run ended before the reload.
-  type: list
-  elements: str
-  returned: success
-certificate:
-  description: The certificate in PEM that the gateway has, without its key and intermediate certificates, or empty.
-  type: str
-  returned: success
-counts_tokens:
-  description: Whether the gateway has the unit that stores the tokens of its clients.
-  type: bool
-  returned: success
-limits_tokens:
-  description: Whether that unit is there and HAProxy looks for used budgets.
-  type: bool
-  returned: success
-shares_address:
-  description: Whether keepalived has a configuration from this role.
-  type: bool
-  returned: success
-memory_kib:
-  description: Memory of the host in KiB, which limits the connections of the gateway.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 import platform

@@ -27,19 +27,7 @@ options:
 
 EXAMPLES = "\n# playbooks/gateway_usage.yml\n"
 
-RETURN = r"""
-rows:
-  description: For each hour, gateway, client, team and model the C(requests), those of them that were C(aborted) or
-    C(uncounted), and the tokens C(prompt), C(cached) and C(completion). C(hour) is in seconds since 1970.
-  type: list
-  elements: dict
-  returned: success
-gaps:
-  description: For each hour and server how many records are C(missing).
-  type: list
-  elements: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 import time
 

@@ -42,34 +42,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
 
-RETURN = r"""
-problem:
-  description: Why it did not finish; empty if it did.
-  type: str
-  returned: success
-phase:
-  description: How far it came (C(load), C(join), C(connect), C(measure)).
-  type: str
-  returned: success
-missing:
-  description: Hosts that did not join.
-  type: list
-  elements: str
-  returned: success
-gb_per_s:
-  description: Gigabytes per second over each link (bus bandwidth). Only the first process of a host measures.
-  type: float
-  returned: success
-versions:
-  description: Versions of torch, vLLM and NCCL.
-  type: dict
-  returned: success
-networks:
-  description: How NCCL gets to other hosts, as its log has it.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import inspect
 import json

@@ -43,33 +43,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/group_links.yml\n"
 
-RETURN = r"""
-groups:
-  description: For each instance the size of packets (C(mtu)) of the interface, and for each other host why it is not
-    reached (C(problem)), the seconds to connect, by how many seconds its clock is ahead, and the largest packet that
-    got through whole (C(mtu)).
-  type: dict
-  returned: if it did not listen
-kernel:
-  description: The release of the kernel.
-  type: str
-  returned: if it did not listen
-rdma:
-  description: InfiniBand and RoCE devices with PCI address and ports.
-  type: list
-  elements: dict
-  returned: if it did not listen
-redirecting:
-  description: PCI bridges above chips and RDMA devices that send transfers between devices through the processor (ACS).
-  type: list
-  elements: str
-  returned: if it did not listen
-translated:
-  description: Chips and RDMA devices whose transfers an IOMMU translates.
-  type: list
-  elements: str
-  returned: if it did not listen
-"""
+RETURN = "# internal"
 
 from typing import Any
 

@@ -38,10 +38,4 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
 
-RETURN = r"""
-lines:
-  description: What was measured, a sentence each.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -41,9 +41,4 @@ options:
 
 EXAMPLES = "\n# roles/health/tasks/preflight.yml\n"
 
-RETURN = r"""
-settings:
-  description: The configuration, without what the options of the role give.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -57,7 +57,7 @@ options:
         default: false
       live_keys:
         description: For a file that holds a mapping in YAML, keys of which a running program takes over a change; see
-          C(live) in RV(results).
+          C(live) in C(results).
         type: list
         elements: str
         default: []
@@ -74,14 +74,7 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
-RETURN = r"""
-results:
-  description: For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed); C(live) is
-    whether only keys in O(files[].live_keys) have changed.
-  returned: success
-  type: list
-  elements: dict
-"""
+RETURN = "# internal"
 
 import tempfile
 from typing import Any

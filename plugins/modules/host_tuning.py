@@ -67,35 +67,7 @@ options:
 
 EXAMPLES = "\n# roles/host_tuning/tasks/set.yml\n"
 
-RETURN = r"""
-settings:
-  description: Every value of the requested settings, with C(setting), C(place), C(before) and C(after).
-  returned: success
-  type: list
-  elements: dict
-lines:
-  description: The same for people, with a line for all places that share a value.
-  returned: success
-  type: list
-  elements: str
-notes:
-  description: Requested settings that this host does not have.
-  returned: success
-  type: list
-  elements: str
-plan:
-  description: In C(reboot), why the host needs a reboot.
-  returned: success
-  type: dict
-no_reboot:
-  description: Why the host must not be rebooted, if it needs a reboot.
-  returned: success
-  type: str
-mark:
-  description: The C(path) and C(content) of the file that records a reboot.
-  returned: success
-  type: dict
-"""
+RETURN = "# internal"
 
 
 from ..module_utils.common.door import start_module

@@ -45,27 +45,7 @@ notes:
 
 EXAMPLES = "\n# roles/vllm/tasks/run.yml\n"
 
-RETURN = r"""
-asked:
-  description: Whether the engine was asked; false where its unit is not active.
-  type: bool
-  returned: success
-loaded:
-  description: The adapters that were loaded, or would be in check mode.
-  type: list
-  elements: str
-  returned: success
-replaced:
-  description: The adapters that had another path.
-  type: list
-  elements: str
-  returned: success
-unloaded:
-  description: The adapters that were unloaded.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import platform
 

@@ -103,26 +103,7 @@ notes:
 
 EXAMPLES = "\n# plugins/action/bench_run.py\n"
 
-RETURN = r"""
-result:
-  description: What C(vllm bench serve) wrote, unchanged.
-  type: dict
-  returned: success, not in check mode
-power:
-  description: The energy of the benchmark in C(joules), and the mean power in C(watts); empty where it is not known.
-  type: dict
-  returned: success, not in check mode
-other_requests:
-  description: How many requests of others were finished meanwhile; null where the instance does not report it.
-  type: int
-  returned: success, not in check mode
-slowed:
-  description: The instance's chips that heat or a power brake slowed down meanwhile, with the vendor's name of the
-    reason; the power limit alone is none.
-  type: list
-  elements: str
-  returned: success, not in check mode
-"""
+RETURN = "# internal"
 
 from typing import Any
 

@@ -37,40 +37,7 @@ notes:
 
 EXAMPLES = "\n# plugins/action/bench_run.py\n"
 
-RETURN = r"""
-url:
-  description: Where requests go.
-  type: str
-  returned: success
-model:
-  description: The served model name.
-  type: str
-  returned: success
-max_model_len:
-  description: The longest sequence in tokens; null where the instance does not report it.
-  type: int
-  returned: success
-running:
-  description: Requests that run now.
-  type: int
-  returned: success
-waiting:
-  description: Requests that wait now.
-  type: int
-  returned: success
-start_seconds:
-  description: Seconds of its last start, from systemd's "Starting" to "Started"; null where systemd does not know them.
-  type: float
-  returned: success
-power_limit_watts:
-  description: The power limit of each of its chips; 0 where it is not known.
-  type: float
-  returned: success
-has_power:
-  description: Whether the vendor's tool reports the power of its chips.
-  type: bool
-  returned: success
-"""
+RETURN = "# internal"
 
 from typing import Any
 

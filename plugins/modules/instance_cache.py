@@ -58,25 +58,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/caches.yml\n"
 
-RETURN = r"""
-key:
-  description: Name of the archive that fits, without its ending.
-  type: str
-  returned: success
-files:
-  description: The archive and its manifest on the host.
-  type: list
-  elements: str
-  returned: with O(state=packed)
-seeded:
-  description: Whether the instance has got an archive.
-  type: bool
-  returned: with O(state=seeded)
-why:
-  description: Why not.
-  type: str
-  returned: with O(state=seeded)
-"""
+RETURN = "# internal"
 
 import platform
 

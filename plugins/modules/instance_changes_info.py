@@ -40,7 +40,7 @@ options:
     type: dict
     default: {}
   states:
-    description: Whether to return RV(instances) and RV(turn).
+    description: Whether to return C(instances) and C(turn).
     type: bool
     default: false
   state_dir:
@@ -51,24 +51,7 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
 
-RETURN = r"""
-changes:
-  description: What differs, by instance; instances without a difference are left out.
-  type: dict
-  returned: success
-staged:
-  description: The names of the slots that were prepared, by instance.
-  type: dict
-  returned: success
-instances:
-  description: The running and the kept states, as M(baremetal.inference.instance_slot) returns them.
-  type: dict
-  returned: with O(states)
-turn:
-  description: The mark of a rollout that is updating the host, as M(baremetal.inference.instance_slot) returns it.
-  type: dict
-  returned: with O(states)
-"""
+RETURN = "# internal"
 
 import grp
 import hashlib

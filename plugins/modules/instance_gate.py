@@ -12,7 +12,7 @@ description:
   - Warms an instance of the role P(baremetal.inference.vllm#role), asks it prompts whose answers are known, and
     measures tokens per second and the time to the first token of streamed chats. It fails where an answer is not the
     expected one, or where a figure is worse than a share of that of an earlier run.
-  - A model that does not chat, such as one of embeddings, is asked nothing and not measured; RV(verdicts) reports it.
+  - A model that does not chat, such as one of embeddings, is asked nothing and not measured; C(verdicts) reports it.
     M(baremetal.inference.endpoint) asks it what it can answer.
   - It is meant for an instance that serves nobody else at the time; requests of others would be measured with it.
   - It changes nothing. It runs on the host that serves, asks the instance at its own address and needs no Python
@@ -58,9 +58,9 @@ options:
     default: {}
   baseline:
     description:
-      - RV(figures) of an earlier run. Empty, the instance is only measured.
+      - C(figures) of an earlier run. Empty, the instance is only measured.
       - Figures that were measured with another C(streams), C(prompts), C(max_tokens), or C(ignore_eos) are not
-        compared, and RV(verdicts) gives the reason.
+        compared, and C(verdicts) gives the reason.
     type: dict
     default: {}
   throughput_share:
@@ -94,34 +94,7 @@ notes:
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
-RETURN = r"""
-passed:
-  description: Whether every gate was passed; null when there was nothing to ask (check mode).
-  returned: always, unless an option was refused
-  type: bool
-msg:
-  description: On failure everything that is wrong, with the figures before and now, else one line.
-  returned: always
-  type: str
-url:
-  description: The address that was asked.
-  returned: always, unless an option was refused
-  type: str
-model:
-  description: The model name that was asked.
-  returned: always, unless an option was refused
-  type: str
-verdicts:
-  description: The gates that were reached, in order, each with C(name), C(ok) and C(detail).
-  returned: when something was asked
-  type: list
-  elements: dict
-figures:
-  description: What was measured, as C(figures_of) in C(module_utils/endpoint/gates.py) returns it; empty where nothing
-    was, or where a stream failed.
-  returned: when something was asked
-  type: dict
-"""
+RETURN = "# internal"
 
 
 from ..module_utils.common.door import start_module

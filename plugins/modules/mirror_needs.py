@@ -72,37 +72,4 @@ options:
 
 EXAMPLES = "\n# playbooks/mirror.yml\n"
 
-RETURN = r"""
-models:
-  description: The manifests of the weights.
-  type: list
-  elements: dict
-  returned: success
-encodings:
-  description: Names of the encodings.
-  type: list
-  elements: str
-  returned: success
-locks:
-  description: Paths of the locks of wheels.
-  type: list
-  elements: str
-  returned: success
-images:
-  description: References of the container images.
-  type: list
-  elements: str
-  returned: success
-holds:
-  description: The files of weights and encodings, as M(baremetal.inference.mirror_bundle) wants them.
-  type: dict
-  returned: success
-wheels_bytes:
-  description: Bytes that the wheels take at most, where the releases say it.
-  type: int
-  returned: success
-wheels_missing_bytes:
-  description: The same of locks whose wheels are not complete below O(root).
-  type: int
-  returned: success
-"""
+RETURN = "# internal"

@@ -36,27 +36,7 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
-RETURN = r"""
-nginx:
-  description: Whether nginx is installed.
-  type: bool
-  returned: success
-registry:
-  description: Whether docker-registry and skopeo are installed.
-  type: bool
-  returned: success
-content_written:
-  description:
-    - When the carried content was last changed, in seconds since 1970, by the bill of materials beside it.
-    - Null without one.
-  type: int
-  returned: success
-default_site_clashes:
-  description: Whether nginx's default site must be disabled, because the mirror uses port 80 itself, or because another
-    process has port 80 and nginx could not start.
-  type: bool
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 import platform

@@ -24,29 +24,4 @@ options:
 
 EXAMPLES = "\n# playbooks/import_models.yml\n"
 
-RETURN = r"""
-recipes:
-  description: Names of recipes, such as V(Qwen/Qwen3-8B).
-  type: list
-  elements: str
-  returned: success
-recipe_dest:
-  description: The first directory of C(vllm_recipe_path), an absolute path; empty without one.
-  type: str
-  returned: success
-models:
-  description:
-    - What no manifest pins, as options of M(baremetal.inference.weights_manifest). Empty while a recipe is missing.
-  type: list
-  elements: dict
-  returned: success
-manifest_dest:
-  description: The first directory of C(weights_manifest_path), an absolute path; empty without one.
-  type: str
-  returned: success
-directories:
-  description: Those of RV(recipe_dest) and RV(manifest_dest) that are set.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -38,12 +38,7 @@ options:
 
 EXAMPLES = "\n# roles/monitoring/tasks/preflight.yml\n"
 
-RETURN = r"""
-installed:
-  description: Whether the exporter is installed.
-  type: bool
-  returned: success
-"""
+RETURN = "# internal"
 
 import ipaddress
 import os

@@ -29,15 +29,4 @@ options:
 
 EXAMPLES = "\n# playbooks/monitoring.yml\n"
 
-RETURN = r"""
-files:
-  description: Directories and files as M(baremetal.inference.host_files) takes them - targets, scrape configuration,
-    rules, dashboards.
-  type: list
-  elements: dict
-  returned: success
-counts:
-  description: The number of targets of each job.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -23,4 +23,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/preflight.yml\n"
 
-RETURN = r""" # """
+RETURN = "# internal"

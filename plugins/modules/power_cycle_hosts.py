@@ -15,7 +15,7 @@ description:
   - Another server behind the address of the BMC is refused, and so is one that somebody has switched off. A run that
     was stopped is taken up by the next one.
   - Check mode asks the BMCs and names what would be done.
-  - The failure of a host is in RV(hosts) and does not stop the others.
+  - The failure of a host is in C(hosts) and does not stop the others.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.ironic_and_bmcs
@@ -41,10 +41,4 @@ options:
 
 EXAMPLES = "\n# playbooks/power_cycle.yml\n"
 
-RETURN = r"""
-hosts:
-  description: The C(outcome) of each host, C(well) for a host without such a fault, C(cycled), C(planned) in check mode
-    or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -16,7 +16,7 @@ description:
   - A host that answers SSH is not written unless it is in O(release). A run that was stopped is taken up by the next
     one, in every state. A host whose system is there is not changed.
   - Check mode asks the BMCs and names the disk and the server that would be written.
-  - The failure of a host is in RV(hosts) and does not stop the others.
+  - The failure of a host is in C(hosts) and does not stop the others.
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.ironic_and_bmcs
@@ -60,10 +60,4 @@ options:
 
 EXAMPLES = "\n# playbooks/provision.yml\n"
 
-RETURN = r"""
-hosts:
-  description: The C(outcome) of each host, C(here) for a host whose system was there, C(written), C(planned) in check
-    mode or C(failed). C(Job.as_dict) in C(plugin_utils/provisioning/job.py) describes the other fields.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"

@@ -49,32 +49,4 @@ options:
 
 EXAMPLES = "\n# playbooks/fit.yml\n"
 
-RETURN = r"""
-recipes:
-  description: The names of the recipes.
-  type: list
-  elements: str
-  returned: success
-models:
-  description: The repositories whose weights the plans serve.
-  type: list
-  elements: str
-  returned: success
-tokenizers:
-  description: Other repositories, of which the plans read tokenizer or configuration only.
-  type: list
-  elements: str
-  returned: success
-path:
-  description: The file of the new recipe.
-  type: str
-  returned: when O(file) is set
-trials:
-  description:
-    - What each variant takes on each host, or why it cannot be served.
-    - Where the recipe sets what its instance has to allow, C(allowed) holds the C(args) and C(env) that do so, and
-      C(problem) the reason.
-  type: list
-  elements: dict
-  returned: success
-"""
+RETURN = "# internal"

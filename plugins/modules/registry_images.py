@@ -31,18 +31,7 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/run.yml\n"
 
-RETURN = r"""
-images:
-  description: The images below O(root).
-  type: list
-  elements: dict
-  returned: success
-pushed:
-  description: Names of the images that were pushed, or would be in check mode.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import http.client
 import time

@@ -18,7 +18,7 @@ extends_documentation_fragment:
   - baremetal.inference.removal
 options:
   entries:
-    description: The RV(baremetal.inference.removal_plan#module:entries) of the plan.
+    description: The C(entries) of the plan.
     type: list
     elements: dict
     required: true
@@ -36,26 +36,7 @@ options:
 
 EXAMPLES = "\n# playbooks/remove.yml\n"
 
-RETURN = r"""
-removed:
-  description: What was removed, or would be in check mode, one line each.
-  type: list
-  elements: str
-  returned: always
-kept:
-  description: What was kept, and why.
-  type: list
-  elements: str
-  returned: always
-bytes:
-  description: Bytes that were freed.
-  type: int
-  returned: always
-freed:
-  description: The same as text for people.
-  type: str
-  returned: always
-"""
+RETURN = "# internal"
 
 import platform
 from typing import Any, Iterable

@@ -74,32 +74,7 @@ options:
 
 EXAMPLES = "\n# playbooks/remove.yml\n"
 
-RETURN = r"""
-entries:
-  description: What goes, in this order, each with C(kind), C(name), C(target), C(size) in bytes and C(detail).
-  type: list
-  elements: dict
-  returned: success
-instances:
-  description: Names of the instances among them.
-  type: list
-  elements: str
-  returned: success
-lines:
-  description: The same as text for people.
-  type: list
-  elements: str
-  returned: success
-kept:
-  description: What is kept, and why.
-  type: list
-  elements: str
-  returned: success
-bytes:
-  description: Bytes that the removal frees.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"
 
 import platform
 from typing import Any

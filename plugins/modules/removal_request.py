@@ -45,19 +45,4 @@ options:
 
 EXAMPLES = "\n# playbooks/remove.yml\n"
 
-RETURN = r"""
-kind:
-  description: What to remove, V(instance), V(model), V(environment), V(image) or V(everything).
-  type: str
-  returned: success
-names:
-  description: The names; an empty list for everything.
-  type: list
-  elements: str
-  returned: success
-also:
-  description: What else is removed with everything.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -35,27 +35,4 @@ options:
 
 EXAMPLES = "\n# playbooks/render.yml\n"
 
-RETURN = r"""
-msg:
-  description: What was done, or would be in check mode, in one line, which is also shown.
-  type: str
-  returned: success
-hosts:
-  description: Number of hosts that have instances.
-  type: int
-  returned: success
-instances:
-  description: Number of their instances.
-  type: int
-  returned: success
-written:
-  description: Files that were written, or would be in check mode, relative to the directory.
-  type: list
-  elements: str
-  returned: success
-removed:
-  description: Files of an earlier run that were removed, or would be.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

@@ -51,11 +51,11 @@ options:
     type: path
     default: ""
   undone:
-    description: What that rollout changed on this host, from RV(undone); nothing else goes back.
+    description: What that rollout changed on this host, from C(undone); nothing else goes back.
     type: dict
     default: {}
   returned:
-    description: Whether an interrupted rollback has already finished this host, from RV(returned).
+    description: Whether an interrupted rollback has already finished this host, from C(returned).
     type: bool
     default: false
   prompts:
@@ -75,54 +75,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
 
-RETURN = r"""
-changes:
-  description: By instance C(before), C(after), C(args), C(env) and C(files); in a rollback C(to), the slot.
-  type: dict
-  returned: success
-concerned:
-  description: Whether the host must be updated.
-  type: bool
-  returned: success
-interrupted:
-  description: The rollout that was interrupted on this host, empty where none was.
-  type: str
-  returned: success
-words:
-  description: What changes, in one line.
-  type: str
-  returned: success
-instances:
-  description: The instances of the host.
-  type: list
-  elements: str
-  returned: success
-servers:
-  description: Those of them that are servers at gateways.
-  type: list
-  elements: str
-  returned: success
-measures:
-  description: Instances whose speed is measured before they are changed.
-  type: list
-  elements: str
-  returned: success
-unkept:
-  description: Instances that serve and have no kept state to go back to.
-  type: list
-  elements: str
-  returned: success
-states:
-  description: The state that an undo goes back to, by instance.
-  type: dict
-  returned: success
-undone:
-  description: What the rollout to undo changed, namely the states C(before) and C(after), by host and instance.
-  type: dict
-  returned: with O(kind=journals)
-returned:
-  description: Without O(undo), the hosts that an interrupted rollback has finished.
-  type: list
-  elements: str
-  returned: with O(kind=journals)
-"""
+RETURN = "# internal"

@@ -61,4 +61,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
-RETURN = "# nothing"
+RETURN = "# internal"

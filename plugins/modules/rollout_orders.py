@@ -50,45 +50,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
-RETURN = r"""
-turn:
-  description: The plan of this host.
-  type: dict
-  returned: O(of=host)
-mark:
-  description: C(id), C(kind), C(user) and C(controller) of the rollout, written to the host while it is being updated.
-  type: dict
-  returned: O(of=host)
-detail:
-  description: O(detail), and the message of O(failed).
-  type: str
-  returned: O(of=host)
-short:
-  description: The same in one line for people; a long one is cut.
-  type: str
-  returned: O(of=host)
-baselines:
-  description: The speed before the change, by instance.
-  type: dict
-  returned: O(of=host)
-figures:
-  description: The speed now, by instance.
-  type: dict
-  returned: O(of=host)
-stop:
-  description: Why the rollout stops; empty where it goes on.
-  type: str
-  returned: O(of=wave)
-journal:
-  description: Path of the journal.
-  type: str
-  returned: O(of=rollout)
-result:
-  description: C(done), C(stopped) or C(failed).
-  type: str
-  returned: O(of=rollout)
-message:
-  description: The result in words.
-  type: str
-  returned: O(of=rollout)
-"""
+RETURN = "# internal"

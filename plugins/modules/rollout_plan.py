@@ -29,46 +29,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/plan.yml\n"
 
-RETURN = r"""
-id:
-  description: Name of the rollout.
-  type: str
-  returned: success
-resumes:
-  description: Interrupted rollouts of this controller that this one continues.
-  type: list
-  elements: str
-  returned: success
-left:
-  description: Locks of those rollouts, each with its C(id), C(cluster) and the C(host) that keeps it.
-  type: list
-  elements: dict
-  returned: success
-stale:
-  description: Rollouts of this controller that no longer run; their locks are taken over.
-  type: list
-  elements: str
-  returned: success
-summary:
-  description: What is about to happen, a line for each wave and each different change.
-  type: list
-  elements: str
-  returned: success
-waves:
-  description: Each wave with its C(name), C(hosts) by cluster, and whether it is a C(canary).
-  type: list
-  elements: dict
-  returned: success
-hosts:
-  description: The plan of each host.
-  type: dict
-  returned: success
-order:
-  description: The hosts in the order of the play, each wave after its own host, which stands for the controller.
-  type: raw
-  returned: success
-serial:
-  description: The sizes of the waves, their own hosts included.
-  type: raw
-  returned: success
-"""
+RETURN = "# internal"

@@ -35,9 +35,4 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/finish.yml\n"
 
-RETURN = r"""
-summary:
-  description: What became of it. All of it is in the document.
-  returned: success
-  type: dict
-"""
+RETURN = "# internal"

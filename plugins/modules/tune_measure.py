@@ -40,13 +40,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
 
-RETURN = r"""
-figures:
-  description: The figures in a line.
-  type: str
-  returned: when it was measured
-died:
-  description: Why the variant did not survive.
-  type: str
-  returned: when it died
-"""
+RETURN = "# internal"

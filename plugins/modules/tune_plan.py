@@ -62,26 +62,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tune.yml\n"
 
-RETURN = r"""
-id:
-  description: Name of the tune in the lock of the host.
-  type: str
-  returned: success
-directory:
-  description: Directory of the results of this instance.
-  type: str
-  returned: success
-goal:
-  description: The goal in words.
-  type: str
-  returned: success
-variants:
-  description: The variants with C(name), and with C(instances), the C(vllm_instances) of each.
-  type: list
-  elements: dict
-  returned: success
-steps:
-  description: How many measurements there are at most.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"

@@ -39,47 +39,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tune.yml\n"
 
-RETURN = r"""
-goal:
-  description: The goal in words.
-  type: str
-  returned: success
-winner:
-  description: The best variant; null where none keeps the limits.
-  type: str
-  returned: success
-proposed:
-  description: Whether it should replace the current settings of the instance.
-  type: bool
-  returned: success
-reason:
-  description: Why, in a sentence.
-  type: str
-  returned: success
-variants:
-  description: A row for each variant, with C(runs), C(figures) and C(outcome).
-  type: list
-  elements: dict
-  returned: success
-evidence:
-  description: Paths of the evidence files.
-  type: list
-  elements: str
-  returned: success
-proposal:
-  description: Path of the file with the diffs; empty where nothing is proposed.
-  type: str
-  returned: success
-result:
-  description: Path of the result as JSON.
-  type: str
-  returned: success
-instance_diff:
-  description: The proposed change of C(vllm_instances) as a diff.
-  type: str
-  returned: when a change is proposed
-recipe_diff:
-  description: The same change as a rule of the recipe's preset.
-  type: str
-  returned: when a change is proposed that a rule can make
-"""
+RETURN = "# internal"

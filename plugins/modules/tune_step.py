@@ -69,29 +69,4 @@ options:
 
 EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
 
-RETURN = r"""
-states:
-  description: The digest of the state that each unit goes back to.
-  type: dict
-  returned: with O(state=ready)
-variant:
-  description: The variant that is measured next; empty where all is measured.
-  type: str
-  returned: with O(state=next)
-round:
-  description: The number of its round.
-  type: int
-  returned: with O(state=next)
-instances:
-  description: The C(vllm_instances) with its changes.
-  type: dict
-  returned: with O(state=next), while something is left to measure
-failed_variant:
-  description: The variant that does not start.
-  type: str
-  returned: with O(state=failed)
-reason:
-  description: Why the variant does not start.
-  type: str
-  returned: with O(state=failed)
-"""
+RETURN = "# internal"

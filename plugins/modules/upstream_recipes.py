@@ -41,24 +41,4 @@ options:
 
 EXAMPLES = "\n# playbooks/fetch_recipes.yml\n"
 
-RETURN = r"""
-release:
-  description: The version of vLLM.
-  type: str
-  returned: success
-recipes:
-  description: The names of the recipes that were requested.
-  type: list
-  elements: str
-  returned: success
-fetched:
-  description: Paths below O(dest) that were written, or would be.
-  type: list
-  elements: str
-  returned: success
-kept:
-  description: Paths below O(dest) that the site has changed and that stay.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"

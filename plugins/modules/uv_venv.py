@@ -14,7 +14,7 @@ description:
     The bytecode of an environment from before version 0.7.0 is added.
   - An existing environment is compared with the lock and with what its packages record of their files. All must be
     there in their sizes, and those that have changed since it was made must have their hashes. A damaged one is
-    reported in RV(damage), and a new one takes its place.
+    reported in C(damage), and a new one takes its place.
   - It is built under a hidden name and renamed at the end, so nothing can start from an incomplete environment.
   - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. The host's
     configuration of uv or pip is ignored.
@@ -63,22 +63,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = r"""
-path:
-  description: Where the environment is, or would be in check mode.
-  type: str
-  returned: success
-damage:
-  description:
-    - What was wrong with the environment that is, or was, built again. Empty for a complete one, and for a new one.
-  type: list
-  elements: str
-  returned: success
-packages:
-  description: How many projects the environment holds.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 from http import HTTPStatus

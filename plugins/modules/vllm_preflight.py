@@ -79,65 +79,7 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = r"""
-installed:
-  description: Names of the instances that have files on the host, requested or not.
-  type: list
-  elements: str
-  returned: success
-missing_libraries:
-  description: Those of O(libraries) that the dynamic linker cannot find.
-  type: list
-  elements: str
-  returned: success
-missing_packages:
-  description: Packages with what is missing of O(compilers).
-  type: list
-  elements: str
-  returned: success
-has_user:
-  description: Whether O(user) exists with O(home) and O(shell).
-  type: bool
-  returned: success
-encodings_accepted:
-  description: Whether M(baremetal.inference.encodings_check) has asked every library of O(encodings) before, and
-    nothing has changed since that its answer depends on.
-  type: bool
-  returned: success
-units:
-  description: The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own
-    (C(unit), C(quadlet)).
-  type: dict
-  returned: success
-stale:
-  description: Instances of O(ports) that run with older files or an older image than those installed.
-  type: list
-  elements: str
-  returned: success
-grouped:
-  description: Installed instances that span several hosts.
-  type: list
-  elements: str
-  returned: success
-has_scale:
-  description: Whether gateways may start and stop instances of the host, by a file of C(vllm-scale.service).
-  type: bool
-  returned: success
-drop_ins:
-  description: The paths of the role's files that change the start of installed instances, by instance.
-  type: dict
-  returned: success
-switched:
-  description: Instances of O(ports) that are installed with another kind of unit than planned.
-  type: list
-  elements: str
-  returned: success
-container:
-  description: The engine and what it supports, as C(inspect_engine) in C(module_utils/preflight/instances_host.py)
-    returns it; empty without O(containers).
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 import platform

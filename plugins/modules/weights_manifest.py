@@ -114,37 +114,7 @@ seealso:
 
 EXAMPLES = "\n# playbooks/import_models.yml\n"
 
-RETURN = r"""
-manifest:
-  description: The manifest's file.
-  type: str
-  returned: success
-revision:
-  description: The revision that it pins.
-  type: str
-  returned: success
-previous_revision:
-  description: The revision that it pinned before; empty when there was none.
-  type: str
-  returned: success
-derived:
-  description: Whether the revision is made from the files, since the source names no commit.
-  type: bool
-  returned: success
-files:
-  description: Number of files in the manifest.
-  type: int
-  returned: success
-size:
-  description: Their bytes.
-  type: int
-  returned: success
-left_out:
-  description: Names of the files that the source has and the manifest has not.
-  type: list
-  elements: str
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 

@@ -32,21 +32,7 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/configure.yml\n"
 
-RETURN = r"""
-projects:
-  description: Names of the projects that the index lists, normalised and sorted.
-  type: list
-  elements: str
-  returned: success
-wheels:
-  description: How many wheels the index lists.
-  type: int
-  returned: success
-bytes:
-  description: Size of all wheels together.
-  type: int
-  returned: success
-"""
+RETURN = "# internal"
 
 import os
 

@@ -51,12 +51,7 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/lock.yml\n"
 
-RETURN = r"""
-holder:
-  description: The holder before, with C(id), C(holder), C(since) and C(states); empty where there was none.
-  type: dict
-  returned: success
-"""
+RETURN = "# internal"
 
 import contextlib
 import json
