@@ -212,6 +212,8 @@ def _block(args: str, env: str, more: Mapping[str, Check]) -> dict[str, Check]:
 
 # A number for all hardware, or a map by hardware.
 SIZE = either(dict, _map(INTEGER), INTEGER)
+# Numbers by strategy and by hardware, the one in the other, or none.
+FLOOR = either((dict, type(None)), _map(INTEGER), INTEGER)
 BY_HARDWARE = _map(_scalar)
 EXTRA = _block("extra_args", "extra_env", {})
 IMAGE = either(dict, _map(either(dict, _map(TEXT), TEXT)), TEXT)
@@ -352,7 +354,7 @@ RECIPE = _object(
         "compatible_strategies": NAMES,
         "default_strategy": TEXT,
         "strategy_hardware": _map(BY_HARDWARE),
-        "strategy_min_gpus": either(dict, _map(_anything), INTEGER),
+        "strategy_min_gpus": either((dict, type(None)), _map(FLOOR), INTEGER),
         "strategy_overrides": _map(STRATEGY_OVERRIDE),
         "hardware_overrides": _map(_object({**EXTRA, "install_note": TEXT})),
         "hardware_notes": _map(_anything),

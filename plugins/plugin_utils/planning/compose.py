@@ -62,6 +62,11 @@ class Composed:
     env: dict[str, str]
     history: dict[str, list[Step]]
 
+    def set_by(self, layer: str) -> dict[str, Any]:
+        """Return the settings whose value is the layer's."""
+        last = {name: steps[-1] for name, steps in self.history.items() if steps}
+        return {name: step.value for name, step in last.items() if step.layer == layer and step.value is not None}
+
 
 def compose(layers: Sequence[Layer], table: OptionTable, where: str) -> Composed:
     """Merge the layers, weakest first: a later layer overrides key by key, None removes a key.

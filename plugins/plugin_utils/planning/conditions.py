@@ -14,7 +14,7 @@ NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
 NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
 LISTS = ("features",)
 # These are known only after all layers are combined, so only guards and known issues may use them.
-RESULTS = ("args", "env", "secrets")
+RESULTS = ("args", "env", "instance", "secrets")
 CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
 
 ABSENT = "absent"
@@ -70,7 +70,7 @@ def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
 
 def _results_hold(kind: str, wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     found = facts.get(kind) or {}
-    if kind != "args":
+    if kind not in ("args", "instance"):
         return all(_result_holds(spec, *_look_up(key, found)) for key, spec in wanted.items())
     have = {**(facts.get("env") or {}), **found}
     return all(_result_holds(_folded(spec), *_argument(key, have)) for key, spec in wanted.items())

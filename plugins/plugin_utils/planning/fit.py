@@ -189,7 +189,10 @@ def _least_chips(recipe: Mapping[str, Any], accelerator: Accelerator, strategies
     """Return the chips from which on the recipe serves the model on such hosts, 0 where it names no number."""
     floors = recipe.get("strategy_min_gpus") or {}
     own = accelerator.pick(floors) or {}
-    return own if isinstance(own, int) else min(({**floors, **own}.get(name, 0) for name in strategies), default=0)
+    if isinstance(own, int):
+        return own
+    each = {**floors, **own}
+    return min((accelerator.pick(each.get(name)) or 0 for name in strategies), default=0)
 
 
 def suited_chips(entry: Chosen, precision: str, library: Library) -> list[Accelerator]:

@@ -171,7 +171,13 @@ def _plan(
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
     check_secrets(entry, secrets, site, library.foreign(accelerator.stack), library.restrictions)
-    facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
+    facts = {
+        **facts_of(entry, accelerator),
+        "args": args,
+        "env": env,
+        "instance": composed.set_by(entry.where),
+        "secrets": dict.fromkeys(secrets, True),
+    }
     if group and role == DECODE:
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root, library.router())
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}

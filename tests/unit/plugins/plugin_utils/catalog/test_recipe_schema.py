@@ -43,6 +43,7 @@ GOOD = {
         "upstream": {"points": [{"any": "thing"}]},
     },
     "compatible_strategies": ["single_node_tp"],
+    "strategy_min_gpus": {"multi_node_tp": 16, "a": {"h100": 8}, "h200": {"multi_node_tp": 8}, "b": None, "c": {}},
     "strategy_overrides": {"single_node_tp": {"tp": 2, "vllm_args": ["--x"], "hardware_overrides": {"amd": None}}},
     "hardware_overrides": {"hopper": {"extra_args": ["--x"], "install_note": "x"}},
     "release_fixes": [{"when": {"vllm": ">=0.12,<0.13"}, "extra_env": {"A": "1"}}],
@@ -161,6 +162,19 @@ def test_a_section_may_be_empty(section):
         ),
         ({"variants": {"a": {"tp": "2"}}}, "variants.a.tp: found the text '2', expected a whole number"),
         ({"variants": {"a": {"tp": {"h200": "2"}}}}, "variants.a.tp.h200: found the text '2', expected a whole number"),
+        (
+            {"strategy_min_gpus": {"multi_node_tp": "16"}},
+            "strategy_min_gpus.multi_node_tp: found the text '16', expected a whole number",
+        ),
+        (
+            {"strategy_min_gpus": {"h100": {"multi_node_tp": True}}},
+            "strategy_min_gpus.h100.multi_node_tp: found true, expected a whole number",
+        ),
+        (
+            {"strategy_min_gpus": {"multi_node_tp": 0}},
+            "strategy_min_gpus.multi_node_tp: found 0, expected a whole number above 0, at most 10^15",
+        ),
+        ({"strategy_min_gpus": "many"}, "strategy_min_gpus: found the text 'many', expected a whole number"),
         ({"opt_in_features": "spec"}, "opt_in_features: found the text 'spec', expected a list of names"),
         ({"release_fixes": {"when": {}}}, "release_fixes: found a mapping, expected a list of rules"),
         ({"release_fixes": [None]}, "release_fixes[0]: found nothing, expected something after the dash"),

@@ -161,6 +161,16 @@ def test_an_atlas_serves_bf16_from_its_own_image():
     ]
 
 
+@pytest.mark.parametrize("recipe", ["openai/gpt-oss-120b", "openai/gpt-oss-20b"])
+def test_a_length_that_the_site_chose_is_no_warning(recipe):
+    def warned(args):
+        warnings = plan("ascend_a3", "0.23.0", 16, recipe=recipe, args=args)["warnings"]
+        return [text for text in warnings if "requests of 4,096 tokens" in text]
+
+    assert len(warned({})) == 1
+    assert warned({"max-model-len": 4096}) == warned({"max_model_len": "4096"}) == []
+
+
 def test_a_fact_of_the_host_decides_a_rule():
     old, new, unknown = (plan("mi300x", facts=facts) for facts in ({"mec_firmware": 176}, {"mec_firmware": 177}, None))
     assert old["env"]["HSA_NO_SCRATCH_RECLAIM"] == unknown["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"

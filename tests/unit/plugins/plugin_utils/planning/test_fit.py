@@ -175,6 +175,11 @@ def test_several_hosts_are_those_of_the_recipe_s_own_strategies():
         "3 such hosts together would do (nodes)"
     ]
     assert ways(strategy_min_gpus={"multi_node_tp_dp": 16}) == ["2 such hosts together would do (nodes)"]
+    assert ways(strategy_min_gpus={"multi_node_tp_dp": {"ascend_910c": 48}}) == [
+        "3 such hosts together would do (nodes)"
+    ]
+    for floor in (None, {"h100": 64}):
+        assert ways(strategy_min_gpus={"multi_node_tp_dp": floor}) == ["2 such hosts together would do (nodes)"]
     # Each host holds all weights of a dense model.
     assert ways(model={"architecture": "dense"}) == []
 
