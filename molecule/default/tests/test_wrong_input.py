@@ -79,7 +79,7 @@ def test_too_little_memory(serving, tmp_path):
     recipe = "model: {model_id: baremetal/gpt-oss-smoke}\nvariants: {default: {vram_minimum_gb: 4000}}\n"
     (recipes / "huge.yaml").write_text(recipe)
     instances = {"chat": {"recipe": "baremetal/huge"}}
-    refused(run(vllm_recipe_path=[str(tmp_path)], vllm_instances=instances), "too little memory", "4000 GiB")
+    refused(run(vllm_recipe_path=[str(tmp_path)], vllm_instances=instances), "too little memory", "3725.3 GiB")
 
 
 def test_nothing_to_serve_on():

@@ -285,5 +285,5 @@ def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerato
         raise PlanError(
             f"vllm_instances: too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
             f"{sum(wanted.values()):g} GiB, {accelerator.count} x {accelerator.model} has {has:.1f} GiB; "
-            "choose a smaller variant or another host"
+            "choose a smaller variant, VLLM_CPU_KVCACHE_SPACE or another host"
         )

@@ -7,13 +7,16 @@ numbers decide.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from ..options.table import Doubt
+from ..options.values import read_number
 from .chips import GIB, check_fit, least_gib, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
+from .divisions import size_of
 from .hardware import Accelerator
 from .inputs import Library, Manifest, how_to_pin
 from .memory import SHORTEST, Request, model_request, weights_size
@@ -25,6 +28,7 @@ from .variants import other_variants, unsuited
 LENGTH = "max-model-len"
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 TENSOR = "tensor-parallel-size"
+CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 # So many other chips are named, those with the least memory first.
 _NAMED_CHIPS = 4
 
@@ -96,19 +100,19 @@ def required_memory(
     named = str(entry.choice.sizes.because or "").startswith("tp ") and entry.demand.chips >= entry.choice.sizes.chips
     estimated = manifest is None and named
     room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
-    request = request_of(entry, composed.args, accelerator, library, loaded_models(composed))
-    if request is not None and accelerator.stack != "cpu":
+    loaded = request_of(entry, composed.args, accelerator, library, loaded_models(composed))
+    request = None if accelerator.stack == "cpu" else loaded
+    if request is not None:
         footprint = request.footprint()
         needs: float | None = footprint.total * room / GIB
         words = footprint.describe()
     else:
-        request = None
         needs, words = required_gib(
             entry.recipe, entry.variant, weights_size(manifest, str(composed.args.get("load-format"))), composed.args
         )
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
-        needs = max(needs or 0, least_gib(entry.variant)) or None
+        needs = max(_cpu_gib(needs or 0, loaded, composed), least_gib(entry.variant)) or None
     # The estimate does not apply to weights that vLLM quantizes while it loads them; `ascend` is what they have been
     # quantized for.
     if manifest is not None or composed.args.get("quantization") in (None, "ascend"):
@@ -121,6 +125,17 @@ def required_memory(
         share = None if manifest is None else entry.engine.share(composed.args)
         check_fit(entry.where, needs, words, room, accelerator, share, ways)
     return None if needs is None else round(needs, 1)
+
+
+def _cpu_gib(needs: float, request: Request | None, composed: Composed) -> float:
+    """Return the GiB of an instance on a CPU: what it needs at least, or its weights and the caches that are set.
+
+    Each process has a cache of that size (vllm/v1/worker/cpu_worker.py).
+    """
+    sizes = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size")
+    processes = math.prod(size_of(composed.args, name) for name in sizes)
+    weights = request.footprint().weights * processes / GIB if request else needs
+    return max(needs, weights + processes * (read_number(str(composed.env.get(CPU_CACHE, 0))) or 0))
 
 
 def cache_doubt(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> list[str]:

@@ -280,7 +280,7 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
     assert str(caught.value) == (
         "vllm_instances: too little memory: "
         "a 4 GiB, b 4.5 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 8.5 GiB, "
-        "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
+        "1 x cpu has 8.0 GiB; choose a smaller variant, VLLM_CPU_KVCACHE_SPACE or another host"
     )
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError
 
+from tests.fakes import plans as fakes
 from tests.fakes.plans import (
     A3,
     CPU,
@@ -312,6 +314,18 @@ def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
     )
 
 
+@pytest.mark.parametrize(
+    ("args", "space", "gib"),
+    [({}, None, 64), ({}, "8", 72), ({"tensor-parallel-size": 2}, "8", 80), ({"tensor-parallel-size": 2}, "many", 64)],
+)
+def test_each_process_on_a_cpu_has_a_cache_of_its_variable(monkeypatch, args, space, gib):
+    """CPUWorker.determine_available_memory returns VLLM_CPU_KVCACHE_SPACE for each worker."""
+    table = {"version": "2.0.0", "flags": fakes.FLAGS, "env": [*fakes.ENV, "VLLM_CPU_KVCACHE_SPACE"]}
+    monkeypatch.setattr(fakes, "TABLE", OptionTable.from_data(table))
+    asked = {"args": args, "env": {"VLLM_CPU_KVCACHE_SPACE": space} if space else {}}
+    assert plan(asked, accelerator=replace(CPU, memory_mib=128 * 1024)).memory_required_gib == gib
+
+
 @pytest.mark.parametrize(("mib", "chips"), [(80 * 1024, 1), (81559, 1), (72 * 1024, 2)])
 def test_a_recipe_counts_in_gb_and_a_chip_in_gib(mib, chips):
     """One H100 of 80 GiB, of which nvidia-smi shows 81559 MiB, holds what takes 80 GB, which are 74.5 GiB."""
@@ -330,5 +344,5 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
     assert str(caught.value) == (
         "vllm_instances: too little memory: "
         "a 5.6 GiB, b 5.6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 11.2 GiB, "
-        "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
+        "1 x cpu has 8.0 GiB; choose a smaller variant, VLLM_CPU_KVCACHE_SPACE or another host"
     )
