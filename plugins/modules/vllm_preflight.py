@@ -87,13 +87,13 @@ import platform
 from ..module_utils.common.door import start_module
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.containers.engine import ENGINES, ContainerError
+from ..module_utils.instance.config_host import names_in
 from ..module_utils.preflight.instances_host import (
     check_ports,
     compiler_packages,
     has_accepted,
     has_user,
     inspect_engine,
-    installed,
     installed_unit,
     missing,
     planned_kind,
@@ -135,7 +135,7 @@ def main() -> None:
     full = describe_full(module.params["cache_dir"])
     if full:
         module.warn(f"{platform.node()}: {full}")
-    units = {name: installed_unit(name) for name in installed(module.params["config_dir"])}
+    units = {name: installed_unit(name) for name in names_in(module.params["config_dir"])}
     module.exit_json(
         changed=False,
         installed=sorted(units),

@@ -293,7 +293,7 @@ def main(name, top, port, host="127.0.0.1"):
     sys.path.insert(0, str(COLLECTIONS))
     from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
 
-    availability_host.CACHE = str(top)
+    availability_host.CACHE_DIR = str(top)
     app = availability_host.Availability(SleepingEngine(name, Path(top)))
     uvicorn.run(app, host=host, port=int(port), log_level="error", lifespan="off", access_log=False)
 

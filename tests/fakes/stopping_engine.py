@@ -24,7 +24,7 @@ TOKENS = 10
 def middleware(run):
     """Return the role's class for an instance whose directory is ``run``."""
     os.environ["AVAILABILITY_DIRECTORY"] = str(run)
-    availability_host.CACHE = str(run.parent)
+    availability_host.CACHE_DIR = str(run.parent)
     return availability_host.Availability
 
 

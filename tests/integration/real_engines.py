@@ -17,7 +17,7 @@ COUNTED = """
 import os
 from availability import Availability
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
-availability_host.CACHE = os.environ["USAGE_CACHE"]
+availability_host.CACHE_DIR = os.environ["USAGE_CACHE"]
 """
 CPUS = os.cpu_count() or 1
 

@@ -200,6 +200,8 @@ def test_a_planted_publication_by_hand_is_found():
 NEWER = re.compile(
     r"\.(removesuffix|removeprefix|waitstatus_to_exitcode|bit_count|is_relative_to|batched|lcm)\(|functools\.cache\b"
 )
+# Arguments of subprocess that came with 3.9.
+NEWER_WORDS = {"user", "group", "extra_groups", "umask", "process_group", "pipesize"}
 # It runs in vLLM's own environment, which has a newer Python.
 OF_AN_ENGINE = {"all_reduce_program_host.py"}
 
@@ -211,6 +213,15 @@ def test_host_code_calls_nothing_newer_than_python_3_8():
         if NEWER.search(text := text_of(path)) and path.name not in OF_AN_ENGINE
     }
     assert found == {}
+
+
+def test_host_code_gives_subprocess_no_argument_newer_than_python_3_8():
+    found = []
+    for path in (*host_files(), *(TOP / "plugins/modules").glob("*.py"), *programs()):
+        for node in nodes_of(text_of(path)):
+            if isinstance(node, ast.Call) and called(node).startswith("subprocess."):
+                found += [f"{path.name}:{node.lineno}" for word in node.keywords if word.arg in {None, *NEWER_WORDS}]
+    assert found == [], "become of common/processes_host.py; name the arguments, that this test sees them"
 
 
 def test_host_code_is_written_for_python_3_8():

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from ..common.files_host import text_of
 from ..containers.engine import CDI_DIRS, ContainerError, choose_engine, gpus_by
 from ..containers.engine_host import HOOKS, Find, Run, cdi_kinds, read_docker, read_podman
-from ..vllm.files import QUADLET_DIR, STATE_DIR
+from ..instance.marks import STATE_DIR
+from ..vllm.files import QUADLET_DIR
 
 CONTAINER = "baremetal-accept"
 # Images for Ascend set up their libraries in the shell.

@@ -13,10 +13,11 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import IO, Any, Callable, Iterator, Mapping, Sequence, cast
+from typing import IO, Any, Iterator, Mapping, Sequence, cast
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree
+from ..common.processes_host import become
 from ..vllm.unit import mask
 from .answers import STARTED, explain_output, read_result
 from .measurement import API_KEY, KILL_AFTER, TIMED_OUT, BenchError, Measurement, bench_argv, limited_argv
@@ -119,7 +120,7 @@ def run_command(
             env=dict(env),
             cwd="/",
             start_new_session=True,
-            preexec_fn=_become(account) if account else None,
+            preexec_fn=become(account, [account.pw_gid]) if account else None,
         )
     except OSError as exc:
         raise BenchError(f"{argv[0]} cannot be run: {exc.strerror}") from exc
@@ -206,15 +207,6 @@ def environment(directory: str, program: str, variables: Mapping[str, str]) -> d
         "XDG_CONFIG_HOME": directory,
         **variables,
     }
-
-
-def _become(account: pwd.struct_passwd) -> Callable[[], None]:
-    def change() -> None:
-        os.setgroups([account.pw_gid])
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-    return change
 
 
 def _read(instance: Instance, place: str, directory: str) -> str:

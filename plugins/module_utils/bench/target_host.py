@@ -12,10 +12,9 @@ from ..endpoint.client import CONNECT_TIMEOUT, AddressError, TimedClient, split_
 from ..instance.config_file import API_KEY, InstanceError, Value
 from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
 from ..instance.listener_host import StrangerError, check_peer, processes_of
-from ..instance.marks import CONFIG_DIR
+from ..instance.marks import CONFIG_DIR, STATE_DIR
 from ..slots.installed_host import Host
 from ..slots.state import launch_of
-from ..vllm.files import STATE_DIR
 from .measurement import BY_MODULE, COMMAND, BenchError, Target
 
 # The instance's arguments that the benchmark needs to load the tokenizer as the instance does.

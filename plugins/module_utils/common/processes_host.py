@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which boot a machine is in, and when one of its processes was started."""
+"""Which boot a machine is in, when one of its processes was started, and how a new one becomes another user."""
 
 from __future__ import annotations
 
 import os
+import pwd
+from typing import Callable, Sequence
 
 
 def boot_id(proc_root: str = "/proc") -> str:
@@ -26,3 +28,17 @@ def started_at(pid: int, proc_root: str = "/proc") -> int | None:
             return int(file.read().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
+
+
+def become(account: pwd.struct_passwd, groups: Sequence[int] | None = ()) -> Callable[[], None]:
+    """Return what a new process calls to become a user, with these other groups; with None, all that the user has."""
+
+    def change() -> None:
+        if groups is None:
+            os.initgroups(account.pw_name, account.pw_gid)
+        else:
+            os.setgroups(groups)
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    return change

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping, Sequence
 
-from ..instance.marks import CONTAINER, RUN_DIR
+from ..instance.marks import CONFIG_DIR, CONTAINER, RUN_DIR
 from ..usage.record import PROOF_VARIABLE
 from ..vllm.files import LIBRARY, env_path
 from ..vllm.plan_document import PlanDocument
@@ -84,7 +84,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
         ("Image", reference(container["image"])),
-        ("Exec", _quoted([*words, "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
+        ("Exec", _quoted([*words, "--config", f"{CONFIG_DIR}/{plan['instance']}.yaml"])),
         ("Network", "host"),
         ("User", user),
         *([("Group", group)] if group else []),

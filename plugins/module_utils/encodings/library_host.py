@@ -10,6 +10,7 @@ import subprocess
 from typing import Any, Mapping, Sequence
 
 from ..common.files_host import publish, sha256_of
+from ..common.processes_host import become
 from ..containers.image_names import reference
 from .files import ENCODINGS
 from .library import (
@@ -108,20 +109,13 @@ def _run_command(
             # The user need not be able to enter the directory that Ansible came from.
             cwd="/",
             timeout=PATIENCE_S,
-            **_identity(user),
+            preexec_fn=become(_account(user)) if user and os.geteuid() == 0 else None,
         )
     except subprocess.TimeoutExpired:
         return "", f"no answer in {PATIENCE_S} seconds"
     except OSError as exc:
         return "", str(exc)
     return done.stdout, done.stderr or f"exit status {done.returncode}"
-
-
-def _identity(user: str | None) -> dict[str, Any]:
-    if not user or os.geteuid() != 0:
-        return {}
-    entry = _account(user)
-    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
 def _uid_and_gid(user: str) -> str:

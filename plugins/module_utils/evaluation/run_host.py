@@ -17,11 +17,12 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree
+from ..common.processes_host import become
 from ..instance.marks import RUN_DIR
 from .tool import OUT, OutputError, Tool, shorten
 
@@ -119,7 +120,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeo
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_become() if os.geteuid() == 0 else None,
+            preexec_fn=become(pwd.getpwnam(USER)) if os.geteuid() == 0 else None,
         )
         status: int | None = None
         try:
@@ -134,18 +135,6 @@ def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeo
         output.seek(max(0, size - _LOG_BYTES))
         text = output.read().decode(errors="replace")
     return Ended(status, text, time.monotonic() - began)
-
-
-def _become() -> Callable[[], None]:
-    """Return what a child calls to become the user of the tool."""
-    account = pwd.getpwnam(USER)
-
-    def become() -> None:
-        os.setgroups([])
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-    return become
 
 
 def read_items(

@@ -15,9 +15,8 @@ import math
 from dataclasses import dataclass
 from typing import Mapping
 
-from ..instance.metrics import RUNNING, WAITING
+from ..instance.metrics import KV_CACHE, RUNNING, WAITING
 
-KV_CACHE = "vllm:kv_cache_usage_perc"
 FIGURES = (RUNNING, WAITING, KV_CACHE)
 # From this share of the KV cache on the bound does not grow: long contexts fill it with few requests.
 FULL = 0.9

@@ -153,13 +153,10 @@ class Scale:
     def _remove(self, replicas: Sequence[Replica], serving: Sequence[Replica], now: float) -> Action:
         """Return which replica sleeps or stops."""
         left = len(serving) - 1
-        held, silent = ([each.name for each in replicas if getattr(each, what)] for what in ("held", "silent"))
+        silent = [each.name for each in replicas if each.silent]
         leaving = [each for each in serving if not each.fixed]
         if left < self.least or not leaving:
             return Action("", "", f"{len(serving)} replicas serve, and min is {self.least}")
-        if held:
-            # A rollout takes the next one soon, and a person may need the others.
-            return Action("", "", f"{held[0]} is drained, and none leaves meanwhile")
         if silent:
             # Another gateway may see it, and decide about the others meanwhile.
             return Action("", "", f"the host of {silent[0]} does not answer, and none leaves meanwhile")

@@ -10,12 +10,11 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ..common.files_host import listed
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.api_host import Answer, ask
 from ..instance.config_file import InstanceError, Listening
-from ..instance.config_host import listening_in
+from ..instance.config_host import listening_in, names_in
 from ..instance.marks import PROBE, READY, STOPPED_DIR, UNHEALTHY, unit_of
 from ..instance.systemd_host import show_instances
 from .ledger import Run
@@ -57,7 +56,7 @@ class Instances:
 
     def names(self) -> list[str]:
         """Return the names of all instances."""
-        return [name[:-5] for name in listed(self.config_dir) if name.endswith(".yaml")]
+        return names_in(self.config_dir)
 
     def units(self, names: Sequence[str]) -> dict[str, Unit]:
         """Return the units of instances; of one that systemd does not know, an inactive one."""

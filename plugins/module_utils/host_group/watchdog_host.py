@@ -16,6 +16,7 @@ from typing import Callable
 from ..common.files_host import publish
 from ..common.lines_host import write_line
 from ..common.repeated import Repeated
+from ..instance.config_host import group_in
 from ..instance.marks import CONFIG_DIR, GROUP_RUN_DIR
 from .host import Host
 from .watch import Watch
@@ -77,8 +78,7 @@ def say(text: str) -> None:
 
 def watch_group(name: str) -> None:
     """Watch the hosts of an instance for ever."""
-    with open(f"{CONFIG_DIR}/{name}.group.json", encoding="utf-8") as file:
-        group = json.load(file)
+    group = group_in(CONFIG_DIR, name)
     watchdog = Watchdog(Host(name, group), Watch(group["watched"], group["stall"]))
     say(f"Watching {', '.join(group['watched']) or 'no other host'} as {group['role']} of {name}")
     while True:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import Callable, TypeVar
+from typing import Any, Callable, TypeVar
 
+from ..common.files_host import listed
+from ..common.kinds import name_kind
 from .config_file import (
     API_KEY,
     READY_VARIABLE,
@@ -29,6 +31,11 @@ Read = TypeVar("Read")
 
 class NotInstalledError(InstanceError):
     """The host has no such instance yet; the message is the whole sentence."""
+
+
+def names_in(config_dir: str) -> list[str]:
+    """Return the names of the instances that have a configuration, sorted."""
+    return [name[: -len(".yaml")] for name in listed(config_dir) if name.endswith(".yaml")]
 
 
 def listening_in(config_dir: str, instance: str) -> Listening | None:
@@ -72,12 +79,20 @@ def router_in(config_dir: str, instance: str) -> str:
 
     Raises InstanceError.
     """
+    router = group_in(config_dir, instance).get("router")
+    return url_of(str(router["host"]), str(router["port"])) if router else ""
+
+
+def group_in(config_dir: str, instance: str) -> dict[str, Any]:
+    """Return the group of an instance that spans hosts, empty for one on this host alone. Raises InstanceError."""
     path = os.path.join(config_dir, f"{instance}.group.json")
     try:
-        router = json.loads(read_text(path) or "{}").get("router")
-        return url_of(str(router["host"]), str(router["port"])) if router else ""
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        found: Any = json.loads(read_text(path) or "{}")
+    except ValueError as exc:
         raise InstanceError(f"{path}: is not what the role vllm writes ({exc!r})") from exc
+    if not isinstance(found, dict):
+        raise InstanceError(f"{path}: found {name_kind(found)}, expected the hosts of an instance")
+    return found
 
 
 def secrets_in(config_dir: str, instance: str) -> dict[str, str]:

@@ -11,15 +11,9 @@ from ..common.foreign_numbers import read_finite
 
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
 PROMPT_TOKENS, GENERATION_TOKENS = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
-SUCCESS = "vllm:request_success_total"
+SUCCESS, KV_CACHE = "vllm:request_success_total", "vllm:kv_cache_usage_perc"
 # All work of an engine changes one of these; no client can change one without it.
-WORK = (
-    GENERATION_TOKENS,
-    PROMPT_TOKENS,
-    SUCCESS,
-    "vllm:iteration_tokens_total_count",
-    "vllm:kv_cache_usage_perc",
-)
+WORK = (GENERATION_TOKENS, PROMPT_TOKENS, SUCCESS, KV_CACHE, "vllm:iteration_tokens_total_count")
 _LINES = re.compile(r"^vllm:[^\n]*", re.MULTILINE)
 _LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{.*\})?\s+(?P<value>[^\s{}]+)(?:\s+-?\d+)?\s*\Z", re.ASCII)
 

@@ -7,19 +7,17 @@ import contextlib
 import hashlib
 import os
 import time
-from typing import Any
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from .api_host import ask
 from .config_file import InstanceError, Listening, read_flat_yaml
-from .config_host import listening_in
+from .config_host import group_in, listening_in
 from .listener_host import StrangerError
-from .marks import CACHE_DIR, CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR
+from .marks import CACHE_DIR, CONFIG_DIR, GROUP_RUN_DIR, PROBE, READY, RUN_DIR, STATE_DIR
 from .warm_up import Limits, read_kept
 from .warm_up_host import WarmUp, WarmUpError
 
-STATE_DIR = "/var/lib/vllm"
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
 LARGEST_VOCABULARY = 10**8
@@ -39,7 +37,7 @@ def wait_ready(name: str, main_pid: str, seconds: float) -> str:
 
     Raises EndedError, StrangerError, and InstanceError where nobody could ask the instance.
     """
-    group = group_of(name)
+    group = group_in(CONFIG_DIR, name)
     worker = group.get("role") == "worker"
     listening = None if worker else listening_in(CONFIG_DIR, name)
     # A worker is ready when it has joined; a head when it answers and all hosts are connected.
@@ -103,15 +101,6 @@ def limits_of(name: str) -> Limits:
         return Limits()
     texts = (str(found.get(key, "")) for key in ("max-num-seqs", "max-model-len", "max-num-batched-tokens"))
     return Limits(*(int(text) if text.isdecimal() else 0 for text in texts))
-
-
-def group_of(name: str) -> dict[str, Any]:
-    """Return the group of an instance that spans hosts, empty for one on this host alone."""
-    try:
-        found: dict[str, Any] = load_json(_text(f"{CONFIG_DIR}/{name}.group.json"))
-    except FileNotFoundError:
-        return {}
-    return found
 
 
 def connected(name: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 
 from ..instance.marks import (
+    CACHE_DIR,
     CLOSED,
     OPEN_HEADER,
     PROBE,
@@ -34,8 +35,6 @@ from .operator_host import Guard
 from .steering import PLACE, Steering
 from .usage_host import Usage
 
-# Both runtimes let the instance write there, and it outlives a restart. All API servers of an instance share it.
-CACHE = "/var/cache/vllm"
 # What gateways answer while they have no server.
 RETRY_AFTER = b"5"
 # With this header, GET /health returns vLLM's own answer even before the instance is ready.
@@ -67,7 +66,8 @@ class Availability:
     def __init__(self, app: App) -> None:
         self.directory = os.environ["AVAILABILITY_DIRECTORY"]
         self.closed_file = os.path.join(self.directory, CLOSED)
-        records = os.path.join(CACHE, os.path.basename(self.directory), "usage")
+        # Both runtimes let the instance write there, and it outlives a restart. All API servers of it share it.
+        records = os.path.join(CACHE_DIR, os.path.basename(self.directory), "usage")
         # Where another host may compute the prompt, routed_host.py has judged where its KV cache is.
         kept = (PLACE,) if "PREFILL_HOSTS" in os.environ else ()
         self.app: App = Models(Usage(Steering(app, kept), records, self.closed_file))

@@ -90,13 +90,6 @@ def has_tool(module: Module, tool: str, python: str) -> bool:
     return os.path.exists(os.path.join(out.strip() or "/nonexistent", HEADERS))
 
 
-def installed(config_dir: str) -> list[str]:
-    """Return the names of the instances that have a configuration, sorted."""
-    if not os.path.isdir(config_dir):
-        return []
-    return sorted(name[: -len(".yaml")] for name in os.listdir(config_dir) if name.endswith(".yaml"))
-
-
 def installed_unit(name: str) -> str:
     """Return the kind of unit that systemd has for an instance: its own file takes precedence over the shared one."""
     if os.path.exists(unit_path(name)):

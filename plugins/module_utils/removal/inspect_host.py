@@ -13,11 +13,11 @@ from typing import Callable, Iterable
 from ..common.files_host import listed, target_of
 from ..common.foreign_trees_host import walk_tree
 from ..encodings.files import ENCODINGS
-from ..instance.marks import CACHE_DIR, CONFIG_DIR
+from ..instance.marks import CACHE_DIR, CONFIG_DIR, STATE_DIR
 from ..slots.host import Slots
 from ..slots.installed_host import Host, turn_of
 from ..slots.state import NAME
-from ..vllm.files import QUADLET_DIR, STATE_DIR, UNIT_DIR, quadlet_path, unit_path
+from ..vllm.files import QUADLET_DIR, UNIT_DIR, quadlet_path, unit_path
 from ..weights.plan import STAMP_NAME
 from ..weights.retention_host import is_shared
 from . import places

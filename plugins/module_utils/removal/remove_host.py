@@ -12,9 +12,8 @@ from typing import Callable, Iterable, Mapping
 
 from ..common.files_host import LockedError, listed, locked, sync_directory
 from ..common.foreign_trees_host import remove_tree
-from ..instance.marks import CACHE_DIR
+from ..instance.marks import CACHE_DIR, STATE_DIR
 from ..slots.restore_host import Service
-from ..vllm.files import STATE_DIR
 from ..weights.retention_host import ABANDONED, REVISION, OldDirectory, remove_old
 from .engine_host import CommandResult
 from .inspect_host import Inspection, instance_paths

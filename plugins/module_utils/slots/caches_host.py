@@ -19,6 +19,7 @@ from typing import IO, Any, Callable, Iterator
 from ..common.files_host import publish, sha256_of, text_of
 from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.module import Module
+from ..common.processes_host import become
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_base, fetch_file, join_location
 from ..vllm.plan_document import PlanDocument
@@ -239,9 +240,7 @@ def _run_as(account: pwd.struct_passwd, work: Callable[[], str], writer: int) ->
     status = 1
     try:
         if os.geteuid() == 0:
-            os.setgroups([])
-            os.setgid(account.pw_gid)
-            os.setuid(account.pw_uid)
+            become(account)()
         os.umask(0o077)
         text, status = work(), 0
     except BaseException as exc:  # the process ends here

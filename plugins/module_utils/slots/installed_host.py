@@ -12,10 +12,11 @@ from typing import Any, Callable
 
 from ..common.files_host import listed, target_of, text_of
 from ..common.foreign_files_host import ForeignDirectory
-from ..instance.marks import APPLIED, CONFIG_DIR, RUN_DIR
+from ..instance.config_file import InstanceError
+from ..instance.config_host import group_in, names_in
+from ..instance.marks import APPLIED, CONFIG_DIR, RUN_DIR, STATE_DIR
 from ..vllm.files import (
     QUADLET,
-    STATE_DIR,
     TEMPLATE,
     UNIT,
     env_path,
@@ -48,9 +49,8 @@ class Host:
 
     def names(self) -> list[str]:
         """Return the instances that have files or slots here, sorted."""
-        config = [name[: -len(".yaml")] for name in listed(self.at(CONFIG_DIR)) if name.endswith(".yaml")]
         kept = [name for name in listed(self.at(STATE_DIR)) if os.path.isdir(self.at(slots_of(name)))]
-        return sorted({*config, *kept})
+        return sorted({*names_in(self.at(CONFIG_DIR)), *kept})
 
     def kind(self, name: str) -> str:
         """Return the kind of an instance's unit: its own unit takes precedence over the shared one."""
@@ -76,10 +76,9 @@ class Host:
     def group(self, name: str) -> dict[str, Any]:
         """Return ``hosts`` and ``role`` of an installed instance that spans several hosts, empty for any other one."""
         try:
-            with open(self.at(group_path(name)), encoding="utf-8") as file:
-                found = json.load(file)
+            found = group_in(self.at(CONFIG_DIR), name)
             return {"hosts": [str(host) for host in found["hosts"]], "role": str(found["role"])}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (InstanceError, KeyError, TypeError):
             return {}
 
     def is_installed(self, name: str) -> bool:

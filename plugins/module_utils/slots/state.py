@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
 from ..common.foreign_json import load_json
-from ..vllm.files import QUADLET, STATE_DIR, TEMPLATE, UNIT, extra_files, instance_files
+from ..instance.marks import STATE_DIR
+from ..vllm.files import QUADLET, TEMPLATE, UNIT, extra_files, instance_files
 from ..vllm.plan_document import PlanDocument
 
 SCHEMA = 1

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ..common.foreign_trees_host import remove_tree
+from ..common.processes_host import become
 from .all_reduce import parse_all_reduce
 
 # Seconds to load torch from a cold disk, and to end.
@@ -50,7 +51,7 @@ def run_all_reduce(command: Command, program: str, options: str, seconds: float)
             cwd=home,
             env={"PATH": _PATH, "LC_ALL": "C.UTF-8", **command.environment, "HOME": home, "TMPDIR": home},
             start_new_session=True,
-            preexec_fn=_become(account) if account else None,
+            preexec_fn=become(account, None) if account else None,
         )
         out, err, timed_out = _wait(process, program, seconds + GRACE)
         if timed_out and command.stop:
@@ -72,12 +73,3 @@ def _wait(process: subprocess.Popen[str], program: str, seconds: float) -> tuple
             out, err = process.communicate(timeout=5)
             return out, err, True
         return "", "", True
-
-
-def _become(account: pwd.struct_passwd) -> Callable[[], None]:
-    def change() -> None:
-        os.initgroups(account.pw_name, account.pw_gid)
-        os.setgid(account.pw_gid)
-        os.setuid(account.pw_uid)
-
-    return change

@@ -10,11 +10,10 @@ import re
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ..instance.config_file import start_seconds
-from ..instance.marks import CONFIG_DIR, RUN_DIR
+from ..instance.marks import CONFIG_DIR, RUN_DIR, STATE_DIR
 from .adapters import KEY, AdapterError, adapters_of, has_guard
 from .plan_document import DECODE, PREFILL, GroupDocument, PlanOutline
 
-STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
 # The directory of the modules that vLLM imports. A change there does not affect a running instance.

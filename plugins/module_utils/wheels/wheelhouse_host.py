@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from ..common.files_host import publish, sha256_of
 from .index import WheelError, parse_name
@@ -216,8 +216,7 @@ def _options(target: Target) -> list[str]:
 def _run_pip(command: Sequence[str], counter: PipProgress) -> tuple[str, int]:
     """Run pip, report each file that it begins with, and return its output and exit status."""
     lines = []
-    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, **streams) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
             lines.append(line)
             counter.read(line)

@@ -20,24 +20,14 @@ TOP = Path(__file__).resolve().parents[3]
 DIRECTORY = "/usr/local/lib"
 MIDDLEWARE = tuple(name.partition(".")[0] for name in (AVAILABILITY, ROUTED))
 
-# Files of programs and of the middleware before release 0.8.0, which only those imported. No kept state names them.
-LEFT_BEHIND = {
-    "availability": [f"{LIBRARY}/vllm_{name}.py" for name in ("hold", "models", "operator", "residents", "usage")],
-    "gateway-usage": [f"{DIRECTORY}/gateway_usage_{name}.py" for name in ("budgets", "store")],
-}
-
 
 def program_files(name: str) -> list[dict[str, Any]]:
-    """Return the files of a program, as entries of host_files: its modules first, because it may start at any time.
-
-    What an earlier release left beside it goes last.
-    """
+    """Return the files of a program, as entries of host_files: its modules first, because it may start at any time."""
     (program,) = TOP.glob(f"roles/*/files/{name}.py")
     modules = _closure(_imports(program))
     top, beside = (LIBRARY,) * 2 if name in MIDDLEWARE else (DIRECTORY, f"{DIRECTORY}/{name}")
     entry = {"path": f"{top}/{name}.py", "src": str(program), "mode": "0644"}
-    absent = [{"path": path, "state": "absent"} for path in LEFT_BEHIND.get(name, ())]
-    return [*(library(beside, modules) if modules else []), entry, *absent]
+    return [*(library(beside, modules) if modules else []), entry]
 
 
 def library(directory: str, names: tuple[str, ...]) -> list[dict[str, Any]]:

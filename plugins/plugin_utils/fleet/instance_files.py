@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping
 
-from ...module_utils.instance.marks import CONFIG_DIR
+from ...module_utils.instance.marks import CONFIG_DIR, STATE_DIR
 from ...module_utils.vllm import files as _files
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..common.host_library import MIDDLEWARE, program_files
@@ -44,7 +44,7 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
     found = [_files.directory(path) for path in (CONFIG_DIR, _files.LIBRARY, *units)]
     for name, plan in plans.items():
-        found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
+        found += [_files.directory(f"{STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
     grouped = any("group" in plan for plan in plans.values())
     inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
     found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]

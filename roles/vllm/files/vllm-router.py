@@ -9,13 +9,13 @@ beside this file has what it imports of the collection.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group.router import arguments_of
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_host import group_in
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.marks import CONFIG_DIR
 
 
@@ -34,8 +34,7 @@ def main() -> None:
     if sys.argv[1].startswith("--"):
         run()
         return
-    with open(f"{CONFIG_DIR}/{sys.argv[1]}.group.json", encoding="utf-8") as file:
-        group = json.load(file)
+    group = group_in(CONFIG_DIR, sys.argv[1])
     python = f"{group['router']['venv']}/bin/python"
     # -I: nothing of the host's own Python packages.
     os.execv(python, [python, "-I", os.path.abspath(__file__), *arguments_of(group)])  # noqa: S606

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import subprocess
 from pathlib import Path
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import (
+    become,
+    boot_id,
+    started_at,
+)
 
 
 def test_the_id_of_this_boot():
@@ -23,3 +31,15 @@ def test_the_start_of_a_process_whose_name_holds_parentheses(tmp_path):
     assert started_at(7, str(tmp_path)) == 22
     assert started_at(8, str(tmp_path)) is None
     assert started_at(os.getpid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+@pytest.mark.parametrize("groups", [(), (grp.getgrnam("tty").gr_gid,)])
+def test_a_new_process_becomes_another_user_with_the_groups_that_are_named(groups):
+    account = pwd.getpwnam("nobody")
+    done = subprocess.run(
+        ["sh", "-c", "id -u; id -G"], preexec_fn=become(account, groups), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(number) for number in (account.pw_uid, account.pw_gid, *groups)]
+    done = subprocess.run(["id", "-G"], preexec_fn=become(account, None), capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(gid) for gid in os.getgrouplist(account.pw_name, account.pw_gid)]

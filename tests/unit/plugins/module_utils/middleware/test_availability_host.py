@@ -142,7 +142,7 @@ async def application(scope, receive, send):
 @pytest.fixture
 def instance(tmp_path, monkeypatch):
     """Return a function that asks an instance with these marks: it returns status, text and headers of the answer."""
-    monkeypatch.setattr(availability_host, "CACHE", str(tmp_path))
+    monkeypatch.setattr(availability_host, "CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("AVAILABILITY_DIRECTORY", str(tmp_path / "chat"))
     (tmp_path / "chat").mkdir()
 

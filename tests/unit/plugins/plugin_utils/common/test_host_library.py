@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.host_library import (
-    LEFT_BEHIND,
     TOP,
     modules,
     program_files,
@@ -58,14 +57,6 @@ def test_the_program_comes_last_because_it_may_start_at_any_time():
         "mode": "0644",
     }
     assert program_files("vllm-health")[-1] == entry
-
-
-@pytest.mark.parametrize("name", LEFT_BEHIND)
-def test_what_an_earlier_release_left_is_removed_after_what_no_longer_imports_it(name):
-    entries = program_files(name)
-    absent = [{"path": path, "state": "absent"} for path in LEFT_BEHIND[name]]
-    assert absent and entries[-len(absent) :] == absent
-    assert not {entry["path"] for entry in entries[: -len(absent)]} & set(LEFT_BEHIND[name])
 
 
 @pytest.mark.slow
