@@ -17,9 +17,9 @@ from ..instance.config_file import InstanceError, Listening
 from ..instance.config_host import listening_in
 from ..instance.marks import CONFIG_DIR, GROUP_RUN_DIR, READY, RUN_DIR, UNANSWERED_HEADER, WATCHED, WITHDRAWN, unit_of
 from ..instance.metrics import GENERATION_TOKENS, PROMPT_TOKENS, RUNNING, sums
-from ..instance.systemd_host import show_instances
+from ..instance.systemd import Unit
+from ..instance.systemd_host import read_units
 from .sockets_host import answers, count_connections, processes_of
-from .watch import Unit
 
 # The first of these TCP ports that a host answers is asked from then on. A refusal is an answer, and leaves no line in
 # a log: nothing listens on the first one.
@@ -43,8 +43,7 @@ class Host:
 
     def unit(self) -> Unit:
         """Return the state of the unit. Raises OSError where systemd does not answer."""
-        found = show_instances([self.name], ("ActiveState", "SubState", "InvocationID"))[self.name]
-        return Unit(*(found.get(key, "") for key in ("ActiveState", "SubState", "InvocationID")))
+        return read_units([self.name])[self.name]
 
     def listening(self) -> Listening | None:
         """Return where this host of the instance answers, None for a worker."""

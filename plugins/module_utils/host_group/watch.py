@@ -15,20 +15,6 @@ LOST_AFTER = 6.0
 SILENT_AFTER = 20.0
 
 
-@dataclass(frozen=True)
-class Unit:
-    """The instance's unit: its state and the id of this run of it."""
-
-    active: str
-    sub: str
-    invocation: str
-
-    @property
-    def runs(self) -> bool:
-        """Whether vLLM runs or starts, so that it can be ended; a requested stop is not touched."""
-        return self.active in ("active", "activating") and self.sub not in ("auto-restart", "auto-restart-queued")
-
-
 @dataclass
 class Watch:
     """What is known of the other hosts in this run of the unit. It counts only hosts that were connected in it."""

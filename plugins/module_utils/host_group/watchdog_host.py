@@ -29,7 +29,7 @@ WRITE_EVERY = 15.0
 def check(host: Host, watch: Watch, clock: Callable[[], float] = time.monotonic) -> str:
     """Look once; return why the instance was ended, else an empty text."""
     unit = host.unit()
-    if not unit.runs:
+    if not unit.can_end:
         return ""
     watch.begin(unit.invocation)
     why = watch.connections(clock(), host.counts())

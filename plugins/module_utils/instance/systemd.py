@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 def parse_properties(text: str) -> dict[str, str]:
     """Return the properties of one unit."""
@@ -13,3 +15,32 @@ def parse_units(text: str) -> dict[str, dict[str, str]]:
     """Return the properties of several units by their Id, which must be among the properties."""
     units = (parse_properties(block) for block in text.split("\n\n"))
     return {unit["Id"]: unit for unit in units if "Id" in unit}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The state of an instance's unit, and the id of this run of it."""
+
+    active: str = "inactive"
+    sub: str = "dead"
+    invocation: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether vLLM starts: it takes memory, and does not answer yet."""
+        return self.active == "activating" and self.sub in ("start", "start-post")
+
+    @property
+    def runs(self) -> bool:
+        """Whether vLLM may have memory of the chips."""
+        return self.starts or self.active in ("active", "reloading", "refreshing", "deactivating")
+
+    @property
+    def waits(self) -> bool:
+        """Whether the unit is on its way to a start."""
+        return self.active == "activating" and not self.sub.startswith("auto-restart")
+
+    @property
+    def can_end(self) -> bool:
+        """Whether vLLM runs or starts, so that it can be ended; a requested stop is not touched."""
+        return self.active in ("active", "activating") and not self.sub.startswith("auto-restart")

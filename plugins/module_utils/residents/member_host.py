@@ -16,8 +16,9 @@ from ..instance.config_host import listening_in
 from ..instance.listener_host import StrangerError
 from ..instance.marks import CONFIG_DIR, OPERATOR_HEADER, RUN_DIR
 from ..instance.operator_host import shared_token
+from ..instance.systemd import Unit
 from .status import Status, is_sleeping, parse_status
-from .turns import Unit, View
+from .turns import View
 
 # Seconds: of a request for news, between two requests, after one without an answer.
 POLL, PAUSE, ABSENT = 20.0, 0.02, 0.5

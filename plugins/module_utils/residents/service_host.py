@@ -12,16 +12,16 @@ import select
 import socket
 import threading
 import time
-from typing import Sequence
 
 from ..common.files_host import bytes_of, listed, publish
 from ..common.lines_host import write_line
 from ..common.program_host import Program
 from ..common.repeated import Repeated
 from ..instance.marks import CONFIG_DIR
-from ..instance.systemd_host import show_instances
+from ..instance.systemd import Unit
+from ..instance.systemd_host import read_units
 from .member_host import CallError, Member, News
-from .turns import Action, Turns, Unit
+from .turns import Action, Turns
 
 OWN = "/run/vllm-residents"
 # Seconds: vLLM sleeps or wakes within DEADLINE. A failed call is repeated after RETRY. WITHIN: so long a call waits for
@@ -47,16 +47,6 @@ def read_names(group: str) -> list[str]:
         if named and named[1] == group:
             found.append(name[: -len(".env")])
     return found
-
-
-def read_units(names: Sequence[str]) -> dict[str, Unit]:
-    """Return the state of the units of instances. Raises OSError where systemd does not answer."""
-    shown = show_instances(names, ("ActiveState", "SubState", "InvocationID"))
-    # Nothing but the whole answer: an unknown instance would count as one without memory.
-    return {
-        name: Unit(unit.get("ActiveState", ""), unit.get("SubState", ""), unit.get("InvocationID", ""))
-        for name, unit in shown.items()
-    }
 
 
 class Service:

@@ -10,32 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Sequence
 
+from ..instance.systemd import Unit
+
 # So many seconds without a request make an instance idle: the next one of the same client is on its way before that.
 QUIET = 0.5
-
-
-@dataclass(frozen=True)
-class Unit:
-    """The state of an instance's unit, and the id of this run of it."""
-
-    active: str = "inactive"
-    sub: str = "dead"
-    invocation: str = ""
-
-    @property
-    def starts(self) -> bool:
-        """Whether vLLM starts: it takes memory, and does not answer yet."""
-        return self.active == "activating" and self.sub in ("start", "start-post")
-
-    @property
-    def runs(self) -> bool:
-        """Whether vLLM may have memory of the chips."""
-        return self.starts or self.active in ("active", "reloading", "refreshing", "deactivating")
-
-    @property
-    def waits(self) -> bool:
-        """Whether the unit is on its way to a start."""
-        return self.active == "activating" and not self.sub.startswith("auto-restart")
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ def test_the_unit_of_environments_starts_and_stops_as_those_of_containers():
 
 def environment_unit():
     """Return the directives of the unit of environments: every value of each name."""
-    names = ("vllm@.service.j2", "unit-confined.j2")
+    names = ("vllm@.service.j2", "unit-closed.j2", "unit-confined.j2")
     text = "".join((TOP / "roles/vllm/templates" / name).read_text() for name in names)
     found: dict[str, list[str]] = {}
     for line in text.splitlines():

@@ -12,8 +12,9 @@ import time
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group import host as host_module
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group import watchdog_host
-from ansible_collections.baremetal.inference.plugins.module_utils.host_group.watch import Unit, Watch
+from ansible_collections.baremetal.inference.plugins.module_utils.host_group.watch import Watch
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group.watchdog_host import Watchdog, check
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 
 from tests.fakes.stopping_engine import stopping_engine
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 from ansible_collections.baremetal.inference.plugins.module_utils.residents import member_host
 from ansible_collections.baremetal.inference.plugins.module_utils.residents.member_host import CallError, Member, News
-from ansible_collections.baremetal.inference.plugins.module_utils.residents.turns import Unit
 
 STATUS = {
     "process": "a", "version": 3, "asleep": True, "closed": True, "running": 0, "waiting": 2, "waited": 1, "quiet": 1,

@@ -9,8 +9,9 @@ import threading
 import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 from ansible_collections.baremetal.inference.plugins.module_utils.residents import service_host
-from ansible_collections.baremetal.inference.plugins.module_utils.residents.turns import Action, Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.residents.turns import Action
 
 
 def test_the_instances_of_a_group_are_found_in_their_environment(tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.residents.turns import Action, Turns, Unit, View
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.residents.turns import Action, Turns, View
 
 UP, DOWN = Unit("active", "running", "1"), Unit("inactive", "dead", "")
 STARTS, BEFORE = Unit("activating", "start", "2"), Unit("activating", "start-pre", "2")
