@@ -5,6 +5,18 @@ from __future__ import annotations
 
 import re
 
+# The names of images, as the reference of the distribution project (reference/regexp.go) defines them.
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[A-Fa-f0-9:]+\])(?::[0-9]+)?"
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_ALGORITHM = r"[A-Za-z][A-Za-z0-9]*(?:[+._-][A-Za-z][A-Za-z0-9]*)*"
+_DIGEST = rf"(?:sha256:[a-f0-9]{{64}}|(?!sha256:){_ALGORITHM}:[A-Fa-f0-9]{{32,}})"
+# What other programs write for nothing is hardly meant.
+_NOTHING = r"(?!(?i:nan|none|null|true|false)\Z)"
+IMAGE = rf"{_NOTHING}(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::{_TAG})?(?:@{_DIGEST})?"
+REGISTRY = rf"{_NOTHING}(?:{_HOST}|{_PART})(?:/{_PART})*/?"
+
 
 def reference(image: str) -> str:
     """Return an image's full name, as podman requires it: with its registry, without a tag beside a digest."""

@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
 from ...module_utils.common.kinds import show_value
+from ...module_utils.containers.image_names import IMAGE, REGISTRY
 from ...module_utils.encodings.host import check_sources
 from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
 from ...module_utils.health.webhook import check_token, check_url
@@ -70,9 +71,6 @@ ADDRESSES = (
     "rocm_mirror", "vllm_caches_source", "vllm_wheel_index",
 )  # fmt: skip
 _ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:/|/)\S*"
-# A registry may be the address of IPv6 in brackets. What other programs write for nothing is hardly meant.
-_REGISTRY = r"(?!.*://)(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9])"
-_IMAGE = rf"(?!(?i:nan|none|null|true|false)\Z){_REGISTRY}[\w.:/@-]*"
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version", "13.0"),
     "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
@@ -84,12 +82,12 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
     "vllm_image": functools.partial(
-        _matches, "vllm_image", _IMAGE, "the name of an image, such as vllm/vllm-openai:v0.33.0"
+        _matches, "vllm_image", IMAGE, "the name of an image, such as vllm/vllm-openai:v0.33.0"
     ),
     "vllm_registry": functools.partial(
         _matches,
         "vllm_registry",
-        rf"{_REGISTRY}[\w.:/-]*",
+        REGISTRY,
         "a registry without http://, such as registry.site:5000",
     ),
     **{

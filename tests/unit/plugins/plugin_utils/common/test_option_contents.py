@@ -14,6 +14,24 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
 
 RUN = {"url": "https://mirror/Ascend-hdk-910b-npu-driver_25.2.0_linux-aarch64.run", "sha256": "0" * 64}
 VERSION = 'expected a version in quotes, such as "580.95.05"'
+DIGEST = "sha256:" + "0f" * 32
+NO_IMAGES = (
+    "nan", float("nan"), "none", "Null", "a b:1", "https://quay.io/a/b:1", 5, "[x]/a:1", "a@@@@", "a::::", "[::1]",
+    "UPPER/Case:tag", "vllm/VLLM:1", "a/", "/a", "a//b", "a:", "a@", "a:-1", "-a", "a-", "a.-b", "a..b", "a___b",
+    "mirror:port/a", "mirror:5000/", "under_score:5000/a", "a:" + "t" * 129, "a@sha256:0f", "a@sha256:" + "0F" * 32,
+    "a@0f", "a:1\n", "é/a", "a" * 99999 + "!",
+)  # fmt: skip
+IMAGES = (
+    "vllm", "nones", "vllm:1", "mirror:5000/lab/vllm", "[fd00::1]:5000/a:1", f"a/b@{DIGEST}", f"a/b:1@{DIGEST}", "",
+    "localhost/vllm:gpu-test", "MIRROR.site/a", "Registry-1.site:5000/a__b/c-d--e/f.g_h:V1_0.2-x", "[::1]/a",
+    "a@sha512:" + "0f" * 64, "quay.io/ascend/vllm-ascend:v0.30.0-a3", "a:" + "t" * 128, "a:_1", "10.0.0.5:5000/a",
+)  # fmt: skip
+NO_REGISTRIES = (
+    "true", True, "None", "a b", "[::1", "mirror:", "mirror:5000/Site", "/a", "a//b", "mirror:5000/a:1", "a@b",
+)  # fmt: skip
+REGISTRIES = (
+    "10.0.0.5:5000/site", "[::1]", "[fd00::1]:5000", "mirror", "my_org", "Mirror.site/", "mirror:5000/a/b_c/",
+)  # fmt: skip
 REFUSED = [
     *(("accelerator_driver_version", value, VERSION) for value in (580.1, -1, "viel", True)),
     ("accelerator_cuda_version", 13.0, 'found 13.0, expected a version in quotes, such as "13.0"'),
@@ -35,12 +53,10 @@ REFUSED = [
     ("vllm_wheel_index", "alice:secret@mirror/simple", "found a text with @, expected an address such as"),
     ("cuda_mirror", "http:///x", "found 'http:///x', expected an address such as"),
     ("provisioner_debian_mirror", "http://a b", "found 'http://a b', expected an address such as"),
-    *(
-        ("vllm_image", value, "expected the name of an image, such as vllm/vllm-openai:v0.33.0")
-        for value in ("nan", float("nan"), "none", "Null", "a b:1", "https://quay.io/a/b:1", 5, "[x]/a:1")
-    ),
+    *(("vllm_image", value, "expected the name of an image, such as vllm/vllm-openai:v0.33.0") for value in NO_IMAGES),
     ("vllm_image", True, "found true, expected the name of an image"),
     ("vllm_registry", "http://mirror:5000", "expected a registry without http://, such as registry.site:5000"),
+    *(("vllm_registry", value, "expected a registry without http://") for value in NO_REGISTRIES),
     ("gateway_cluster", False, "found false, expected a text"),
     ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),
     ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
@@ -80,12 +96,8 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("cuda_mirror", "file:/srv/nvidia"),
         ("vllm_caches_source", "file:/srv/caches"),
         ("weights_sources", ["file:/srv/weights"]),
-        *(
-            ("vllm_image", name)
-            for name in ("vllm", "nones", "vllm:1", "mirror:5000/lab/vllm", "[fd00::1]:5000/a:1", "a/b@sha256:00", "")
-        ),
-        ("vllm_registry", "[fd00::1]:5000"),
-        ("vllm_registry", "10.0.0.5:5000/site"),
+        *(("vllm_image", name) for name in IMAGES),
+        *(("vllm_registry", name) for name in REGISTRIES),
     ],
 )
 def test_it_passes(name, value):
