@@ -169,7 +169,7 @@ def npu_smi(directory, addresses, ill=(), dies=1, version=VERSION, firmware=FIRM
         )
         for npu in range(count)
     ]
-    health = "\tHealth                         : Alarm\n\tError Code                     : 0x80E01801\n"
+    health = "\tHealth                         : Alarm\n\tError Code                     : 0x80E18402\n"
     tool(
         directory,
         "npu-smi",

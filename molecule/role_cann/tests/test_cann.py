@@ -97,7 +97,7 @@ def test_a_chip_that_npu_smi_does_not_list_and_one_that_is_not_well(fleet, clean
         "Huawei's driver is not healthy",
         "chip 0000:01:00.0",
         "the driver is not bound to it",
-        "chip 0000:41:00.0: health is Alarm, error 0x80E01801",
+        "chip 0000:41:00.0: health is Alarm, error 0x80E18402",
     )
     assert "npu-smi lists 7 of 8 chips" in said.errors[PACKAGED]
     assert "npu-smi lists 15 of 16 chips" in said.errors[BY_FILES]

@@ -13,9 +13,10 @@ from typing import Mapping, Sequence
 from ..vendor_stack.answers import CommandResult
 from ..vendor_stack.counters import ChipCounters, CountersAnswer, counts_of, explain_silence, first_number, scaled
 from .answers import ChipRow, parse_figures
-from .proof import WELL
 
 TABLE = ("npu-smi", "info")
+# The health of a chip that works; NA, UNKNOWN and words of later versions are not.
+WELL = "OK"
 HEALTHS = ("Warning", "Alarm", "Critical")
 # The queries for each chip, by the type of npu-smi's ``info -t``.
 TYPES = ("ecc", "pcie-err", "hccs")
@@ -49,7 +50,7 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
             ChipCounters(
                 chip=row.address or f"npu {row.npu}",
                 errors=counts_of(fields),
-                faults=_faults(row.health),
+                faults=faults_of(row.health),
                 celsius={} if celsius is None else {"chip": celsius},
                 watts=first_number(figures.watts),
                 utilization=scaled(figures.busy, 0.01),
@@ -60,7 +61,7 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
     return CountersAnswer(tuple(chips))
 
 
-def _faults(health: str) -> tuple[str, ...]:
+def faults_of(health: str) -> tuple[str, ...]:
     """Return the fault that a health is; one that is not known counts as one."""
     if health.upper() == WELL:
         return ()

@@ -17,9 +17,10 @@ from ..vendor_stack.host import Run, build_log, module_info, read_host, run_comm
 from ..vendor_stack.model import Host
 from ..vendor_stack.state_module import common_state
 from .answers import Installed, installed_of, parse_mapping, parse_table
+from .counters import WELL
 from .installers import CANN, USER
 from .packages import DKMS
-from .proof import DCMI, KIND, WELL, CannRecording, Expected, check_driver
+from .proof import DCMI, KIND, CannRecording, Expected, check_driver
 
 HUAWEI = "19e5"
 CHIP_CLASSES = ("1200",)
@@ -85,8 +86,8 @@ def inspect_host(
     )
 
 
-def read_state(options: Mapping[str, Any], _book: FaultBook) -> dict[str, Any]:
-    """Return the results of the module driver_state for this stack; npu-smi reports the faults of these chips.
+def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
+    """Return the results of the module driver_state for this stack.
 
     Raises PciError without a sysfs.
     """
@@ -108,7 +109,7 @@ def read_state(options: Mapping[str, Any], _book: FaultBook) -> dict[str, Any]:
         "installed": recording.installed.as_dict(),
         "driver": {"version": _running_driver(recording)},
         "services": {},
-        **common_state(options, recording.host, check_driver(recording, expected), OPEN_NODES),
+        **common_state(options, recording.host, check_driver(recording, expected, book), OPEN_NODES),
     }
 
 

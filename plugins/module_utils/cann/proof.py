@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
+from ..vendor_stack.faults import NO_FAULTS, FaultBook
 from ..vendor_stack.model import Host
-from ..vendor_stack.proof import DriverKind, Finding, check_builds, check_exit, check_holds, known_errors
+from ..vendor_stack.proof import DriverKind, Finding, check_builds, check_exit, check_holds, ends_late, known_errors
 from .answers import ChipRow, Installed, mismatch, parse_board, parse_cards, parse_mapping, parse_table
+from .counters import WELL, faults_of
 from .installers import CANN, USER
 from .packages import DKMS, is_ours
 from .versions import is_older, is_same
@@ -45,8 +48,8 @@ TOOL_ERRORS = (
         "check that /usr/local/Ascend/driver/lib64 exists and run ldconfig",
     ),
 )
-# The health of a chip that works; NA, UNKNOWN and words of later versions are findings.
-WELL = "OK"
+# An error of a chip, of which npu-smi may list several.
+_CODE = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{8}(?![0-9A-Fa-f])")
 # Values of other fields that are not a finding.
 NO_PROBLEM = ("OK", "NA")
 
@@ -87,8 +90,11 @@ class Expected:
     nodes: tuple[str, ...] = ()
 
 
-def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
-    """Return the findings about driver, firmware and CANN, none where all are healthy."""
+def check_driver(recording: CannRecording, expected: Expected, book: FaultBook = NO_FAULTS) -> list[Finding]:
+    """Return the findings about driver, firmware and CANN, none where all are healthy.
+
+    ``book`` is the catalogue of faults.
+    """
     host, disk, installed = recording.host, recording.disk, recording.installed
     return [
         *_files(installed, recording.dcmi),
@@ -97,7 +103,7 @@ def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
         *(check_holds(KIND, host) if expected.hold else ()),
         *_tool(recording),
         *_devices(recording),
-        *_health(recording),
+        *_health(recording, book),
         *_nodes(recording, expected),
         *_user(installed, expected),
         *_cann(installed, expected),
@@ -192,7 +198,8 @@ def chips_of(recording: CannRecording) -> tuple[list[str], list[ChipRow], list[t
     return parse_mapping(recording.mapping.out), parse_table(recording.table.out), cards
 
 
-def _health(recording: CannRecording) -> Iterator[Finding]:
+def _health(recording: CannRecording, book: FaultBook) -> Iterator[Finding]:
+    """Yield chips that are not well; a warning where the health service takes none out of service for it."""
     for row in parse_table(recording.table.out):
         if row.health.upper() == WELL:
             continue
@@ -200,7 +207,10 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
         code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in NO_PROBLEM), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
         action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health {' '.join(row.arguments)}'"
-        yield Finding(words, f"chip {row.address}" if row.address else f"NPU {row.npu}", action)
+        where = f"chip {row.address}" if row.address else f"NPU {row.npu}"
+        faults = [book.fault("state", text) for text in faults_of(row.health)]
+        faults += [book.fault("event", each.upper()) for each in _CODE.findall(code)]
+        yield Finding(words, where, action, later=bool(book.kinds) and not any(map(ends_late, faults)))
 
 
 def _nodes(recording: CannRecording, expected: Expected) -> Iterator[Finding]:

@@ -40,6 +40,10 @@ ERRORS = {
     "PCIe replay roll-overs": "pci/replay_rollover_counter",
 }
 LOST = "the chip is lost"
+ROW_LOST = "a bad row of memory could not be replaced"
+NOT_JOINED = "the chip has not joined the NVLink fabric"
+JOINING = "the chip is joining the NVLink fabric"
+UNKNOWN_RECOVERY = "the driver asks for a recovery that is not known"
 RESET = "the driver asks for a reset of the chip"
 REBOOT = "the driver asks for a reboot of the host"
 UNHEALTHY = "the NVLink fabric is unhealthy"
@@ -48,7 +52,7 @@ ROW_PENDING = "a bad row of memory is replaced at the next reset"
 UNREADABLE = "the tool reports an error in place of a value"
 # States with the value that is a fault.
 FAULTS = (
-    ("remapped_rows/remapped_row_failure", "Yes", "a bad row of memory could not be replaced"),
+    ("remapped_rows/remapped_row_failure", "Yes", ROW_LOST),
     ("remapped_rows/remapped_row_pending", "Yes", ROW_PENDING),
     # Chips before Ampere retire pages instead.
     ("retired_pages/pending_blacklist", "Yes", ROW_PENDING),
@@ -70,8 +74,8 @@ STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
         "fabric/state",
         {
             "Completed": "",
-            "Not Started": "the chip has not joined the NVLink fabric",
-            "In Progress": "the chip is joining the NVLink fabric",
+            "Not Started": NOT_JOINED,
+            "In Progress": JOINING,
         },
         UNHEALTHY,
     ),
@@ -93,7 +97,7 @@ STATES: tuple[tuple[str, Mapping[str, str], str], ...] = (
             "Reboot": REBOOT,
             "Node Reboot": REBOOT,
         },
-        "the driver asks for a recovery that is not known",
+        UNKNOWN_RECOVERY,
     ),
 )
 NO_STATE = ("", "N/A", "Not Supported", "[N/A]", "[Not Supported]")
@@ -174,7 +178,7 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         slowed=counts_of({name: text(f"{REASONS}_counters/{REASONS}_counters_{name}") for name in SLOWED}),
         slowing=tuple(name for name in SLOWDOWNS if reason(f"clocks_event_reason_{name}")),
         capped=reason("clocks_event_reason_sw_power_cap"),
-        faults=_faults(gpu),
+        faults=faults_of(gpu),
         link_width=number(f"{link}/link_widths/current_link_width"),
         link_width_max=number(f"{link}/link_widths/max_link_width"),
         link_gen=number(f"{link}/pcie_gen/current_link_gen"),
@@ -189,7 +193,7 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
     )
 
 
-def _faults(gpu: ElementTree.Element) -> tuple[str, ...]:
+def faults_of(gpu: ElementTree.Element) -> tuple[str, ...]:
     """Return the states of a chip that are faults; a value that is not known counts as one."""
 
     def text(path: str) -> str:

@@ -21,11 +21,14 @@ from ..vendor_stack.proof import (
     check_holds,
     check_log,
     check_minimum,
+    check_states,
     known_errors,
     loaded_version,
 )
-from .answers import GpuAnswer, GpuReport, parse_query, parse_report
+from .answers import GpuAnswer, GpuReport, parse_query, parse_report, split_report
 from .chips import OPEN, PROPRIETARY
+from .counters import JOINING, LOST, NOT_JOINED, REBOOT, ROW_LOST, UNHEALTHY, UNKNOWN_RECOVERY, UNREADABLE, faults_of
+from .counters import RESET as ASKS_RESET
 from .packages import is_driver, is_fabric, on_disk
 
 KIND = DriverKind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
@@ -79,7 +82,7 @@ FLAVOUR_ERRORS = (
 RESET = "nvidia-smi --gpu-reset"
 # Of a rack's NVLink (GB200, GB300) the fabric manager runs on the switches, not on this host.
 RACK = "read what manages the NVLink switches, 'nvidia-smi -q' shows its state here; reset the chip once it is well"
-SICK_FABRIC = ("Unhealthy", "Limited Capacity")
+UNWELL = "Unhealthy"
 # Drivers report up to a tenth less than the nominal memory, most with error correction in GDDR6.
 _LEAST_SHARE = 0.85
 
@@ -136,6 +139,7 @@ def check_driver(
         *_tool(recording, gpus),
         *_unreported(recording, gpus, reports),
         *_states(reports, recording.fabric, foreign),
+        *_reported(recording, gpus, reports, book),
         *_instances(reports, recording),
         *_virtual(gpus, reports, recording.memory),
         *_services(recording, foreign),
@@ -215,8 +219,23 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
         elif report.fabric == "Completed" and report.fabric_status not in ("", "Success"):
             yield Finding(f"the chip has not joined the rack's NVLink fabric: {report.fabric_status}", where, RACK)
-        if report.fabric_health in SICK_FABRIC:
+        if report.fabric_health == UNWELL:
             yield Finding(f"the NVLink fabric of the chip is in the state {report.fabric_health}", where, RACK)
+
+
+def _reported(
+    recording: CudaRecording, gpus: list[GpuAnswer], reports: list[GpuReport], book: FaultBook
+) -> Iterator[Finding]:
+    """Yield the other states that nvidia-smi reports, by the reader and the catalogue of the health service."""
+    broken = {gpu.address for gpu in gpus if gpu.broken}
+    for gpu, report in zip(split_report(recording.report.out)[0], reports):
+        # What _states and _tool have said already.
+        said = {ROW_LOST, NOT_JOINED, JOINING}
+        said |= {ASKS_RESET, REBOOT, UNKNOWN_RECOVERY} if report.recovery else set()
+        said |= {LOST, ASKS_RESET, UNREADABLE} if report.address in broken else set()
+        said |= {UNHEALTHY} if report.fabric_health == UNWELL or report.fabric_status not in ("", "Success") else set()
+        texts = [text for text in faults_of(gpu) if text not in said]
+        yield from check_states(book, texts, f"chip {report.address}", f"read 'nvidia-smi -q'; '{RESET}' may end it")
 
 
 def _instances(reports: list[GpuReport], recording: CudaRecording) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import Callable, Iterable, Iterator, Mapping, Sequence
 from ..common.foreign_text import quote_foreign
 from ..common.versions import at_least
 from .answers import TIMED_OUT, CommandResult, ModuleInfo, parse_module_info
-from .faults import BY_HAND, ISOLATE, RESET, FaultBook, standing_faults
+from .faults import BY_HAND, ISOLATE, RESET, Fault, FaultBook, standing_faults
 from .model import APT, Host
 
 # Characters of each part of a finding; tools and logs say some of it.
@@ -23,7 +23,10 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, its place, and what to do about it; ``later``: the driver works now, but perhaps not after a reboot."""
+    """A fault, its place, and what to do about it.
+
+    ``later``: a warning; the driver works now, but perhaps not after a reboot, or the chip serves in spite of it.
+    """
 
     what: str
     where: str
@@ -188,6 +191,21 @@ def check_holds(kind: DriverKind, host: Host) -> Iterator[Finding]:
         yield Finding("an upgrade may replace parts of the driver", ", ".join(free), f"run '{how} {' '.join(free)}'")
 
 
+def check_states(book: FaultBook, texts: Iterable[str], where: str, action: str) -> Iterator[Finding]:
+    """Yield the states of a chip that the vendor's tool reports, as the health service judges them.
+
+    Those for which it takes no chip out of service are warnings.
+    """
+    for text in texts:
+        fault = book.fault("state", text)
+        yield Finding(f"{text} ({fault.meaning})", where, action, later="state" in book.kinds and not ends_late(fault))
+
+
+def ends_late(fault: Fault) -> bool:
+    """Return whether only a reset, a reboot or a person ends a fault."""
+    return fault.action in (RESET, ISOLATE)
+
+
 def check_log(book: FaultBook, log: str, reset: str) -> Iterator[Finding]:
     """Yield the chips' faults in the kernel's log that only a reset, a reboot or a person ends.
 
@@ -196,7 +214,7 @@ def check_log(book: FaultBook, log: str, reset: str) -> Iterator[Finding]:
     """
     for event in standing_faults(book, log):
         fault = event.fault
-        if fault.action not in (RESET, ISOLATE):
+        if not ends_late(fault):
             continue
         if fault.action == RESET:
             action = f"reset the chip with '{reset}', or reboot if the driver records no reset"

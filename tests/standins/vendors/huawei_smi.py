@@ -55,7 +55,7 @@ def answer(argv: Sequence[str], place: Place) -> Answer:
         links = f"[{' '.join('0' for _link in range(7))}]"
         return Answer(out=_fields({"hccs health status": "OK", "hccs retry count": links, "hccs error count": links}))
     if words[:3] == ["info", "-t", "health"]:
-        return Answer(out=_fields({"Health": "Alarm", "Error Code": "0x80E01801"}))
+        return Answer(out=_fields({"Health": "Alarm", "Error Code": "0x80E18402"}))
     return Answer(1, f"Error parameter of {words[-1]}\n")
 
 

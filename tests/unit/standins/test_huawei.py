@@ -126,7 +126,7 @@ def test_faults_of_chips(place):
     assert findings(place) == ["npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it"]
     (place.state / "lost-chip").unlink()
     (place.state / "alarm").write_text(second)
-    assert findings(place) == ["health is Alarm, error 0x80E01801"]
+    assert findings(place) == ["health is Alarm, error 0x80E18402"]
 
 
 def test_a_driver_that_is_not_loaded(place):

@@ -85,7 +85,7 @@ def test_cann_on_the_host(host, place):
 def test_what_a_chip_that_is_not_well_says(host):
     addresses = state(host)["chips"]
     npu_smi(host / "bin", addresses, ill=(2,))
-    assert whats(state(host)) == ["health is Alarm, error 0x80E01801"]
+    assert whats(state(host)) == ["health is Alarm, error 0x80E18402"]
 
 
 def test_a_kernel_that_boots_next(host):

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import faults_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import (
     CannRecording,
     Expected,
     check_driver,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 from tests.fakes.ascend import BOARD, KERNEL, MODINFO, MODULE, cards, duo_table, mapping, table
 
@@ -178,10 +181,10 @@ ONES = {
     "health": (
         {
             "table": CommandResult(0, table(CHIPS, ill=(3,))),
-            "health": {"3/0": "\tHealth : Alarm\n\tError Code : 0x80E01801\n"},
+            "health": {"3/0": "\tHealth : Alarm\n\tError Code : 0x80E18402\n"},
         },
         f"chip {CHIPS[3]}",
-        "health is Alarm, error 0x80E01801",
+        "health is Alarm, error 0x80E18402",
         "look it up in Huawei's list of error codes",
     ),
     "compatibility": (
@@ -331,3 +334,21 @@ def test_parts_of_cann_where_they_are_wanted():
 
 def test_holds_that_nobody_wants():
     assert found(replace(WHOLE, **on_host(holds=())), replace(EXPECTED, hold=False)) == []
+
+
+BOOK = FaultBook.from_document(faults_of_host("cann"))
+
+
+@pytest.mark.parametrize("health", ["OK", "Warning", "Alarm", "Critical", "NA", "UNKNOWN", "A new word"])
+@pytest.mark.parametrize("codes", ["NA", "0x80E01801", "80DE0207, 80E38008", "81078603", "0x80E18402", "0xFFFFFFFF"])
+def test_a_host_is_refused_for_what_the_health_service_takes_its_chip_out(health, codes):
+    rows = re.sub(r"Alarm( *)", lambda spaces: health.ljust(5 + len(spaces[1])), table(CHIPS, ill=(3,)))
+    recording = replace(
+        WHOLE, table=CommandResult(0, rows), health={"3/0": f"\tHealth : {health}\n\tError Code : {codes}\n"}
+    )
+    faults = [BOOK.fault("state", text) for text in faults_of(health)]
+    faults += [BOOK.fault("event", code) for code in re.findall("[0-9A-F]{8}", codes)]
+    ends_late = any(fault.action in ("reset_chip", "isolate_host") for fault in faults)
+    findings = check_driver(recording, EXPECTED, BOOK)
+    # Any other health is a warning.
+    assert [finding.later for finding in findings] == ([not ends_late] if health != "OK" else [])

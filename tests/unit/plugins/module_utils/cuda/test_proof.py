@@ -9,9 +9,11 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda import counters
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
     parse_query,
     parse_report,
@@ -24,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof imp
     check_driver,
     is_foreign,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import states_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     CommandResult,
     parse_dkms,
@@ -699,3 +702,40 @@ def test_comments_in_the_report_of_driver_610_do_not_matter():
     report = WHOLE.report.out.replace("<persistence_mode>", "<!-- a comment --><persistence_mode>")
     assert "<!-- a comment -->" in report
     assert parse_report(report) == parse_report(WHOLE.report.out)
+
+
+# The health service's judgement of the same report.
+
+BOOK = FaultBook.from_document(faults_of_host("cuda"))
+STATES_OF_CHIPS = [
+    *((path, bad) for path, bad, _what in counters.FAULTS),
+    *((path, "?") for path, _bad, _what in counters.FAULTS),
+    *((path, value) for path, known, _what in counters.STATES for value in (*known, "a new word")),
+    ("pci/replay_counter", "[GPU is lost]"),
+    ("pci/replay_counter", "ERR!"),
+    ("pci/replay_counter", "[GPU requires reset]"),
+    ("ecc_mode/current_ecc", "Disabled"),
+]
+
+
+def reported(path, value):
+    """Return a report with a value at a path of its first chip."""
+    root = ElementTree.fromstring(REPORT)
+    at = root.find("gpu")
+    for name in path.split("/"):
+        inside = at.find(name)
+        at = ElementTree.SubElement(at, name) if inside is None else inside
+    at.text = value
+    return CommandResult(0, '<?xml version="1.0" ?>\n' + ElementTree.tostring(root, "unicode"))
+
+
+@pytest.mark.parametrize(("path", "value"), STATES_OF_CHIPS)
+def test_a_host_is_refused_for_the_states_for_which_the_health_service_takes_its_chip_out(path, value):
+    report = reported(path, value)
+    chips = counters.parse_counters([report], "").chips
+    takes_out = [event.fault.takes_out for event in states_of(chips, BOOK).values()]
+    findings = check_driver(replace(WHOLE, report=report), book=BOOK)
+    # That a chip has not joined is said once the host's other findings show that it has to.
+    if path not in ("fabric/state", "fabric/status"):
+        # What takes nothing out is a warning.
+        assert sorted(not finding.later for finding in findings) == sorted(takes_out), findings
