@@ -72,14 +72,14 @@ def _results_hold(kind: str, wanted: Mapping[str, Any], facts: Mapping[str, Any]
     found = facts.get(kind) or {}
     if kind not in ("args", "instance"):
         return all(_result_holds(spec, *_look_up(key, found)) for key, spec in wanted.items())
-    have = {**(facts.get("env") or {}), **found}
-    return all(_result_holds(_folded(spec), *_argument(key, have)) for key, spec in wanted.items())
+    have = {**(facts.get("env") or {}), **found} if kind == "args" else found
+    return all(_result_holds(_folded(spec), *argument(key, have)) for key, spec in wanted.items())
 
 
-def _argument(name: str, have: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return whether an argument is there in any spelling, and its value."""
+def argument(name: str, have: Mapping[str, Any]) -> tuple[bool, Any]:
+    """Return whether an argument is there in any spelling, and its value, of a name in lower case with underscores."""
     names = next((group for group in _SPELLINGS if name in group), (name,))
-    values = [_folded(value) for there, value in (_look_up(each, have) for each in names) if there]
+    values = [_folded(value) for _there, value in (_look_up(each, have) for each in names) if value is not None]
     return bool(values), next((value for value in values if value != AUTO), AUTO)
 
 

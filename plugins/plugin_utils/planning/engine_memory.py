@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 from ...module_utils.common.versions import at_least
+from .conditions import argument
 from .hardware import Accelerator
 
 # gpu-memory-utilization where it is not set: vllm/config/cache.py of 0.10.2 to 0.17.1, and of 0.20.2 and later.
@@ -88,8 +89,9 @@ class Engine:
         """Return the kind of kernel that vLLM chooses for experts in MXFP4, empty on a stack without."""
         if accelerator.stack != "cuda":
             return "rocm" if accelerator.stack == "rocm" else ""
-        if args.get("moe-backend") in ("marlin", "triton"):
-            return str(args["moe-backend"])
+        _there, backend = argument("moe-backend", args)
+        if backend in ("marlin", "triton"):
+            return str(backend)
         major = _major(accelerator)
         if args.get("enable-lora") or major not in ("9", "10"):
             return "marlin"

@@ -114,6 +114,7 @@ QUIET = [
     ("any", "t4", {**FP8_CACHE, "attention-backend": "FLASHINFER"}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-config.backend": "FLASHINFER"}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-config": {"backend": "flashinfer"}}, {}),
+    ("any", "t4", {**FP8_CACHE, "attention-config": {"backend_per_kind": {"decoder": "FLASHINFER"}}}, {}),
     ("any", "ascend_950dt", {**FP8_CACHE, **FP8_WEIGHTS}, ASCEND),
     ("DeepSeek-V4-Flash", "ascend_950dt", FP8_WEIGHTS, {"release": "0.23.0"}),
     ("any", "ascend_a3", {"kv-cache-dtype": "int8", "quantization": "ascend"}, ASCEND),

@@ -131,6 +131,7 @@ def test_what_came_out(wanted, found, expected):
         ({"attention-backend": "absent"}, {"attention-config": {"backend": "FLASHINFER"}}, False),
         ({"attention-backend": "absent"}, {"attention-config": {"flash_attn_version": 3}}, True),
         ({"attention-backend": "absent"}, {"attention-backend": "auto"}, True),
+        ({"attention-backend": "absent"}, {"attention-config": {"backend": None}}, True),
         ({"attention-backend": "present"}, {"attention-backend": "Auto"}, False),
         (
             {"attention-backend": "FLASHINFER"},
@@ -152,6 +153,12 @@ def test_a_variable_of_an_old_release_is_the_flag_too():
     facts = {"args": {}, "env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}}
     assert holds("args", {"attention-backend": "TRITON_ATTN"}, facts) is True
     assert holds("args", {"attention-backend": "absent"}, facts) is False
+
+
+def test_a_variable_of_the_recipe_is_nothing_that_the_instance_sets():
+    facts = {"instance": {}, "args": {}, "env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}}
+    assert holds("instance", {"attention-backend": "absent"}, facts) is True
+    assert holds("instance", {"attention-backend": "x"}, {"instance": {"attention-config.backend": "X"}}) is True
 
 
 def test_the_case_of_a_variable_counts():
