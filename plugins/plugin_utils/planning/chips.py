@@ -198,6 +198,14 @@ def least_gib(variant: Mapping[str, Any]) -> float:
     return (variant.get("vram_minimum_gb") or 0) * GB / GIB
 
 
+def holds_estimate(variant: Mapping[str, Any], gib: float) -> bool:
+    """Return whether so many GiB of chips hold a variant by its vram_minimum_gb.
+
+    Recipes mean cards: 80 is one of 80 GB, which has 80 GiB, of which its driver shows up to half a percent less.
+    """
+    return (variant.get("vram_minimum_gb") or 0) <= gib * 1.01
+
+
 def required_gib(
     recipe: Mapping[str, Any],
     variant: Mapping[str, Any],

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ..options.table import OptionTable
-from .chips import Demand, estimated_weights_gib, least_gib
+from .chips import Demand, estimated_weights_gib, holds_estimate
 from .class_presets import with_class_presets
 from .compose import Choice, features_on
 from .disaggregation import check_release as check_disaggregation
@@ -306,12 +306,12 @@ def _holds(
     """Return whether a number of chips holds the model, by its manifest and by the recipe; None where unknown."""
     context = int(recipe["model"].get("context_length") or 0)
     request = model_request(manifest, {}, accelerator, context, engine)
-    needs = least_gib(variant)
+    needs = variant.get("vram_minimum_gb")
 
     def holds(size: int) -> bool | None:
         if accelerator.memory_mib is None or not (needs or request):
             return None
-        enough = not needs or needs <= size * accelerator.memory_mib / 1024
+        enough = holds_estimate(variant, size * accelerator.memory_mib / 1024)
         return enough and (request is None or replace(request, args={"tensor-parallel-size": size}).fits())
 
     return holds

@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping
 
 from ...module_utils.common.spelling import nearest
 from ..common.versions import satisfies
-from .chips import least_gib
+from .chips import holds_estimate
 from .hardware import Accelerator
 from .inputs import PlanError
 
@@ -115,7 +115,10 @@ def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelera
     return [
         _described(name, variant or {})
         for name, variant in (recipe.get("variants") or {}).items()
-        if name != chosen and 0 < least_gib(variant or {}) <= room and not unsuited(recipe, variant or {}, accelerator)
+        if name != chosen
+        and (variant or {}).get("vram_minimum_gb")
+        and holds_estimate(variant, room)
+        and not unsuited(recipe, variant or {}, accelerator)
     ]
 
 
