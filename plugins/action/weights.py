@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils.weights.manifest import WeightsError, parse_manifest
 from ..module_utils.weights.progress import format_progress
-from ..module_utils.weights.sources import parse_sources
+from ..module_utils.weights.sources import NO_SOURCES, parse_sources
 from ..plugin_utils.catalog.manifests import requested_models
 from ..plugin_utils.common.action import check_options
 from ..plugin_utils.common.output import show, warn
@@ -54,7 +54,8 @@ class ActionModule(ActionBase):
                 more["access_file"] = write_access_file(self, json.dumps(access))
             result = self._attempt({**args, **more}, on_controller, task_vars)
             if failed and result.get("failed"):
-                result["msg"] = "; ".join([result["msg"], *failed])
+                # The host knows nothing of the sources on the controller.
+                result["msg"] = "; ".join([result["msg"], *failed]).replace(f"{NO_SOURCES}; ", "")
             unsourced = result.pop("unsourced", None)
             if unsourced is None or of_controller is None:
                 return result

@@ -172,6 +172,7 @@ def test_directory_of_the_controller_without_a_file_is_passed_over_with_the_reas
     reason = f"controller:{site.home}/carried/{PATH}/model.safetensors: found 5 bytes, expected 3000000"
     code, text = site.run([f"controller:{site.home}/carried"], words=check)
     assert code == 2
+    assert "weights_sources is empty" not in text
     assert reason in text
     code, text = site.run([f"controller:{site.home}/carried", f"{server.url}/weights"], words=check)
     assert code == 0, text

@@ -31,7 +31,7 @@ from .plan import FileStatus, list_checksums, make_stamp, plan_fetch
 from .progress import Progress
 from .serving_host import REFUSE, describe_serving, find_serving, stopped
 from .share_host import find_shared_files, link_shared_files
-from .sources import Access, Source, file_address, request_headers
+from .sources import NO_SOURCES, Access, Source, file_address, request_headers
 from .space_host import check_place, check_room
 
 
@@ -174,7 +174,7 @@ class NoSourceError(WeightsError):
         count = len(state.missing)
         super().__init__(
             f"{state.manifest.repository} revision {state.manifest.revision}: no source has its {count} missing "
-            f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
+            f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or NO_SOURCES}"
         )
         self.state = state
 

@@ -20,6 +20,8 @@ EXPECTED = (
     "an absolute path, file://, http://, https://, hub, hub:URL, modelscope, modelscope:URL, s3://BUCKET/PREFIX or "
     "controller:/PATH"
 )
+# What a host says that was given none.
+NO_SOURCES = "weights_sources is empty"
 _TOKEN_KEYS = ("token_file", "token_env")
 _KEYS = {
     "tree": _TOKEN_KEYS,
