@@ -11,13 +11,13 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils.weights.manifest import WeightsError, parse_manifest
 from ..module_utils.weights.progress import format_progress
-from ..module_utils.weights.sources import NO_SOURCES, parse_sources
+from ..module_utils.weights.sources import parse_sources
 from ..plugin_utils.catalog.manifests import requested_models
 from ..plugin_utils.common.action import check_options
 from ..plugin_utils.common.output import show, warn
 from ..plugin_utils.weights.background import remove_access_file, run_in_background, write_access_file
 from ..plugin_utils.weights.push import push_models
-from ..plugin_utils.weights.request import attempts, format_fetched, host_of, list_of, number
+from ..plugin_utils.weights.request import add_reasons, attempts, format_fetched, host_of, list_of, number
 from ..plugin_utils.weights.source_access import access_of
 
 MODULE = "baremetal.inference.weights"
@@ -54,8 +54,7 @@ class ActionModule(ActionBase):
                 more["access_file"] = write_access_file(self, json.dumps(access))
             result = self._attempt({**args, **more}, on_controller, task_vars)
             if failed and result.get("failed"):
-                # The host knows nothing of the sources on the controller.
-                result["msg"] = "; ".join([result["msg"], *failed]).replace(f"{NO_SOURCES}; ", "")
+                add_reasons(result, failed)
             unsourced = result.pop("unsourced", None)
             if unsourced is None or of_controller is None:
                 return result

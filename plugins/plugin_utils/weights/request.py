@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from ...module_utils.common.kinds import show_value
 from ...module_utils.weights.manifest import WeightsError
 from ...module_utils.weights.progress import format_summary
-from ...module_utils.weights.sources import Source
+from ...module_utils.weights.sources import NO_SOURCES, Source
 
 
 def list_of(option: str, value: Any) -> list[Any]:
@@ -44,6 +44,13 @@ def attempts(sources: Sequence[Source]) -> Iterator[tuple[list[int], Source | No
         else:
             numbers.append(number)
     yield numbers, None
+
+
+def add_reasons(result: dict[str, Any], reasons: Sequence[str]) -> None:
+    """Add to the message of a module that failed why the sources on the controller, of which it knows nothing, failed."""
+    result["msg"] = "; ".join([result["msg"], *reasons]).replace(f"{NO_SOURCES}; ", "")
+    # ansible-core shows it above the result, with the former message.
+    result.pop("exception", None)
 
 
 def format_fetched(models: Sequence[Mapping[str, Any]]) -> str:
