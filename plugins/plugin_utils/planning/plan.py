@@ -69,6 +69,8 @@ def plan_instances(
     ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first instance that cannot be served.
     """
     check_instances(instances)
+    if not instances:
+        return []
     instances = with_dashes(instances)
     chosen = [
         with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)

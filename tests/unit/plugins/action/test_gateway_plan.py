@@ -104,7 +104,9 @@ def test_a_lost_ca_is_not_replaced_without_permission(site):
     issue_from_site_ca(str(site / "lost"), "gw", ["gw"], 825, 30, False)
     chain = (site / "lost/gw.crt").read_text() + (site / "lost/gw.key").read_text()
     (site / "gateway.pem").write_text(f"Bag Attributes\n{chain}")
-    unused = dict.fromkeys(("socket", "agent", "config", "maps", "settle", "hanging", "body"), str(site / "none"))
+    unused = dict.fromkeys(
+        ("socket", "agent", "config", "maps", "settle", "refuse", "hanging", "body"), str(site / "none")
+    )
     paths = {**unused, "certificate": str(site / "gateway.pem")}
     rc, said = run(site, "-vvv", __gateway_paths=paths)
     assert (

@@ -24,6 +24,10 @@ def test_a_plan_is_plain_data_and_the_same_each_time():
     assert json.loads(first)["host"] == "h1"
 
 
+def test_a_host_without_instances_has_no_plan():
+    assert plans({}) == []
+
+
 def test_replicas_share_no_mapping_or_list():
     first, second = plans({"chat": {"recipe": "org/model", "replicas": 2}})
     before = json.dumps(second.as_dict())
