@@ -47,7 +47,7 @@ def attempts(sources: Sequence[Source]) -> Iterator[tuple[list[int], Source | No
 
 
 def add_reasons(result: dict[str, Any], reasons: Sequence[str]) -> None:
-    """Add to the message of a module that failed why the sources on the controller, of which it knows nothing, failed."""
+    """Add why sources on the controller failed to the message of the module, which knows nothing of them."""
     result["msg"] = "; ".join([result["msg"], *reasons]).replace(f"{NO_SOURCES}; ", "")
     # ansible-core shows it above the result, with the former message.
     result.pop("exception", None)
