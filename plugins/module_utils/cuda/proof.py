@@ -144,7 +144,7 @@ def check_driver(
         *_virtual(gpus, reports, recording.memory),
         *_services(recording, foreign),
         *_fabric(recording),
-        *_flavour(recording.kernel_log),
+        *_flavour(recording, gpus),
         *check_log(book, recording.kernel_log, RESET),
     ]
 
@@ -314,7 +314,9 @@ def _fabric(recording: CudaRecording) -> Iterator[Finding]:
             yield Finding(f"{name} is {upstream_version(version)}, the driver is {loaded}", f"package {name}", action)
 
 
-def _flavour(text: str) -> Iterator[Finding]:
+def _flavour(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
+    """Yield modules of the wrong flavour; the log keeps what it reported about modules that were loaded before."""
+    unlisted = set(recording.chips) - {gpu.address for gpu in gpus}
     for pattern, what, action in FLAVOUR_ERRORS:
-        if re.search(pattern, text, re.MULTILINE):
+        if unlisted and re.search(pattern, recording.kernel_log, re.MULTILINE):
             yield Finding(what, "kernel log", action)

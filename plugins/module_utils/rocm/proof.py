@@ -121,7 +121,7 @@ def check_driver(
         *_chips(recording),
         *_partitions(recording.partitions, recording.partition),
         *_nodes(recording),
-        *_log(recording.kernel_log),
+        *_log(recording),
         *check_log(book, recording.kernel_log, RESET),
     ]
 
@@ -246,10 +246,18 @@ def _nodes(recording: RocmRecording) -> Iterator[Finding]:
             )
 
 
-def _log(text: str) -> Iterator[Finding]:
-    """Yield the kernel's messages about unusable chips, the last of each kind."""
-    messages = parse_messages(text)
+def _log(recording: RocmRecording) -> Iterator[Finding]:
+    """Yield the kernel's messages about unusable chips, the last of each kind.
+
+    The log keeps what was mended since, and firmware that is optional.
+    """
+    messages = parse_messages(recording.kernel_log)
+    unusable = set(recording.chips) - {gpu.address for gpu in listed(recording)[1]}
     for pattern, what, action in LOG_ERRORS:
-        chips = [address for address, message in messages if re.match(pattern, message)]
+        chips = [
+            address
+            for address, message in messages
+            if re.match(pattern, message) and (address in unusable or (unusable and not address))
+        ]
         if chips:
             yield Finding(what, f"chip {chips[-1]}" if chips[-1] else "kernel log", action)

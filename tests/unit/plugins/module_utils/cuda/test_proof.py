@@ -480,7 +480,10 @@ def test_a_recovery_that_is_over_is_no_finding():
     ],
 )
 def test_modules_of_the_wrong_flavour(line, sentence):
-    assert only(kernel_log=line)[0].startswith(sentence)
+    _unlisted, finding = found(replace(WHOLE, kernel_log=line, chips=(CHIP, "0000:c5:00.0")))
+    assert finding[0].startswith(sentence)
+    # The log keeps it after a change of the modules without a reboot.
+    assert found(replace(WHOLE, kernel_log=line)) == []
 
 
 # Texts.
