@@ -22,6 +22,7 @@ _SHOWN = 200
 # What pydantic takes for true and false, and for a whole number, in JSON.
 BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off", "t", "f", "y", "n")
 _WHOLE = re.compile(r"[-+]?[0-9]+(_[0-9]+)*(\.0*)?\Z")
+_DIGITS = re.compile(r"[0-9]+\Z")
 
 # The limits of a number in an entry, by pydantic's names: how it compares, and in words.
 LIMITS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
@@ -211,7 +212,7 @@ def _key_fits(entry: Entry, value: Any) -> bool:
     if kind == "boolean":
         return str(value).lower() in BOOLEANS
     if kind == "choice":
-        return _is_choice(entry, value) and not (is_text and value.isdigit())
+        return _is_choice(entry, value) and not (is_text and _DIGITS.match(value))
     text = str(value).strip()
     if kind == "text" or len(text) > LONGEST_NUMBER or (kind == "integer" and not _WHOLE.match(text)):
         return False
@@ -221,7 +222,7 @@ def _key_fits(entry: Entry, value: Any) -> bool:
 
 def _unquoted(entry: Entry, value: Any) -> str:
     """Return what to do with the text of a number where vLLM takes the number alone, empty for anything else."""
-    number = isinstance(value, str) and value.isdigit() and value in map(str, entry.get("values", ()))
+    number = isinstance(value, str) and _DIGITS.match(value) and value in map(str, entry.get("values", ()))
     return "; write it as a number, without quotes" if number else ""
 
 
