@@ -9,10 +9,12 @@ Only extra variables are judged: in an inventory a site may have variables of it
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 from typing import Any, Iterable, Mapping
 
+from ansible import constants, context
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
 
@@ -68,6 +70,11 @@ CHOICES = {
     "bundle_check": ("stamp", "full"),
     "evaluate_tool": ("lm-eval", "gpt-oss", "aisbench"),
 }
+# What they write on the controller.
+WRITTEN = (
+    "accept_dir", "bench_dir", "bundle_dir", "caches_dir", "evaluate_dir", "fleet_page", "gateway_usage_file",
+    "monitoring_dir", "render_dir", "status_page", "tune_dir",
+)  # fmt: skip
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
 _WORD = re.compile(r"\w+")
@@ -90,6 +97,7 @@ def check_playbook_options(task_path: str | None) -> list[str]:
         return []
     extra = load_extra_vars(DataLoader())
     check_values(extra)
+    check_places(extra, context.CLIARGS.get("inventory") or ())
     names = frozenset(str(name) for name in extra)
     return [*unknown_options(names), *unread_options(names, Path(task_path.rpartition(":")[0]).resolve())]
 
@@ -114,6 +122,23 @@ def check_values(extra: Mapping[str, Any]) -> None:
                 read_boolean(name, value)
             except BooleanError as exc:
                 raise PlaybookOptionError(str(exc)) from exc
+
+
+def check_places(extra: Mapping[str, Any], inventories: Iterable[str]) -> None:
+    """Raise PlaybookOptionError for what is written into an inventory directory, where Ansible reads nearly any file.
+
+    It passes over hidden files and those with endings such as .txt.
+    """
+    for site in (Path(each).resolve() for each in inventories if Path(each).is_dir()):
+        for name in WRITTEN:
+            given = str(extra.get(name) or site)
+            path = site if "{{" in given else Path(os.path.expanduser(given)).resolve()
+            inside = path.relative_to(site).parts if site in path.parents else ()
+            if inside and inside[0][0] != "." and not inside[0].endswith(tuple(constants.INVENTORY_IGNORE_EXTS)):
+                why = "Ansible would read what is written there as hosts"
+                raise PlaybookOptionError(
+                    f"{name}: {path} is in the inventory directory {site}, and {why}; name another"
+                )
 
 
 def refuse_former_names(names: Iterable[str]) -> None:

@@ -19,7 +19,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playboo
     PLAYBOOKS,
     PREFIXES,
     WHOLE_NUMBERS,
+    WRITTEN,
     PlaybookOptionError,
+    check_places,
     check_playbook_options,
     check_values,
     known_options,
@@ -88,8 +90,25 @@ def test_values_of_the_right_kind_and_templates_pass():
     )
 
 
+@pytest.mark.parametrize("name", WRITTEN)
+def test_nothing_is_written_where_ansible_reads_hosts(name, tmp_path, monkeypatch):
+    """Every later command of the site would end with: Failed to parse inventory with 'ini' plugin."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "link").symlink_to("site")
+    monkeypatch.chdir(tmp_path / "site")
+    for site in (".", str(tmp_path / "link")):
+        for place in ("rendered", "out/page.html", str(tmp_path / "site/rendered")):
+            with pytest.raises(
+                PlaybookOptionError, match=f"^{name}: .* is in the inventory directory {tmp_path}/site, "
+            ):
+                check_places({name: place}, [site, "gpu-1,"])
+        for place in ("../rendered", "", ".rendered/one", "usage.txt", ".", "~/rendered", "{{ x }}/y"):
+            check_places({name: place}, [site])
+    check_places({name: "rendered"}, [str(tmp_path / "hosts.yml"), "gpu-1,"])
+
+
 def test_each_option_of_a_kind_is_one_of_a_playbook():
-    assert {*WHOLE_NUMBERS, *NUMBERS, *CHOICES} <= known_options()
+    assert {*WHOLE_NUMBERS, *NUMBERS, *CHOICES, *WRITTEN} <= known_options()
 
 
 def test_another_word_is_a_warning_and_the_variables_of_others_are_left_alone():
