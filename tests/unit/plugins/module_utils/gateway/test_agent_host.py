@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import agent_host as agent
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Places
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import LateError
 
 from tests.fakes.gateways import free_port
 
@@ -231,6 +232,30 @@ def test_a_brace_in_the_name_of_a_model_hides_no_metric():
     with serving(answer) as address:
         agent.check_instance(address, "m", watched)
     assert 7.0 in watched.work and watched.sick == "xid 79"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(200, "up"), (400, "up"), (401, "up"), (404, "up"), (500, "down"), (503, "down")]
+)
+def test_an_engine_that_refuses_the_request_for_a_token_is_alive(monkeypatch, status, expected):
+    """It may want a key, or serve another model: that is the fault of the request."""
+    page = "vllm:num_requests_running 0\n"
+    monkeypatch.setattr(agent, "ask", lambda _at, method, *_more: (200 if method == "GET" else status, page, ""))
+    watched = Watched(60, 60, proven_at=time.monotonic() - 100, replaceable=True)
+    agent.check_instance("a", "m", watched)
+    assert watched.answer.split(" ")[0] == expected
+    assert watched.refusal == ("" if expected == "up" else f"the request for a token was answered with HTTP {status}")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(LateError("late"), "down #hangs: no answer"), (ConnectionRefusedError(), "up")]
+)
+def test_an_engine_that_gives_no_answer_hangs_and_one_that_has_ended_does_not(monkeypatch, error, expected):
+    """HAProxy's own check takes out what has ended; cutting requests is for an engine that hangs."""
+    monkeypatch.setattr(agent, "ask", mock.Mock(side_effect=error))
+    watched = Watched(60, 60, verdict="up", heard_at=time.monotonic() - 121)
+    agent.check_instance("a", "m", watched)
+    assert watched.answer.startswith(expected)
 
 
 @pytest.mark.parametrize(("own", "bound"), [(None, 6), (6, 2)])

@@ -7,12 +7,14 @@ import os
 import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.health import instances_host
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import (
     LONGEST_REASON,
     Instances,
     Unit,
     header_text,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import Answer
 
 
 @pytest.fixture
@@ -81,6 +83,32 @@ def test_an_instance_without_an_api_proves_nothing(instances, tmp_path, text):
     (tmp_path / "etc/chat.yaml").write_text(text or "headless: on\n")
     assert instances.read_signs("chat") == (0, "")
     assert instances.token_problem("chat") == ""
+
+
+MODELS = (200, b'{"data": [{"id": "m"}]}')
+
+
+@pytest.mark.parametrize(
+    ("models", "completion", "problem"),
+    [
+        (MODELS, 200, ""),
+        # With a key of its own it refuses this service; it answers, and that must do.
+        ((401, b"{}"), None, ""),
+        ((403, b"{}"), None, "no token: KeyError"),
+        ((404, b"Not Found"), None, "no token: JSONDecodeError"),
+        (MODELS, 500, "the request for a token was answered with HTTP 500"),
+        (MODELS, 401, "the request for a token was answered with HTTP 401"),
+    ],
+)
+def test_a_proof_needs_a_token_of_every_instance_that_lets_this_service_ask(
+    instances, tmp_path, monkeypatch, models, completion, problem
+):
+    (tmp_path / "etc/chat.yaml").write_text("port: 8000\n")
+    answers = {"/v1/models": models, "/v1/completions": (completion, b"")}
+    monkeypatch.setattr(
+        instances_host, "ask", lambda _at, _method, path, *_more: Answer(answers[path][0], {}, answers[path][1])
+    )
+    assert instances.token_problem("chat") == problem
 
 
 def test_the_warm_up_is_in_the_mark(instances, tmp_path):

@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Answer, Look
 from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service
 from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+    ChipCounters,
+    CountersAnswer,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 CHIP, NETWORK_CARD = "0000:5d:00.0", "0000:3a:00.0"
@@ -57,3 +62,27 @@ def test_a_fault_is_saved_before_anybody_hears_of_it(service, monkeypatch):
     logged(service, CHIP)
     service.tick(None, None)
     assert len(heard) == 3 and all("aer_fatal" in saved for saved in heard)
+
+
+def sick(service):
+    return {mark.instance for mark in service.ledger.marks.values()}
+
+
+def test_an_engine_that_still_starts_is_not_dead(service, tmp_path):
+    """Its unit is active while vLLM loads the model, and /health says 503."""
+    looks = {"chat": Look(503, {}), "code": Look(503, {})}
+    (tmp_path / "code/ready").touch()
+    for _time in range(3):
+        service.tick(None, looks)
+    assert sick(service) == {"code"}
+
+
+def test_a_chip_that_is_missing_from_one_answer_is_still_there(service):
+    """A driver that resets a chip lists it again with the next answer."""
+    empty, whole = (Answer(CountersAnswer(chips), 0.1) for chips in ((), (ChipCounters(CHIP),)))
+    for answer in (empty, whole, empty, whole):
+        service.tick(answer, None)
+        assert not sick(service)
+    for answer in (empty, empty):
+        service.tick(answer, None)
+    assert "chat" in sick(service)

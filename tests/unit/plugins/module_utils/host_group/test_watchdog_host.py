@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.host_group imp
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group import watchdog_host
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group.watch import Watch
 from ansible_collections.baremetal.inference.plugins.module_utils.host_group.watchdog_host import Watchdog, check
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Listening
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 
 from tests.fakes.stopping_engine import stopping_engine
@@ -165,6 +166,32 @@ def test_a_run_that_began_meanwhile_is_left_alone(places, peer, monkeypatch):
     monkeypatch.setattr(host, "counts", lost)
     assert check(host, found, lambda: 100.0) == ""
     assert host.ended == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "stall", "listening", "ends"),
+    [
+        (RUNNING, 30, True, True),
+        (RUNNING, 0, True, False),
+        # It warms up, and the first request compiles the model.
+        (Unit("activating", "start-post", "one"), 30, True, False),
+        # A worker has no figures.
+        (RUNNING, 30, False, False),
+    ],
+    ids=["it hangs", "no time is set", "it starts", "a worker"],
+)
+def test_only_an_engine_that_has_started_can_hang(places, monkeypatch, unit, stall, listening, ends):
+    host = Host(None, unit, watched=[])
+    for name, found in (
+        ("counts", {}),
+        ("load", (1, 10)),
+        ("listening", Listening("127.0.0.1", 1) if listening else None),
+    ):
+        monkeypatch.setattr(host, name, lambda found=found: found)
+    found = Watch([], stall)
+    assert check(host, found, lambda: 0.0) == ""
+    assert bool(check(host, found, lambda: 100.0)) is ends
+    assert host.ended == (["one"] if ends else [])
 
 
 def test_a_silent_prefill_host_ends_nothing(places, monkeypatch):

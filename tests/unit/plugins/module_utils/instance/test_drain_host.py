@@ -8,6 +8,7 @@ import os
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import drain_host
@@ -178,6 +179,26 @@ def test_a_moment_without_requests_is_no_end(tmp_path, monkeypatch):
     loads = iter([0])
     monkeypatch.setattr(found, "_load", lambda: next(loads, 3))
     assert found._finish(0.5) == "Stopping: 3 requests still run after 0.5 s"
+
+
+def test_new_requests_are_served_until_the_engine_was_idle_for_a_while(tmp_path, monkeypatch):
+    """A request that is on its way is counted only once its first bytes are there."""
+    clock = SimpleNamespace(now=100.0)
+    clock.monotonic = lambda: clock.now
+    clock.sleep = lambda seconds: setattr(clock, "now", clock.now + seconds)
+    monkeypatch.setattr(drain_host, "time", clock)
+    found = drain_host.Drain(Listening("127.0.0.1", 1), str(tmp_path))
+    refused = []
+
+    def load():
+        if (tmp_path / "closed").exists():
+            refused.append(clock.now)
+        # One comes after half a second, and runs until 103.
+        return int(100.5 < clock.now < 103.0)
+
+    monkeypatch.setattr(found, "_load", load)
+    assert found._finish(60) == "Stopping: no request runs"
+    assert refused and refused[0] >= 103.0 + drain_host.SETTLE
 
 
 def test_an_engine_that_has_gone_is_waited_for_by_nobody(tmp_path):

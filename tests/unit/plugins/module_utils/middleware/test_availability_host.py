@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import socket
 import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import marks as words
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import availability_host
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware.steering import PRIORITY
 
 from tests.fakes.stopping_engine import stopping_engine
 
@@ -219,3 +221,22 @@ def test_endpoints_of_operators_are_closed_to_others(instance, monkeypatch, path
 def test_what_is_no_request_reaches_vllm(instance):
     assert instance({"closed": ""}, None, kind="lifespan") == [{"type": "lifespan.reached"}]
     assert instance({"closed": ""}, "/v1/realtime", kind="websocket") == [{"type": "websocket.reached"}]
+
+
+@pytest.mark.parametrize(("prefill", "kept"), [({}, False), ({"PREFILL_HOSTS": "10.0.0.3:8000"}, True)])
+def test_only_behind_a_router_the_engine_hears_where_a_cache_is(tmp_path, monkeypatch, prefill, kept):
+    """The router says it in the request. Everywhere else a client could name any address."""
+    monkeypatch.setattr(availability_host, "CACHE_DIR", str(tmp_path))
+    for name, value in {"AVAILABILITY_DIRECTORY": str(tmp_path), **prefill}.items():
+        monkeypatch.setenv(name, value)
+    place, got = {"kv_transfer_params": {"remote_host": "10.0.0.3"}}, []
+
+    async def engine(_scope, receive, _send):
+        got.append(json.loads((await receive())["body"]))
+
+    async def receive():
+        return {"type": "http.request", "body": json.dumps({"prompt": "a", "priority": -1, **place}).encode()}
+
+    scope = {"type": "http", "path": "/v1/completions", "method": "POST", "headers": [PRIORITY], "query_string": b""}
+    asyncio.run(availability_host.Availability(engine)(scope, receive, receive))
+    assert got == [{"prompt": "a", **(place if kept else {})}]

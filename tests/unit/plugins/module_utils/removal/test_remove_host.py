@@ -8,7 +8,7 @@ import os
 import shutil
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import RemovalError
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import USER, Item, RemovalError
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 
 A = "a" * 40
@@ -58,6 +58,36 @@ def test_an_instance_that_does_not_stop_keeps_its_files(there):
     with pytest.raises((RemovalError, SlotError)):
         there.remove("instance", "chat")
     assert there.files() == before
+
+
+def test_an_instance_that_runs_though_systemd_says_it_stopped_keeps_its_files(there, monkeypatch):
+    """Another unit, or a person, may have started it again at once."""
+    full(there)
+    there.systemd.runs("vllm@chat.service")
+    played = there.systemd
+    monkeypatch.setattr(there, "systemd", lambda words: (0, "", "") if words[1] == "stop" else played(words))
+    before = there.files()
+    with pytest.raises(RemovalError, match=r"vllm@chat.service runs though it was stopped; stop it by hand"):
+        there.remove("instance", "chat")
+    assert there.files() == before
+
+
+@pytest.mark.parametrize(
+    ("rc", "gone", "kept"),
+    [(0, ["vllm"], []), (6, [], []), (12, ["vllm"], []), (8, [], ["the user vllm stays: processes of it still run"])],
+)
+def test_a_user_whose_processes_run_stays_and_the_rest_goes_on(there, rc, gone, kept):
+    there.commands = {"userdel": (rc, "", "vllm is used by process 7"), "groupdel": (0, "", "")}
+    removal = there.removal()
+    removal.remove([Item(USER, "vllm", "vllm")])
+    assert ([item.name for item in removal.removed], removal.kept) == (gone, kept)
+    assert ("groupdel vllm" in there.asked) is (rc != 8)
+
+
+def test_a_user_that_cannot_be_removed_says_why(there):
+    there.commands = {"userdel": (1, "", "cannot lock /etc/passwd\n")}
+    with pytest.raises(RemovalError, match=r"^userdel vllm: cannot lock /etc/passwd$"):
+        there.removal().remove([Item(USER, "vllm", "vllm")])
 
 
 def test_everything_leaves_nothing_but_what_is_not_its_own(there):

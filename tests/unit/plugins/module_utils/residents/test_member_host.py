@@ -87,6 +87,23 @@ def test_an_older_answer_does_not_replace_a_newer_one(member, monkeypatch):
     assert member.status.waiting == 7
 
 
+@pytest.mark.parametrize(
+    ("document", "asleep"),
+    [
+        # Another process of the middleware knows nothing of a sleep before it, so vLLM is asked.
+        ({"process": "b", "asleep": False}, True),
+        ({"asleep": None}, True),
+        # It has seen it wake.
+        ({"asleep": False}, False),
+    ],
+)
+def test_vllm_is_asked_whether_it_sleeps_where_the_middleware_cannot_know(member, monkeypatch, document, asleep):
+    answering(monkeypatch, STATUS)
+    member.take(STATUS)
+    member.take({**STATUS, "version": 4, **document})
+    assert member.asleep is asleep
+
+
 def test_another_run_of_the_unit_has_begun_awake(member, monkeypatch):
     answering(monkeypatch, STATUS)
     member.take(STATUS)

@@ -99,5 +99,26 @@ def test_odd_words_at_the_socket_end_no_thread_and_hold_nobody_up(service, tmp_p
         assert connection.recv(10) == b"go\n"
 
 
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (Unit("activating", "start", "one"), ""),
+        (Unit("activating", "start-post", "one"), ""),
+        (Unit("active", "running", "one"), "chat has started\n"),
+        (Unit("failed", "failed", "one"), "chat did not start; the others may have the chips\n"),
+        (Unit("activating", "auto-restart", "one"), "chat did not start; the others may have the chips\n"),
+        # The next attempt has to ask for its own turn.
+        (Unit("activating", "start", "two"), "chat did not start; the others may have the chips\n"),
+        (Unit("active", "running", "two"), "chat did not start; the others may have the chips\n"),
+    ],
+    ids=lambda found: f"{found.sub} {found.invocation}" if isinstance(found, Unit) else "",
+)
+def test_a_start_holds_the_chips_until_its_run_has_started_or_ended(service, capsys, unit, said):
+    service.turns.starting, service.held = "chat", Unit("activating", "start", "one")
+    service.units = {"chat": unit}
+    service.follow_start()
+    assert (service.turns.starting, capsys.readouterr().out) == ("" if said else "chat", said)
+
+
 def test_actions_have_a_method(service):
     assert all(callable(getattr(service, Action(verb, "a").verb)) for verb in ("sleep", "wake", "open", "start"))

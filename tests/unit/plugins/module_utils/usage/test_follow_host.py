@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from unittest import mock
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import LateError
@@ -130,6 +131,19 @@ def test_a_damaged_database_is_put_aside(instance, follower, store, tmp_path, at
         follower.step()
     assert sum(row["requests"] for row in rows(store)) == 199
     assert list(tmp_path.glob("usage.sqlite.damaged-*"))
+
+
+def test_after_an_error_of_the_database_it_alone_says_where_to_read_on(instance, follower, store, monkeypatch):
+    """It may be another one by then, which has nothing of what was read before."""
+    instance.text = answer(record(1, time.time()))
+    follower.step()
+    instance.end = 200
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "add", mock.Mock(side_effect=sqlite3.DatabaseError))
+        assert follower.step() == PAUSE
+    monkeypatch.setattr(store, "offsets", lambda _server: {})
+    follower.step()
+    assert instance.asked.endswith("&after=")
 
 
 def test_an_instance_that_counts_nothing_is_named(instance, follower, store, capsys):

@@ -53,6 +53,15 @@ def test_a_key_proves_for_its_kind_and_name_only():
         assert proves(told + b" " + proof.upper(), words, INSTANCE) is known
 
 
+def test_the_key_of_a_service_reads_no_records_and_that_of_an_instance_asks_for_none():
+    """An instance knows the keys of both kinds; a service's key is that of all its instances."""
+    keys = {kind: key_of("s" * 32, kind, "chat") for kind in (SERVICE, INSTANCE)}
+    words = [f"{kind}:{key}" for kind, key in keys.items()]
+    for kind, other in ((SERVICE, INSTANCE), (INSTANCE, SERVICE)):
+        header = header_of_reader(keys[kind]).encode()
+        assert proves(header, words, kind) and not proves(header, words, other)
+
+
 @pytest.mark.parametrize("header", [b"", b" ", b"-", b"gw a - i 1", b"gw a - i 1 \xff", b"gw a - i 1 -", b"x" * 9999])
 @pytest.mark.parametrize("words", [["service:"], ["service:A"], ["service:!"], ["sha256:"], ["x:y"], ["service"]])
 def test_what_is_damaged_or_odd_proves_nothing(header, words):
