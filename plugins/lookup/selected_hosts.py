@@ -51,7 +51,7 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 from ..plugin_utils.common.output import warn
-from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_former_names
+from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_a_limit, refuse_other_names
 from ..plugin_utils.common.selection import Selection, SelectionError, check_inventory
 from ..plugin_utils.common.tags import TagError, check_tags
 
@@ -71,9 +71,11 @@ class LookupModule(LookupBase):
         if not context.CLIARGS.get("syntax"):
             try:
                 check_tags(context.CLIARGS)
-                # A task sees the inventory's variables, too, which may have any name.
-                refuse_former_names(known if is_limited else ())
                 groups, sources = known.get("groups") or {}, known.get("ansible_inventory_sources") or ()
+                # A task sees the inventory's variables, too, which may have any name.
+                if "inventory_hostname" not in known:
+                    refuse_other_names(known)
+                    refuse_a_limit(known if option else {}, {*groups, *groups.get("all", ())})
                 for text in check_inventory(groups, tuple(map(str, sources)), options.get("strict", False)):
                     warn(text)
                 limit = str(known.get("ansible_limit") or "") if is_limited else ""

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from ansible import constants, context
+from ansible.inventory.manager import split_host_pattern
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
 
 from ...module_utils.common.foreign_numbers import read_count, read_finite
 from ...module_utils.common.kinds import show_value
-from ...module_utils.common.spelling import misspelt
+from ...module_utils.common.spelling import misspelt, slip
 from .booleans import BooleanError, read_boolean
 from .places import COLLECTION, ROLES
 from .role_options import options_of
@@ -80,6 +81,7 @@ _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
 _WORD = re.compile(r"\w+")
 # Until 0.10 each playbook had its own name for target_hosts. Unread, it would leave a run without its limit.
 HOSTS = "target_hosts"
+_LIMITS = ("limit", "hosts")
 _FORMER = re.compile(rf"(?!{HOSTS})(?:{'|'.join(PREFIXES)}|rollout)_hosts?")
 
 
@@ -141,17 +143,29 @@ def check_places(extra: Mapping[str, Any], inventories: Iterable[str]) -> None:
                 )
 
 
-def refuse_former_names(names: Iterable[str]) -> None:
-    """Raise PlaybookOptionError for a variable that once named the hosts of one playbook."""
-    former = next((name for name in sorted(names) if _FORMER.fullmatch(name)), "")
-    if former:
-        raise PlaybookOptionError(f"-e {former}: no playbook has this option; nearest: {HOSTS!r}")
+def refuse_other_names(names: Iterable[str]) -> None:
+    """Raise PlaybookOptionError for a misspelt target_hosts, and for what once named the hosts of one playbook."""
+    for name in sorted({*names} - {HOSTS}):
+        if _FORMER.fullmatch(name) or slip(name.lower(), [HOSTS]):
+            raise PlaybookOptionError(f"-e {name}: no playbook has this option; nearest: {HOSTS!r}")
+
+
+def refuse_a_limit(variables: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Raise PlaybookOptionError for a variable ``limit`` or ``hosts`` whose value is one of the inventory's ``names``.
+
+    A site may have variables of its own that are called so: another value passes, and any value beside target_hosts.
+    """
+    known = {*names}
+    for name, value in variables.items() if HOSTS not in variables else ():
+        is_limit = name.lower() in _LIMITS and isinstance(value, str)
+        if is_limit and known.issuperset(split_host_pattern(value)):
+            raise PlaybookOptionError(f"-e {name}: no playbook has this option; use -l {value}, or -e {HOSTS}={value}")
 
 
 @functools.lru_cache(maxsize=16)
 def unknown_options(names: Iterable[str]) -> list[str]:
     """Return a warning for each name that begins as options do and is none. Raises PlaybookOptionError."""
-    refuse_former_names(names)
+    refuse_other_names(names)
     unknown = [name for name in sorted(names) if _NAME.fullmatch(name)]
     unknown = [name for name in unknown if name not in known_options()] if unknown else []
     for name in unknown:

@@ -9,6 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
+from ansible.errors import AnsibleLookupError
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.lookup.selected_hosts import LookupModule
 
 from tests.fakes.inventory_plugin import TOP, command
 from tests.fakes.outputs import squeezed
@@ -137,6 +140,41 @@ def test_a_former_name_is_refused(tmp_path, playbook, name):
     told = f"-e {name}: no playbook has this option; nearest: 'target_hosts'"
     assert done.returncode and squeezed(told) in squeezed(done.stdout + done.stderr)
     assert "changed=" not in done.stdout.replace("changed=0", "")
+
+
+def chosen(**variables):
+    """Return what the selection of a play refuses, with these extra variables."""
+    lookup = LookupModule(loader=DataLoader())
+    groups = {"all": ["gpu-a-01", "gw-1"], "inference": ["gpu-a-01"], "ungrouped": []}
+    try:
+        lookup.run(["target_hosts", "inference"], {"groups": groups, **variables})
+    except AnsibleLookupError as exc:
+        return str(exc)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "name", ["taget_hosts", "tagret_hosts", "targethosts", "TARGET_HOSTS", "Target_Hosts", "target-hosts", "targe_hots"]
+)
+def test_a_misspelt_target_hosts_is_refused(name):
+    assert chosen(**{name: "gpu-a-01"}) == f"-e {name}: no playbook has this option; nearest: 'target_hosts'"
+
+
+@pytest.mark.parametrize("name, value", [
+    ("limit", "gpu-a-01"), ("LIMIT", "inference"), ("hosts", "gpu-a-01,gw-1"),
+])  # fmt: skip
+def test_a_variable_that_would_limit_the_run_is_refused(name, value):
+    told = f"-e {name}: no playbook has this option; use -l {value}, or -e target_hosts={value}"
+    assert chosen(**{name: value}) == told
+
+
+@pytest.mark.parametrize("variables", [
+    {"inventory_hostname": "gpu-a-01", "limit": "gpu-a-01", "taget_hosts": "x"},  # a task, which sees the inventory's
+    {"limit": "30"}, {"limit": 30}, {"hosts": ["gpu-a-01"]}, {"get_hosts": "x"}, {"all_hosts": "x"},
+    {"my_target_hosts": "x"}, {"target": "gpu-a-01"}, {"ansible_limit": ""}, {"forget_hosts": "x"},
+])  # fmt: skip
+def test_variables_of_a_site_pass(variables):
+    assert chosen(**variables) == ""
 
 
 def test_gateways_are_all_set_up_or_limited(tmp_path):
