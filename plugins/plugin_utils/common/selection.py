@@ -93,7 +93,8 @@ class Selection:
 def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> list[str]:
     """Return warnings of groups, and of files beside the inventory's ``sources``, that nothing reads.
 
-    With ``strict``, raises SelectionError for a group, or a file of one, whose name misspells one of the collection.
+    With ``strict``, raises SelectionError for a group, or a file of one, whose name misspells one of the collection, and
+    for the file of a host that is spelt otherwise.
     """
     wrong = [
         f"no playbook reads the group {group!r} of the inventory, with {hosts_in_words(by_name(groups[group]), 3)}; "
@@ -102,16 +103,22 @@ def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> lis
     ]
     warnings = []
     places = {Path(source) if Path(source).is_dir() else Path(source).parent for source in sources if "," not in source}
-    for path in sorted(path for place in places for folder in FOLDERS for path in place.glob(f"{folder}/[!.]*")):
+    hosts = {_plain(host): host for host in groups.get("all", ())}
+    paths = sorted(path for place in places for folder in FOLDERS for path in place.glob(f"{folder}/[!.]*"))
+    names = {name for path in paths if path.parent.name == FOLDERS[1] for name in (path.stem, path.name)}
+    for path in paths:
         name, is_group = path.stem if path.is_file() else path.name, path.parent.name == FOLDERS[0]
         known = {*groups} if is_group else {*groups.get("all", ()), *constants.LOCALHOST}
-        if name in known or path.name.endswith("~"):
+        # Ansible also reads a file without an ending, such as gpu-1.example.com.
+        if {name, path.name} & known or path.name.endswith("~"):
             continue
         kind = "group" if is_group else "host"
         meant = meant_group(name) if is_group else None
-        near = meant or misspelt(name, known)
+        same = None if is_group else hosts.get(_plain(name))
+        near = meant or same or misspelt(name, known)
         text = f"{path}: the inventory has no {kind} {name!r}; nearest: {near!r}"
-        if meant in PURPOSES:
+        # With a file of the host's own, this one may be of a host in another inventory.
+        if meant in PURPOSES or {same} - {None, *names}:
             wrong.append(text)
         # gpu-12 may be a host that has left, and accel_h200 one that comes.
         elif near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
@@ -119,6 +126,11 @@ def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> lis
     if strict and wrong:
         raise SelectionError(wrong[0])
     return wrong + warnings
+
+
+def _plain(name: str) -> str:
+    """Return what GPU_A_01, gpu-a-01 and gpu-a-1 have in common."""
+    return re.sub(r"(?<!\d)0+(?=\d)", "", name.lower().replace("_", "-"))
 
 
 def _near(name: str, groups: Groups) -> str:

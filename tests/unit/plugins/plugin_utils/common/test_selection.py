@@ -133,3 +133,24 @@ def test_a_file_of_variables_that_misspells_a_name_of_the_site_is_a_warning(tmp_
         "group_vars/acount.yml: the inventory has no group 'acount'; nearest: 'account'; nothing reads the file",
         "host_vars/gpua-1.yml: the inventory has no host 'gpua-1'; nearest: 'gpu-a-1'; nothing reads the file",
     ]
+
+
+@pytest.mark.parametrize("file", ["gpu-a-1.yml", "GPU-A-01.yml", "gpu_a_01", "gpu-a-001.json"])
+def test_a_file_of_variables_whose_host_is_spelt_otherwise_is_refused(tmp_path, file):
+    sources = site(tmp_path, "hosts.yml", f"host_vars/{file}")
+    groups = {"all": ["gpu-a-01", "gpu-b-01"], "inference": ["gpu-a-01"]}
+    told = rf"/{file}: the inventory has no host '[\w-]+'; nearest: 'gpu-a-01'$"
+    with pytest.raises(SelectionError, match=told):
+        check_inventory(groups, sources, strict=True)
+    (warning,) = check_inventory(groups, sources, strict=False)
+    assert warning.endswith("nearest: 'gpu-a-01'")
+
+
+@pytest.mark.parametrize("files", [
+    ["gpu-a-1.yml", "gpu-a-01.yml"],  # the host has a file, and the other may be in another inventory
+    ["gpu-a-02.yml"], ["gpu-b-77.yml"],  # hosts that have left, or that come
+    ["gpu-1.example.com"], ["gpu-1.example.com.yml"], ["gpu-1.example.com.yml~"],
+])  # fmt: skip
+def test_a_file_of_variables_for_another_host_is_no_error(tmp_path, files):
+    sources = site(tmp_path, "hosts.yml", *(f"host_vars/{file}" for file in files))
+    assert check_inventory({"all": ["gpu-a-01", "gpu-1.example.com"], "inference": []}, sources, strict=True) == []
