@@ -32,6 +32,9 @@ SHELL_IMAGES = {
     "nvidia/vllm": "cuda",
 }
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
+# Other numbers in the tags of AMD and NVIDIA are their own: rocm7.0.0_vllm_0.11.1_20251103, 25.09-py3.
+_VENDOR_VERSION = re.compile(r"vllm[_-]" + _VERSION.pattern)
+_VENDOR_IMAGES = ("rocm/vllm", "rocm/vllm-dev", "nvidia/vllm")
 
 
 @dataclass
@@ -60,8 +63,10 @@ class Start:
 
     @property
     def version(self) -> str:
-        """The version in the image's tag, empty for none."""
-        found = _VERSION.search(self.image.partition("@")[0].rpartition(":")[2])
+        """The version of vLLM in the image's tag, empty for none."""
+        is_vendors = "/".join(repository_of(self.image).split("/")[-2:]) in _VENDOR_IMAGES
+        pattern = _VENDOR_VERSION if is_vendors else _VERSION
+        found = pattern.search(self.image.partition("@")[0].rpartition(":")[2])
         return found.group(1) if found else ""
 
 
