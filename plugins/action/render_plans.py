@@ -28,6 +28,7 @@ class ActionModule(ControllerAction):
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
         fleet.check("nothing was written")
+        fleet.check_instances(reader)
         write_fleet(fleet, tree, self._loader)
         # The task runs once, so a callback names one host only and not what was done.
         show(summary(fleet, tree))

@@ -93,8 +93,8 @@ class Selection:
 def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> list[str]:
     """Return warnings of groups, and of files beside the inventory's ``sources``, that nothing reads.
 
-    With ``strict``, raises SelectionError for a group, or a file of one, whose name misspells one of the collection, and
-    for the file of a host that is spelt otherwise.
+    With ``strict``, raises SelectionError for a group, or a file of one, whose name misspells one of the collection,
+    and for the file of a host that is spelt otherwise.
     """
     wrong = [
         f"no playbook reads the group {group!r} of the inventory, with {hosts_in_words(by_name(groups[group]), 3)}; "

@@ -155,6 +155,10 @@ class HostReader:
             if unread := sorted(options_of(role) & own.keys() - OF_SERVERS - self._set_in[group]):
                 yield f"{', '.join(unread)}: set here, read on the hosts of the group {group}, and set for none of them"
 
+    def declares_instances(self, hosts: Iterable[str]) -> bool:
+        """Return whether any host has vllm_instances; ``{}`` counts, because somebody wrote that nothing is served."""
+        return any(self._hostvars.raw_get(host).get("vllm_instances") not in (None, []) for host in hosts)
+
     def places_of(self, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return address and interface of each host in the network of the groups. Raises FleetError."""
         for host in hosts:

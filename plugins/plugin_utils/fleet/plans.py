@@ -69,6 +69,14 @@ class Fleet:
         lines = [f"{hosts_in_words(by_name(names))}: {text}" for text, names in self.problems.items()]
         raise FleetError(f"{consequence}: {len(hosts)} of {total} hosts cannot be planned.\n" + "\n".join(lines))
 
+    def check_instances(self, reader: HostReader) -> None:
+        """Raise FleetError where no host of the inventory declares instances, and some should.
+
+        Their file may be empty, or have a name that Ansible does not read.
+        """
+        if self.idle and not self.groups and not reader.declares_instances(reader.all_hosts(self.idle[0])):
+            raise FleetError(self.idle_notes()[0])
+
     def plans(self) -> list[dict[str, Any]]:
         """Return each distinct plan once, with ``hosts`` in place of ``host``."""
         return [

@@ -263,6 +263,28 @@ def test_a_host_with_an_accelerator_and_nothing_to_serve_is_a_warning_of_its_own
     assert bool(found.idle_notes()) == idle
 
 
+@pytest.mark.parametrize("declared", [None, []])
+def test_where_no_host_of_the_inventory_declares_instances_nothing_can_be_rendered(declared):
+    hosts = {"a": {"accelerator": "b200", "vllm_instances": declared}, "gw": {"group_names": ["gateways"]}}
+    reader = HostReader(HostVars(hosts), DataLoader())
+    with pytest.raises(FleetError, match=f"^a: {IDLE}"):
+        plan_fleet(list(hosts), reader, Planner()).check_instances(reader)
+
+
+@pytest.mark.parametrize("others", [
+    {"a": HOST},  # -l, or a host that comes
+    {"a": {"vllm_instances": {}}},  # said to serve nothing
+])  # fmt: skip
+def test_a_host_that_serves_nothing_beside_others_is_a_warning(others):
+    reader = HostReader(HostVars({"b": {"accelerator": "b200"}, **others}), DataLoader())
+    plan_fleet(["b"], reader, Planner()).check_instances(reader)
+
+
+def test_a_mirror_alone_renders_nothing():
+    reader = HostReader(HostVars({"m": {"accelerator": "l40s", "group_names": ["mirrors"]}}), DataLoader())
+    plan_fleet(["m"], reader, Planner()).check_instances(reader)
+
+
 def test_before_hosts_are_contacted_those_with_nothing_to_serve_are_named():
     hosts = {"a": HOST, "b": {"group_names": ["inference", "accel_b200"]}}
     found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner())
