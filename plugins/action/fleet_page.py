@@ -39,7 +39,10 @@ class ActionModule(ControllerAction):
         table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
-        return {**written, "table": table, "totals": totals(lines)}
+        read = {"servers": options["gateways"], "instances": {**options["installed"], **options["starts"]}}
+        silent = sorted(name for key, results in read.items() for name in results if key not in results[name])
+        failed = {"failed": True, "msg": f"not read: {', '.join(silent)}; the reasons stand above"} if silent else {}
+        return {**written, **failed, "table": table, "totals": totals(lines)}
 
     def _write(self, page_file: PageFile, text: str) -> dict[str, Any]:
         """Write the page where it differs; return the keys of the result about it."""
