@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clients of a gateway: what may stand in gateway_clients, and what HAProxy's maps make of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
+    CLIENTS,
+    MOST,
+    RIGHTS,
+    WARN_BEFORE,
+    Client,
+    KeyFileError,
+    check_clients,
+    commands,
+    describe_maps,
+    differences,
+    ending,
+    hashes_of,
+    map_text,
+    maps_of,
+    maps_without,
+    parse_map,
+    shared_keys,
+)
+
+KEY = "k" * 32
+DIGEST, OTHER = (hashlib.sha256(key.encode()).hexdigest() for key in (KEY, "o" * 32))
+ALICE = Client("alice", (DIGEST,), rate=60, concurrent=4, ends=1_800_000_000, team="research")
+BOB = Client("bob", (OTHER,), services=("chat", "code=base", "code=sql"))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"key_file": "keys/alice"},
+        {"sha256": [DIGEST, OTHER]},
+        {"key_file": "k", "rate": 1, "concurrent": MOST, "models": ["m"], "team": "a.b-c_d", "expires": "2027-03-31"},
+    ],
+)
+def test_a_client_needs_a_key_and_nothing_else(entry):
+    assert check_clients({"alice": entry}) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({}, "gateway_clients.alice.key_file: expected the path of a file"),
+        ({"key_file": ""}, "gateway_clients.alice.key_file: expected the path of a file"),
+        ({"key_file": "k", "sha256": [DIGEST]}, "gateway_clients.alice: has key_file and sha256; remove one"),
+        ({"sha256": DIGEST}, "expected a list of texts of 64 digits 0-9a-f"),
+        ({"sha256": []}, "expected a list of texts of 64 digits 0-9a-f"),
+        ({"sha256": [DIGEST.upper()]}, "expected a list of texts of 64 digits 0-9a-f"),
+        ({"key_file": "k", "rat": 5}, "gateway_clients.alice: unknown key 'rat'; nearest: 'rate'"),
+        ({"key_file": "k", "rate": 0}, "gateway_clients.alice.rate: "),
+        ({"key_file": "k", "rate": True}, "gateway_clients.alice.rate: "),
+        ({"key_file": "k", "concurrent": "4"}, "gateway_clients.alice.concurrent: "),
+        ({"key_file": "k", "concurrent": MOST + 1}, "leave concurrent out for no limit"),
+        ({"key_file": "k", "models": []}, "expected a list of model names; leave it out for all models"),
+        ({"key_file": "k", "models": "m"}, "expected a list of model names"),
+        ({"key_file": "k", "team": "a:b"}, "gateway_clients.alice.team: "),
+        ({"key_file": "k", "expires": "soon"}, "leave it out for keys that stay valid"),
+        ("keys/alice", "expected a mapping with key_file"),
+    ],
+)
+def test_anything_else_is_one_problem_that_names_its_place(entry, problem):
+    (found,) = check_clients({"alice": entry})
+    assert problem in found and found.startswith("gateway_clients.alice")
+
+
+def test_a_key_in_the_place_of_its_hash_is_not_repeated():
+    (found,) = check_clients({"alice": {"sha256": [KEY]}})
+    assert KEY not in found
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a:b", "a" * 65, "a\n"])
+def test_a_name_becomes_part_of_maps_and_headers(name):
+    (found,) = check_clients({name: {"key_file": "k"}})
+    assert "expected a name of at most 64 letters" in found
+
+
+def test_a_list_of_clients_is_no_mapping():
+    assert check_clients(["alice"])[0].startswith("gateway_clients: found ")
+
+
+def test_a_key_file_has_a_key_on_each_line():
+    assert hashes_of(f"\n  {KEY}\n{'o' * 32}\n{KEY}\n") == (DIGEST, OTHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("\n \n", "is empty"),
+        ("$ANSIBLE_VAULT;1.1;AES256\n6162\n", "is encrypted with ansible-vault"),
+        (f"{KEY}\n{'s' * 31}\n", "key 2 has 31 characters, expected at least 32"),
+        ("secret word " * 4, "key 1 has characters that are invalid in a bearer token"),
+        ("schlüssel" * 4, "key 1 has characters that are invalid"),
+    ],
+)
+def test_a_key_file_without_a_good_key_is_refused_and_shows_none(text, problem):
+    with pytest.raises(KeyFileError, match=problem) as raised:
+        hashes_of(text)
+    assert not any(line.strip() in str(raised.value) for line in text.splitlines() if line.strip())
+
+
+def test_two_clients_may_not_have_one_key():
+    """Their limits and tokens could not be told apart."""
+    assert shared_keys([ALICE, BOB]) == []
+    (found,) = shared_keys([ALICE, Client("eve", (OTHER, DIGEST))])
+    assert "alice and eve have the same key" in found and DIGEST not in found
+    assert shared_keys([Client("alice", (DIGEST, DIGEST))]) == []
+
+
+def test_the_maps_say_of_each_client_what_it_has():
+    maps = maps_of([ALICE, BOB])
+    assert maps[CLIENTS] == {DIGEST: "alice", OTHER: "bob"}
+    assert describe_maps(maps) == {
+        "alice": {
+            "keys": 1, "rate": "60", "concurrent": "4", "services": ["*"], "expires": "2027-01-15T08:00:00Z",
+            "team": "research",
+        },
+        "bob": {
+            "keys": 1, "rate": "", "concurrent": "", "services": ["chat", "code (base, sql)"], "expires": "never",
+            "team": "",
+        },
+    }  # fmt: skip
+
+
+def test_without_a_client_nothing_of_it_is_left():
+    maps = maps_of([ALICE, Client("alice2", (OTHER,), rate=60, team="alice")])
+    left = maps_without(maps, "alice")
+    assert left == maps_of([Client("alice2", (OTHER,), rate=60, team="alice")])
+    assert maps_without(maps, "nobody") == maps
+
+
+def test_maps_of_earlier_releases_without_rights_let_a_client_use_every_service():
+    maps = maps_of([ALICE])
+    del maps[RIGHTS]
+    assert describe_maps(maps)["alice"]["services"] == ["*"]
+    assert differences(maps, maps_of([ALICE])) == {"added": [], "removed": [], "changed": []}
+
+
+@pytest.mark.parametrize(
+    "change", [{"rate": 61}, {"sha256": ("1" * 64,)}, {"services": ("chat",)}, {"ends": 0}, {"team": ""}]
+)
+def test_any_change_of_a_client_is_one(change):
+    assert differences(maps_of([ALICE]), maps_of([replace(ALICE, **change), BOB])) == {
+        "added": ["bob"], "removed": [], "changed": ["alice"],
+    }  # fmt: skip
+
+
+def test_what_is_written_is_what_is_read():
+    for entries in maps_of([ALICE, BOB]).values():
+        assert parse_map(map_text(entries)) == entries
+    assert parse_map("# made by hand\n\nalice   60  \nlonely\n") == {"alice": "60"}
+
+
+def test_commands_turn_one_map_into_another_and_remove_last():
+    now, requested = {"a": "1", "b": "1", "c": "1"}, {"a": "2", "b": "1", "d": "4"}
+    assert commands("/m", now, requested) == ["set map /m a 2", "add map /m d 4", "del map /m c"]
+    assert commands("/m", now, now) == []
+
+
+def test_a_run_warns_of_keys_that_end():
+    end = ALICE.ends
+    assert ending([ALICE, BOB], end - WARN_BEFORE - 1) == []
+    assert "its keys expire on 2027-01-15T08:00:00Z; give it a new expires" in ending([ALICE], end - WARN_BEFORE)[0]
+    assert "its keys expired on 2027-01-15T08:00:00Z; remove it" in ending([ALICE, BOB], end)[0]
