@@ -24,7 +24,7 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt, slip
 from .booleans import BooleanError, read_boolean
 from .places import COLLECTION, ROLES
-from .role_options import options_of
+from .role_options import is_slip, options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
@@ -166,6 +166,10 @@ def refuse_a_limit(variables: Mapping[str, Any], names: Iterable[str]) -> None:
 def unknown_options(names: Iterable[str]) -> list[str]:
     """Return a warning for each name that begins as options do and is none. Raises PlaybookOptionError."""
     refuse_other_names(names)
+    for name in sorted(names):
+        option = name.replace("-", "_").lower()
+        if option != name and option not in names and option in known_options() and is_slip(name, option):
+            raise PlaybookOptionError(f"-e {name}: no playbook has this option; nearest: {option!r}")
     unknown = [name for name in sorted(names) if _NAME.fullmatch(name)]
     unknown = [name for name in unknown if name not in known_options()] if unknown else []
     for name in unknown:

@@ -13,11 +13,14 @@ import re
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
 
 from ...module_utils.common.foreign_numbers import read_finite
 from ...module_utils.common.kinds import name_kind, show_value
 from ...module_utils.common.spelling import misspelt, nearest
 from .booleans import BooleanError, read_boolean
+from .group_names import PURPOSES
 from .option_contents import CHECKS, ContentError, check_contents
 from .option_ranges import RANGES, Range
 from .places import ROLES
@@ -55,6 +58,9 @@ SERVING = (
 )
 # Switches of site.yml, set in an inventory; a site may have other variables that begin so.
 SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_tuning", "site_monitoring")
+
+# Large variables of Ansible's own.
+_OF_ANSIBLE = ("ansible_facts", "groups", "hostvars", "vars")
 
 # Of a message about a template, which may quote a file.
 _LONGEST = 400
@@ -98,7 +104,7 @@ def check_names_and_values(
     Raises RoleOptionError for a name that is close to an option's, and for a value of another type than the option's.
     ``template`` renders a value; without it a template is not judged.
     """
-    warnings = misspelt_options(frozenset(variables), roles)
+    warnings = [*misspelt_options(frozenset(variables), roles), *_check_spelling(variables, roles)]
     specs: dict[str, Spec] = {name: {"type": "bool"} for name in SWITCHES if name in variables}
     specs |= {name: specs_of(role)[name] for role, name in _set_options(frozenset(variables), roles)}
     for name, spec in specs.items():
@@ -143,6 +149,49 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
             if near := _meant(name, role, options):
                 raise RoleOptionError(f"no role has an option {name}; nearest: {near!r}")
     return warnings
+
+
+def _check_spelling(variables: Mapping[str, Any], roles: tuple[str, ...]) -> list[str]:
+    """Return warnings of names that differ from an option's in capitals, - and _ only.
+
+    Raises RoleOptionError where the option is meant. Names such as GATEWAY_PORT and cudaVersion may be the site's own,
+    and so is any name that another variable uses.
+    """
+    groups = variables.get("group_names") or PURPOSES
+    # A gateway may have a variable for the options of the hosts that serve.
+    roles = tuple(role for role in roles if role not in SERVING or PURPOSES[0] in groups)
+    warnings = []
+    for name, option in _spelt_otherwise(frozenset(variables), roles):
+        values = [value for key, value in variables.items() if key not in _OF_ANSIBLE]
+        if any(name in str(value) for value in values if isinstance(value, (str, list, dict)) and has_template(value)):
+            continue
+        text = f"no role has an option {name}; nearest: {option!r}"
+        is_meant = option.startswith("vllm_") or is_slip(name, option)
+        if is_meant and (option not in variables or name in load_extra_vars(DataLoader())):
+            raise RoleOptionError(text)
+        warnings.append(text)
+    return warnings
+
+
+@functools.lru_cache(maxsize=256)
+def _spelt_otherwise(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return the names that are an option's but for capitals, - and _, each with the option."""
+    options = {option for role in roles for option in (*options_of(role), *FACTS) if option.startswith(role)}
+    known = {_plain(option): option for option in options}
+    return [
+        (name, known[_plain(name)])
+        for name in sorted(names - options)
+        if not name.startswith("_") and _plain(name) in known
+    ]
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def is_slip(name: str, option: str) -> bool:
+    """Return whether a name is an option's with some capitals, or with - for _. A name in capitals may be another."""
+    return name != option and name.replace("-", "_").lower() == option and (not name.isupper() or "-" in name)
 
 
 def _meant(name: str, role: str, options: Iterable[str]) -> str | None:

@@ -43,6 +43,8 @@ TOP = Path(__file__).resolve().parents[5]
         ("verify_expct", "verify_expect"),
         ("gateway_status_hosts", "target_hosts"),
         ("lock_releas", "lock_release"),
+        ("Site_drivers", "site_drivers"),
+        ("drain-force", "drain_force"),
     ],
 )
 def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):

@@ -8,6 +8,7 @@ import re
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import role_options
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
@@ -51,6 +52,49 @@ def test_an_option_whose_role_is_misspelt_is_an_error(name, near):
 @pytest.mark.parametrize("name", ["accelerators", "provision_bmc_ca_file", "sources", "my_vllm_runtime", "__vllm_port"])
 def test_another_variable_is_the_sites_own(name):
     assert check("accelerator", "weights", "vllm", "provisioner", **{name: "x"}) == []
+
+
+@pytest.mark.parametrize("name, near", [
+    ("VLLM_release", "vllm_release"), ("Vllm_runtime", "vllm_runtime"), ("VLLM_RELEASE", "vllm_release"),
+    ("vllmrelease", "vllm_release"), ("vllm-release", "vllm_release"), ("gateway-clients", "gateway_clients"),
+    ("GATEWAY-CLIENTS", "gateway_clients"), ("Weights_Sources", "weights_sources"),
+])  # fmt: skip
+def test_an_option_in_capitals_or_with_hyphens_is_an_error(name, near):
+    with pytest.raises(RoleOptionError, match=f"^gpu-1: no role has an option {name}; nearest: {near!r}$"):
+        check("vllm", "weights", "gateway", **{name: "x"})
+    # Where the option is set, the other is a variable of the site's, or was meant to replace it.
+    assert check("vllm", "weights", "gateway", **{name: "x", near: ["hub"] if near == "weights_sources" else None}) == [
+        f"gpu-1: no role has an option {name}; nearest: {near!r}"
+    ]
+
+
+def test_an_option_of_the_command_line_in_capitals_replaces_none_that_is_set(monkeypatch):
+    monkeypatch.setattr(role_options, "load_extra_vars", lambda _loader: {"VLLM_RELEASE": "0.32.0"})
+    with pytest.raises(RoleOptionError, match="VLLM_RELEASE; nearest: 'vllm_release'"):
+        check("vllm", VLLM_RELEASE="0.32.0", vllm_release="0.33.0")
+    assert check("vllm", VLLM_RELEASE="0.32.0", vllm_release="{{ VLLM_RELEASE }}") == []
+
+
+@pytest.mark.parametrize("name", ["GATEWAY_PORT", "gatewayPort", "CUDA_VERSION", "cudaVersion", "MIRROR_ROOT"])
+def test_a_name_that_a_site_may_have_is_a_warning(name):
+    assert len(check("gateway", "cuda", "mirror", **{name: "x"})) == 1
+
+
+@pytest.mark.parametrize("variables", [
+    {"VLLM_RELEASE": "0.33.0", "vllm_release": "{{ VLLM_RELEASE }}"},
+    {"vllmRelease": "0.33.0", "vllm_instances": {"chat": {"release": "{{ vllmRelease }}"}}},
+    {"VLLM_RELEASE": "0.33.0", "tag": "v{{ VLLM_RELEASE }}", "vllm_image": "site/vllm:{{ tag }}"},
+    {"VLLM_RELEASE": "0.33.0", "group_names": ["gateways"]},
+    {"__vllm_release": "x", "VLLM_API_KEY": "x", "VLLM_PORT": 1, "VLLM_CACHE_ROOT": "x", "vllm_all_reduce_groups": []},
+])  # fmt: skip
+def test_a_name_that_an_option_uses_and_a_variable_of_an_environment_pass(variables):
+    assert check("vllm", **variables) == []
+
+
+def test_no_variable_that_vllm_reads_is_an_option_in_capitals():
+    files = (ROLES.parent / "catalog/options").glob("*.yml")
+    known = {name for path in files for name in re.findall(r"\bVLLM_\w+", path.read_text(encoding="utf-8"))}
+    assert len(known) > 200 and not known & {option.upper() for option in specs_of("vllm")}
 
 
 @pytest.mark.parametrize(
