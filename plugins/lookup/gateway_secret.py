@@ -44,6 +44,7 @@ _raw:
 """
 
 import os
+import re
 from typing import Any
 
 from ansible.errors import AnsibleError
@@ -52,11 +53,17 @@ from ansible.plugins.lookup import LookupBase
 from ..plugin_utils.common.state_dir import VARIABLE, StateDirError, state_dir
 from ..plugin_utils.gateway.engine_secret import (
     FILE,
+    OPTION,
     SecretError,
     accepted_by,
     door_keys,
     engine_secret,
     map_of_gateway,
+)
+
+# A file that is named, whose text may not be empty; with a default the inventory says that it may.
+_OF_FILE = re.compile(
+    r"(lookup|query|q)\(\s*['\"](ansible\.builtin\.)?(file|unvault|password)['\"](?!.*\bdefault\b)", re.S
 )
 
 
@@ -67,6 +74,8 @@ class LookupModule(LookupBase):
         """Return the secret, or keys. Raises AnsibleError without them in the message."""
         create = not (variables or {}).get("ansible_check_mode", False)
         try:
+            if not all(terms) and _OF_FILE.search(str((variables or {}).get(OPTION) or "")):
+                raise SecretError(f"{OPTION}: the file that it names is empty; write one line of openssl rand -hex 32")
             path = state_dir(FILE, os.environ)
             found = [engine_secret(str(term or ""), path, create) for term in terms]
         except (StateDirError, SecretError) as exc:

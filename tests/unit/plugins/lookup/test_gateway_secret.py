@@ -57,6 +57,17 @@ def test_errors_name_the_place(monkeypatch, tmp_path):
         LookupModule().run([""], {})
 
 
+@pytest.mark.parametrize("name", ["file", "ansible.builtin.file", "unvault"])
+def test_an_emptied_file_is_no_site_without_a_secret(monkeypatch, name):
+    monkeypatch.delenv("BAREMETAL_STATE_DIR", raising=False)
+    written = f"{{{{ lookup('{name}', inventory_dir ~ '/.keys/gateway.secret') }}}}"
+    with pytest.raises(AnsibleError, match="^gateway_secret: the file that it names is empty; write one line of"):
+        LookupModule().run([""], {"gateway_secret": written})
+    assert LookupModule().run(["a" * 32], {"gateway_secret": written}) == ["a" * 32]
+    for other in ("", "{{ vault_secret | default('') }}", written.replace(" }}", " | default('') }}")):
+        assert LookupModule().run([""], {"gateway_secret": other}) == [""]
+
+
 def test_hosts_get_keys_of_their_own_and_no_host_or_output_has_the_secret(tmp_path):
     (tmp_path / "play.yml").write_text(PLAY.replace("ROOT", str(TOP)))
     command = [
