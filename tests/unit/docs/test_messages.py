@@ -64,6 +64,10 @@ def test_a_message_is_split_where_it_varies():
         "no source before this one has a host",
         "accelerator_count is not set",
         "the host has an accelerator and no vllm_instances",
+        "connection refused",
+        "timed out",
+        "connection reset by peer",
+        "Failed to parse inventory",
     ],
 )
 def test_what_a_first_user_meets_is_on_the_page(words):
