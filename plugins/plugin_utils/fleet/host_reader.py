@@ -64,6 +64,12 @@ HARDWARE = (
     "accelerator_detected",
 )  # fmt: skip
 
+# What decides which server a connection reaches; behind other gateways the same address may be another server's.
+_WAY = (
+    "ansible_host", "ansible_port", "ansible_connection", "ansible_ssh_args", "ansible_ssh_common_args",
+    "ansible_ssh_extra_args",
+)  # fmt: skip
+
 Variables = Mapping[str, Any]
 # Variables of core's own plugins (ssh, paramiko_ssh, su) that Ansible's table lacks and that resemble one in it.
 _OF_PLUGINS = {
@@ -112,6 +118,8 @@ class HostReader:
         self._set_in: dict[str, set[str]] = {}
         # The instances of hosts that have some with nodes, and those resolved.
         self.spanning: dict[str, dict[str, Any]] = {}
+        # How each address is reached -> its first host.
+        self._addresses: dict[Any, str] = {}
         # Variables that resemble options of roles: sentence -> hosts.
         self.warnings: dict[str, list[str]] = {}
 
@@ -145,6 +153,8 @@ class HostReader:
 
         A role's option is read on the hosts of the role's group.
         """
+        if first := self._same_server(host, own):
+            yield f"ansible_host: {own['ansible_host']} is the address of {first} too; give each host its own"
         yield from (text for name in own if name.startswith("ansible_") and (text := _misspelt_connection(name)))
         for role, group in ELSEWHERE.items():
             members = (own.get("groups") or {}).get(group) or ()
@@ -154,6 +164,15 @@ class HostReader:
                 self._set_in[group] = {name for member in members for name in self._hostvars.raw_get(member)}
             if unread := sorted(options_of(role) & own.keys() - OF_SERVERS - self._set_in[group]):
                 yield f"{', '.join(unread)}: set here, read on the hosts of the group {group}, and set for none of them"
+
+    def _same_server(self, host: str, own: Variables) -> str:
+        """Return the first host of the same purpose that is reached in the same way, "" for that one."""
+        way = [own.get(name) for name in _WAY]
+        if not own.get("ansible_host") or own.get("ansible_connection") == "local" or has_template(way):
+            return ""
+        groups = own.get("group_names") or ()
+        first = self._addresses.setdefault((*map(str, way), *(name for name in PURPOSES if name in groups)), host)
+        return "" if first == host else first
 
     def declares_instances(self, hosts: Iterable[str]) -> bool:
         """Return whether any host has vllm_instances; ``{}`` counts, because somebody wrote that nothing is served."""

@@ -285,6 +285,33 @@ def test_a_mirror_alone_renders_nothing():
     plan_fleet(["m"], reader, Planner()).check_instances(reader)
 
 
+def test_two_hosts_with_one_address_are_a_warning():
+    here = {**HOST, "ansible_host": "192.0.2.10", "group_names": ["inference"]}
+    found, _planner = fleet_of({"a": here, "b": here})
+    told = "b: ansible_host: 192.0.2.10 is the address of a too; give each host its own"
+    assert found.notes() == [told]
+
+
+@pytest.mark.parametrize("other", [
+    {"ansible_host": "192.0.2.11"}, {"ansible_port": 2222}, {"ansible_ssh_common_args": "-J bastion-2"},
+    {"group_names": ["gateways"]}, {"ansible_connection": "podman"},
+])  # fmt: skip
+def test_hosts_that_are_reached_otherwise_may_have_one_address(other):
+    here = {**HOST, "ansible_host": "192.0.2.10", "group_names": ["inference"]}
+    found, _planner = fleet_of({"a": here, "b": {**here, **other}})
+    assert found.notes() == []
+
+
+@pytest.mark.parametrize("way", [
+    {"ansible_host": "{{ inventory_hostname }}.site"}, {"ansible_host": "x", "ansible_ssh_args": "-J {{ jump }}"},
+    {"ansible_host": "127.0.0.1", "ansible_connection": "local"}, {"ansible_host": ""}, {},
+])  # fmt: skip
+def test_hosts_whose_addresses_are_not_known_to_be_one_pass(way):
+    here = {**HOST, **way, "group_names": ["inference"], "jump": "one"}
+    found, _planner = fleet_of({"a": here, "b": {**here, "jump": "two"}})
+    assert found.notes() == []
+
+
 def test_before_hosts_are_contacted_those_with_nothing_to_serve_are_named():
     hosts = {"a": HOST, "b": {"group_names": ["inference", "accel_b200"]}}
     found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner())
