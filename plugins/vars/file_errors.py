@@ -48,6 +48,10 @@ class VarsModule(BaseVarsPlugin):
             self._reader.get_vars(loader, path, [entity], cache)
         except AnsibleParserError as exc:
             # The original error, from whose text this one was made.
-            if isinstance(exc.__context__, AnsibleError):
-                raise exc.__context__ from exc.__context__.__cause__
-            raise
+            first = exc.__context__
+            if not isinstance(first, AnsibleError):
+                raise
+            # Ansible escapes a byte that it cannot decode, and its parser refuses the escape.
+            if "surrogates not allowed" in str(first):
+                raise AnsibleParserError("the file is not UTF-8; save it as UTF-8", obj=first.obj) from None
+            raise first from first.__cause__

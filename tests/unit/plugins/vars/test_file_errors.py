@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible.release import __version__
 
 TOP = Path(__file__).resolve().parents[4]
 GOOD = "greeting: hello\n"
@@ -50,3 +51,11 @@ def test_an_error_names_file_line_and_column(inventory, name):
     # The second is how ansible-core 2.18 writes a place.
     places = (f"{inventory / name}:3:2", f"'{inventory / name}': line 3, column 2")
     assert rc != 0 and any(place in told for place in places), told
+
+
+def test_a_file_in_another_encoding_is_named(inventory):
+    (inventory / "host_vars/gpu-1.yml").write_bytes('greeting: "für"\n'.encode("latin-1"))
+    rc, told = ask(inventory)
+    # ansible-core 2.18 says "surrogates not allowed" without the file.
+    named = f"the file is not UTF-8; save it as UTF-8\nOrigin: {inventory / 'host_vars/gpu-1.yml'}" in told
+    assert (rc != 0 and named) or __version__.startswith("2.18."), told
