@@ -235,9 +235,7 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
 
 def _sentence(block: list[str]) -> str:
     """Return the sentence of an error; where it is about a file of the site, that comes first."""
-    text = re.sub(
-        r".*surrogates not allowed$", "the file is not UTF-8; save it as UTF-8", ERROR.sub("", block[0], 1).strip()
-    )
+    text = re.sub(".*surrogates not allowed", "not UTF-8; save it as UTF-8", ERROR.sub("", block[0], 1).strip())
     origin = next((line[8:].strip() for line in block if line.startswith("Origin: ")), "")
     return text if not origin or origin.startswith(str(TOP / "playbooks")) else f"{origin}: {text}"
 

@@ -216,7 +216,7 @@ def test_an_error_of_ansible_is_one_sentence_with_its_host(site):
 def test_a_file_that_is_not_utf_8_is_named():
     line = "Failed to parse inventory with 'yaml' plugin: YAML parsing failed: can't encode: surrogates not allowed"
     told = main.playbooks._sentence([f"[WARNING]: {line}\n", "Origin: /site/hosts.yml\n"])
-    assert told == "/site/hosts.yml: the file is not UTF-8; save it as UTF-8"
+    assert told == "/site/hosts.yml: not UTF-8; save it as UTF-8"
 
 
 def test_hosts_may_stand_behind_l_too(site):
