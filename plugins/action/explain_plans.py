@@ -21,6 +21,7 @@ from ..plugin_utils.fleet.explain import (
     plan_table,
     select_instance,
     short_table,
+    without_plans,
 )
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -48,6 +49,8 @@ class ActionModule(ControllerAction):
         as_json = options["format"] == "json"
         if as_json:
             show_json(document)
+        elif not groups:
+            show(without_plans(fleet.skipped, variables["groups"].get("gateways") or ()))
         elif options["format"] == "short":
             show(short_table(groups))
         else:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`inference VERB [HOST...]`: one command in front of the collection's playbooks.
 
-It chooses playbooks and variables and runs `ansible-playbook`; -v prints the line. The exit status is Ansible's: 0 when
-all went well, and never 0 when no host matched. 64 is a command line that cannot be understood.
+It chooses playbooks and variables, runs `ansible-playbook` and returns its status; -v prints the line.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ USAGE = 64
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose message names the nearest verb or option and whose status no run of Ansible has."""
+    """argparse, whose message names the nearest verb or option, unless a value is wrong, and whose status no run of Ansible has."""
 
     # All verbs and options, for the nearest one.
     known: ClassVar[list[str]] = []
 
     def error(self, message: str, verb: str = "") -> NoReturn:
-        words = [word for word in sys.argv[1:] if word in message and len(word) > 1]
+        words = [word for word in sys.argv[1:] if word in message and len(word) > 1 and "expected" not in message]
+        line = " ".join(sys.argv[1:]) if self.prog == "inference" else ""
+        verb = verb or next((name for name in VERBS if line.startswith(f"{name} ")), "")
         near = [match for word in words for match in difflib.get_close_matches(word, self.known, 1) if match != word]
         if near:
             message = re.sub(r" \(choose from .*\)$", "", message) + f"; nearest: {near[0]}"

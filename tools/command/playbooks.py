@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verbs of `inference`, read from verbs.toml, the line of Ansible that each stands for, and its run.
-
-A verb decides nothing that a playbook does not: `inference -v` prints the line that does the same with Ansible.
-"""
+"""The verbs of `inference`, read from verbs.toml: the line of Ansible that each stands for, and its run."""
 
 from __future__ import annotations
 

@@ -75,6 +75,13 @@ def test_every_verb_is_on_its_page():
     assert [name for name in verbs if f"`{name}" not in page and f"inference {name}" not in page] == []
 
 
+def test_its_page_names_the_verbs_without_site_or_document():
+    page = (TOP / "docs/operate/command.md").read_text(encoding="utf-8")
+    for part, said in (("site", "have no site"), ("json", "have no `--json`")):
+        (names,) = re.findall(rf"((?:`\w+`(?:, | and )?)+) {said}", page)
+        assert re.findall(r"`(\w+)`", names) == [name for name, verb in VERBS.items() if part not in verb.common]
+
+
 def test_the_new_site_is_planned(site):
     done = run("plan", "--json", cwd=site)
     assert done.returncode == 0, done.stderr
@@ -206,6 +213,12 @@ def test_a_plan_is_short_and_all_has_the_rest(site):
     assert "env.HOME" in whole and "vllm serve" in whole
 
 
+def test_a_plan_of_a_gateway_names_the_verb_that_judges_it(site):
+    for words in (("gw1",), ("gw1", "--all")):
+        done = run("plan", *words, cwd=site)
+        assert (done.returncode, done.stdout) == (0, "gw1 is a gateway; `inference check gw1` judges it\n")
+
+
 def test_an_error_of_ansible_is_one_sentence_with_its_host(site):
     done = run("key", "list", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=9", cwd=site)
     (line,) = done.stdout.splitlines()[:1]
@@ -268,6 +281,10 @@ def test_the_command_stays_small():
         (["stauts"], "nearest: status"),
         (["fit", "--modles", "a/b"], "nearest: --models"),
         (["drain", "a", "--timeout", "5m"], "--timeout: found '5m', expected seconds"),
+        (["drain", "a", "--timeout", "soon"], "found 'soon', expected seconds. `inference drain -h` lists what"),
+        (["fit", "openai/gpt-oss-20b"], "unrecognized arguments: openai/gpt-oss-20b. `inference fit -h` lists what"),
+        (["key", "list", "--nonsense=1"], "`inference key list -h` lists what"),
+        ([], "VERB. `inference -h` lists what"),
         (["drain"], "drain takes exactly one of HOST, --instance; found none"),
         (["undrain", "a", "--instance", "b"], "found HOST and --instance"),
         (["bench"], "bench would concern every host: name HOST"),
