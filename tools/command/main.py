@@ -23,7 +23,7 @@ USAGE = 64
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, whose message names the nearest verb or option, unless a value is wrong, and whose status no run of Ansible has."""
+    """argparse, whose message names the nearest verb or option and whose status no run of Ansible has."""
 
     # All verbs and options, for the nearest one.
     known: ClassVar[list[str]] = []
