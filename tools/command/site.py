@@ -79,7 +79,7 @@ def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]
         text = default if typed is None else typed
         parts = [part.strip() for part in text.split(",")] if question.get("is_list") else [text]
         names = [part.partition("=")[0] for part in parts]
-        problem = "a name stands there twice" if len(set(names)) != len(names) else ""
+        problem = next((f"{name} stands there twice" for name in names if names.count(name) > 1), "")
         for part, name in zip(parts, names):
             is_word = name.lower() in reserved and part != default
             if is_word or not re.fullmatch(question["pattern"], part, re.ASCII):
@@ -88,7 +88,7 @@ def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]
         if not problem:
             return parts
         if not asks:
-            raise CommandError(f"--{flag}: {problem}")
+            raise CommandError(f"--{flag}: {problem}" if text else f"--{flag} is missing: {problem}")
         print(problem)
 
 
