@@ -28,14 +28,15 @@ def there(tmp_path):
     return FakeInstances(tmp_path / "root")
 
 
-def keep(there, systemd, plan=PLAN):
+def keep(there, systemd):
     slots = Slots(Host(str(there.root), Engine(systemd).image_id), "chat")
     with slots.locked():
-        slots.keep(slots.host.state("chat"), summarize_plan(plan), None, 2)
+        slots.keep(slots.host.state("chat"), summarize_plan(PLAN), None, 2)
     return slots
 
 
-def status(there, systemd, plan=PLAN):
+def status(there, systemd, *plans):
+    plan = plans[0] if plans else PLAN
     found = status_of_host(systemd, str(there.root), {"chat": plan} if plan else {}, 2)
     return found["instances"].get("chat"), found
 

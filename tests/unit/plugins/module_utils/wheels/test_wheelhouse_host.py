@@ -41,7 +41,7 @@ class Pip:
             said, self.refusal = self.refusal, ""
             return said, 1
         for name, data in self.has.items():
-            if name.split("-")[0] in wanted:
+            if name.split("-", maxsplit=1)[0] in wanted:
                 counter.read(f"  Downloading https://index/{name} (1 kB)\n")
                 path = os.path.join(destination, name)
                 with open(path, "wb") as file:
