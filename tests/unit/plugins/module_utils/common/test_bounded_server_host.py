@@ -43,6 +43,8 @@ def server(monkeypatch, request):
 
 
 def opened(server, source="127.0.0.1"):
+    # Whoever has lost a place counts until its thread has seen it, and as many may leave as there are places.
+    until(lambda: not server.leaving)
     connection = socket.create_connection(server.server_address, 5, source_address=(source, 0))
     connection.sendall(b"a\n")
     return connection
