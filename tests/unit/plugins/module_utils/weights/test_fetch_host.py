@@ -184,8 +184,8 @@ def test_file_that_another_process_changes_during_the_download_is_not_published(
             deadline = time.monotonic() + 60
             while not first.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
-            # Later than the clock of file systems can tell.
-            time.sleep(0.05)
+            # Later than the clock of file systems can tell, and than a busy machine reads the time of the rename.
+            time.sleep(0.5)
             if content is None:
                 first.unlink()
                 first.symlink_to("/etc/hostname")
