@@ -99,6 +99,8 @@ def test_one_source_gets_a_quarter_of_the_connections_and_others_are_served(tmp_
         assert found.worker.memory_mib() - before < 64
 
 
+# Twenty seconds of waiting, and the attacks take more than two minutes in CI.
+@pytest.mark.long
 @pytest.mark.parametrize("data", [b"\x16\x03\x01\x02\x00\x01", b""])
 def test_many_sources_that_complete_no_handshake_keep_others_out_for_a_moment_only(tmp_path, data):
     with small_gateway(tmp_path, 512, __gateway_silence=4) as found, contextlib.ExitStack() as stack:

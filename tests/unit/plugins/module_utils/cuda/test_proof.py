@@ -738,7 +738,7 @@ def test_a_host_is_refused_for_the_states_for_which_the_health_service_takes_its
     chips = counters.parse_counters([report], "").chips
     takes_out = [event.fault.takes_out for event in states_of(chips, BOOK).values()]
     findings = check_driver(replace(WHOLE, report=report), book=BOOK)
-    # That a chip has not joined is said once the host's other findings show that it has to.
+    # A chip that has not joined is reported once the host's other findings show that it has to.
     if path not in ("fabric/state", "fabric/status"):
         # What takes nothing out is a warning.
         assert sorted(not finding.later for finding in findings) == sorted(takes_out), findings
