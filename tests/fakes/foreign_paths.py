@@ -11,7 +11,7 @@ import ast
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tests.fakes.sources import called
+from tests.fakes.sources import called, named
 
 # Directories that another user owns or fills, and the names of files in them.
 CONSTANTS = {
@@ -23,16 +23,34 @@ OPTIONS = {"cache_dir", "run_dir"}
 PLACES = ("/run/vllm/", "/var/cache/vllm/")
 DOOR, THE_DOOR = "ForeignDirectory", "module_utils/common/foreign_files_host.py"
 FOREIGN = "foreign"
+# What a variable holds that stands for a function of the system.
+FUNCTION = "a function of the system"
+TAGS = {FOREIGN, FUNCTION}
 
 # Calls that give a path to the system, whatever they are called on.
 SYSTEM = {
     "os", "os.path", "shutil", "glob", "tempfile", "sqlite3", "io", "codecs", "tarfile", "zipfile", "gzip", "bz2",
-    "lzma", "subprocess", "runpy", "fileinput", "mmap", "ctypes",
+    "lzma", "subprocess", "runpy", "fileinput", "mmap", "ctypes", "linecache", "posix",
+    "shelve", "dbm",
 }  # fmt: skip
 PURE = {
     "basename", "commonpath", "dirname", "fsdecode", "fsencode", "fspath", "isabs", "join", "normpath", "relpath",
     "split", "splitext", "getenv", "BytesIO", "StringIO",
 }  # fmt: skip
+# Names of the system that are no functions.
+NO_FUNCTIONS = {"environ", "error", "linesep", "name", "path", "sep"}
+# Functions that run a program by the words of its command.
+RUNNERS = {"run_command", "_run", "_run_command", "_call", "_command", "_output"}
+# Programs that follow links in the paths that they are given, and those that run another program.
+PROGRAMS = {
+    "awk", "bash", "cat", "chcon", "chgrp", "chmod", "chown", "cmp", "cp", "cpio", "curl", "dd", "diff", "du", "find",
+    "getfacl", "grep", "gunzip", "gzip", "head", "install", "jq", "ln", "ls", "mkdir", "mknod", "mktemp", "mount", "mv",
+    "openssl", "realpath", "restorecon", "rm", "rmdir", "rsync", "sed", "setfacl", "sh", "sha256sum", "shred", "stat",
+    "tail", "tar", "tee", "test", "touch", "truncate", "unlink", "unzip", "wget", "xz", "zstd",
+}  # fmt: skip
+PREFIXES = {"chroot", "env", "flock", "ionice", "nice", "nohup", "sudo", "timeout", "unshare", "xargs"}
+# Methods that add to the list which they are called on.
+ADDERS = {"add", "append", "extend", "insert", "update"}
 # Methods of a path or of a module, with the path as what they are called on.
 OF_PATH = {
     "chmod", "exists", "expanduser", "glob", "hardlink_to", "is_dir", "is_file", "is_fifo", "is_socket", "is_symlink",
@@ -54,7 +72,7 @@ MAKER_METHODS = {
 }  # fmt: skip
 STUDIED = (
     ast.Call, ast.Return, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.AugAssign, ast.For, ast.AsyncFor,
-    ast.comprehension, ast.withitem,
+    ast.comprehension, ast.withitem, ast.List, ast.Tuple,
 )  # fmt: skip
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -90,8 +108,10 @@ class Source:
     file: str
     bodies: list[Body]
     imported: dict[str, tuple[str, str]]
-    names: set[str] = field(default_factory=set)
-    attributes: set[str] = field(default_factory=set)
+    # Modules by the other names that they are imported under.
+    modules: dict[str, str] = field(default_factory=dict)
+    names: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    attributes: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 def read(file: str, text: str) -> Source:
@@ -116,6 +136,8 @@ def _collect(source: Source, body: Body, node: ast.AST) -> None:
         elif isinstance(child, ast.ImportFrom):
             path = _file_of(child, source.file)
             source.imported.update({alias.asname or alias.name: (path, alias.name) for alias in child.names})
+        elif isinstance(child, ast.Import):
+            source.modules.update({alias.asname: alias.name for alias in child.names if alias.asname})
         _collect(source, body, child)
 
 
@@ -146,12 +168,17 @@ class Search:
         for (_file, name), body in self.functions.items():
             if "." in name and isinstance(body.node, FUNCTIONS):
                 self.methods[name.rpartition(".")[2]].append(body)
-        self.changed = True
-        while self.changed:
-            self.changed = False
-            for source in self.sources.values():
-                for body in source.bodies:
-                    self._study(source, body)
+        # The files that call a function of a name, and those about which more has become known.
+        self.callers: dict[str, set[str]] = defaultdict(set)
+        for file, source in self.sources.items():
+            for node in (each for body in source.bodies for each in body.nodes if isinstance(each, ast.Call)):
+                name = called(node).rpartition(".")[2]
+                self.callers[source.imported.get(name, ("", name))[1]].add(file)
+        self.open = set(self.sources) - {THE_DOOR}
+        while self.open:
+            source = self.sources[self.open.pop()]
+            for body in source.bodies:
+                self._study(source, body)
 
     def findings(self) -> dict[str, list[str]]:
         """Return the calls that reach such a place, by file::function."""
@@ -164,13 +191,14 @@ class Search:
         return found
 
     def _study(self, source: Source, body: Body) -> None:
-        if source.file == THE_DOOR:
-            return
         for node in body.nodes:
             if isinstance(node, ast.Call):
                 self._call(source, body, node)
+            elif isinstance(node, (ast.List, ast.Tuple)):
+                if is_program(node.elts):
+                    self._reach(body, node, "a program", self._of(source, body, node))
             elif isinstance(node, ast.Return) and node.value:
-                self._add(body.returns, self._of(source, body, node.value))
+                self._add(body.returns, self._of(source, body, node.value), self._callers(body))
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     self._assign(source, body, target, node.value)
@@ -181,10 +209,14 @@ class Search:
             elif isinstance(node, ast.withitem) and node.optional_vars:
                 self._bind(source, body, node.optional_vars, self._of(source, body, node.context_expr))
 
-    def _add(self, known: set[str], more: set[str]) -> None:
+    def _callers(self, body: Body) -> set[str]:
+        return self.callers[body.name.rpartition(".")[2]]
+
+    def _add(self, known: set[str], more: set[str], files: set[str]) -> None:
+        """Add what has become known, and study the files again that it concerns."""
         if not more <= known:
             known |= more
-            self.changed = True
+            self.open |= files - {THE_DOOR}
 
     def _assign(self, source: Source, body: Body, target: ast.AST, value: ast.AST) -> None:
         pair = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
@@ -196,23 +228,26 @@ class Search:
             for each in target.elts:
                 self._bind(source, body, each, made)
         elif isinstance(target, ast.Name):
-            self._add(body.local[target.id], made)
-            if FOREIGN in made and not isinstance(body.node, FUNCTIONS):
-                self._add(source.attributes if body.is_class else source.names, {target.id})
-        elif isinstance(target, ast.Attribute) and FOREIGN in made:
-            self._add(source.attributes, {target.attr})
+            self._add(body.local[target.id], made, {source.file})
+            if made & TAGS and not isinstance(body.node, FUNCTIONS):
+                names = source.attributes if body.is_class else source.names
+                self._add(names[target.id], made & TAGS, {source.file})
+        elif isinstance(target, ast.Attribute) and made & TAGS:
+            self._add(source.attributes[target.attr], made & TAGS, {source.file})
 
     def _of(self, source: Source, body: Body, node: ast.AST) -> set[str]:
         """Return what an expression's path is made from."""
         if isinstance(node, ast.Name):
             own = {node.id} if node.id in body.parameters else set()
-            known = node.id in CONSTANTS or (node.id in source.names and not own)
-            outer = self._of(source, body.around, node) & {FOREIGN} if body.around and not own else set()
-            return own | outer | body.local.get(node.id, set()) | ({FOREIGN} if known else set())
+            known = set() if own else source.names.get(node.id, set())
+            outer = self._of(source, body.around, node) & TAGS if body.around and not own else set()
+            tags = ({FOREIGN} if node.id in CONSTANTS else set()) | self._function(source, node)
+            return own | outer | known | body.local.get(node.id, set()) | tags
         if isinstance(node, ast.Attribute):
-            if node.attr in CONSTANTS | source.attributes:
+            if node.attr in CONSTANTS:
                 return {FOREIGN}
-            return self._of(source, body, node.value) if node.attr in ("parent", "path") else set()
+            known = source.attributes.get(node.attr) or self._function(source, node)
+            return known or (self._of(source, body, node.value) if node.attr in ("parent", "path") else set())
         if isinstance(node, ast.Constant):
             return {FOREIGN} if isinstance(node.value, str) and f"{node.value}/".startswith(PLACES) else set()
         if isinstance(node, ast.Call):
@@ -241,6 +276,10 @@ class Search:
         if way.rpartition(".")[2] == DOOR:
             return set()
         given = [*node.args, *(each.value for each in node.keywords)]
+        if way in ("partial", "functools.partial"):
+            return self._of(source, body, node.args[0]) & {FUNCTION}
+        if way == "getattr":
+            return self._function(source, node)
         if way in MAKERS:
             return set().union(*(self._of(source, body, each) for each in given))
         if isinstance(node.func, ast.Attribute) and method in MAKER_METHODS and owner not in SYSTEM:
@@ -287,29 +326,70 @@ class Search:
     def _call(self, source: Source, body: Body, node: ast.Call) -> None:
         """Note what a call gives to the system."""
         way = called(node)
-        owner, _dot, method = way.rpartition(".")
+        method = way.rpartition(".")[2]
+        given = [self._of(source, body, each) for each in given_to(node)]
         reached: set[str] = set()
-        if way == "open" or (owner in SYSTEM and method not in PURE) or self._is_system(source, node):
-            for each in (*node.args, *(each.value for each in node.keywords if each.arg not in ("env", "dir_fd"))):
-                reached |= self._of(source, body, each)
+        functions = [self._of(source, body, node.func), *given]
+        if any(FUNCTION in each for each in functions) or method in RUNNERS or is_program(node.args):
+            reached = set().union(*given)
         # Texts have a method replace too, with two arguments.
-        elif isinstance(node.func, ast.Attribute) and method in OF_PATH and (method, len(node.args)) != ("replace", 2):
-            reached |= self._of(source, body, node.func.value)
+        if (method, len(node.args)) != ("replace", 2):
+            for each in (node.func, *given_to(node)):
+                reached |= self._of_method(source, body, each)
+        if isinstance(node.func, ast.Attribute) and method in ADDERS and not isinstance(node.func.value, ast.Call):
+            self._bind(source, body, node.func.value, set().union(*given))
         for callee in self._callees(source, node):
             for name in callee.gives:
                 reached |= self._argument(source, body, node, callee, name)
         made = self._constructor(source, node)
         for name in made.parameters if made else ():
             if FOREIGN in self._argument(source, body, node, made, name):
-                known = self.sources[made.file].attributes if made.is_class else made.local[name]
-                self._add(known, {name if made.is_class else FOREIGN})
-        if FOREIGN in reached and node.lineno not in body.found:
-            body.found[node.lineno] = way
-            self.changed = True
-        self._add(body.gives, reached - {FOREIGN})
+                known = self.sources[made.file].attributes if made.is_class else made.local
+                self._add(known[name], {FOREIGN}, {made.file})
+        self._reach(body, node, way, reached)
 
-    def _is_system(self, source: Source, node: ast.Call) -> bool:
-        """Return whether a function of the standard library is called by its bare name."""
-        if not isinstance(node.func, ast.Name) or node.func.id not in source.imported:
-            return False
-        return source.imported[node.func.id][0].removesuffix(".py").replace("/", ".") in SYSTEM
+    def _of_method(self, source: Source, body: Body, node: ast.expr) -> set[str]:
+        """Return the path whose method an expression names, `path.stat` or `getattr(path, "stat")`."""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 1:
+            return self._of(source, body, node.args[0]) if named(node).rpartition(".")[2] in (*OF_PATH, "*") else set()
+        is_method = isinstance(node, ast.Attribute) and node.attr in OF_PATH
+        return self._of(source, body, node.value) if is_method else set()
+
+    def _reach(self, body: Body, node: ast.expr, way: str, reached: set[str]) -> None:
+        """Note that the system gets what is made from these."""
+        if FOREIGN in reached:
+            body.found.setdefault(node.lineno, way)
+        self._add(body.gives, reached - TAGS, self._callers(body))
+
+    def _function(self, source: Source, node: ast.expr) -> set[str]:
+        """Return FUNCTION for a function of the system: `open`, `os.stat`, `stat` where it is imported."""
+        owner, _dot, name = named(node).rpartition(".")
+        if not owner and name in source.imported:
+            file, name = source.imported[name]
+            owner = file.removesuffix(".py").replace("/", ".")
+        is_function = name == "*" or not (name in PURE | NO_FUNCTIONS or name.isupper())
+        is_system = owner in SYSTEM or source.modules.get(owner) in SYSTEM
+        is_method = owner in ("Path", "pathlib.Path") and name in OF_PATH
+        return (
+            {FUNCTION}
+            if (name == "open" and owner in ("", "builtins")) or (is_system and is_function) or is_method
+            else set()
+        )
+
+
+def is_program(words: list[ast.expr]) -> bool:
+    """Return whether the words of a command run a program that follows links."""
+    head, *others = [_program(each) for each in words] or [""]
+    return head in PROGRAMS or (head in PREFIXES and not PROGRAMS.isdisjoint(others))
+
+
+def _program(word: ast.expr) -> str:
+    """Return the program that a word names, by itself or as what is searched for: `which("cat")`."""
+    while isinstance(word, ast.Call) and word.args:
+        word = word.args[0]
+    return str(getattr(word, "value", "")).rpartition("/")[2]
+
+
+def given_to(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call that may be paths."""
+    return [*node.args, *(each.value for each in node.keywords if each.arg not in ("env", "dir_fd"))]

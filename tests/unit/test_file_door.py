@@ -10,8 +10,8 @@ from functools import lru_cache
 import pytest
 import yaml
 
-from tests.fakes.foreign_paths import Search, read
-from tests.fakes.sources import called, text_of
+from tests.fakes.foreign_paths import Search, given_to, is_program, read
+from tests.fakes.sources import named, text_of
 from tests.unit.test_layout import TOP, host_files, programs
 
 WAYS_TO_OPEN = {
@@ -64,16 +64,29 @@ def texts():
 
 
 def opens_of(file, text):
-    """Return the functions of a file that open files by themselves, with their calls."""
+    """Return the functions of a file that open files by themselves, with their calls.
+
+    A function that is passed on or given another name, `partial(open, ...)`, counts as called, and so does a program
+    that follows links.
+    """
     found = {}
     for body in read(file, text).bodies:
         for node in body.nodes:
-            way = called(node) if isinstance(node, ast.Call) else ""
-            owner, _dot, method = way.rpartition(".")
-            is_own = owner in ("os", "self", "sqlite3") or "marks" in owner or "place" in owner
-            if (way if is_own else method) in WAYS_TO_OPEN:
+            values = [node.func, *given_to(node)] if isinstance(node, ast.Call) else [getattr(node, "value", None)]
+            ways = [named(each) for each in values if isinstance(each, (ast.Name, ast.Attribute, ast.Call))]
+            for way in [each for each in ways if is_way(each)]:
                 found.setdefault(body.name, []).append(way)
+            words = getattr(node, "elts", [])
+            if is_program(words) and not all(isinstance(each, ast.Constant) for each in words):
+                found.setdefault(body.name, []).append(ast.unparse(words[0]))
     return found
+
+
+def is_way(name):
+    """Return whether a function opens a file."""
+    owner, _dot, method = name.rpartition(".")
+    is_own = owner in ("os", "self", "sqlite3") or "marks" in owner or "place" in owner
+    return (name if is_own else method) in WAYS_TO_OPEN
 
 
 def test_files_are_opened_by_the_door_or_belong_to_nobody_else():
@@ -130,6 +143,30 @@ WAYS = [
     "for path in [f'{RUN_DIR}/{each}' for each in names]:\n        open(path)",
     "one, other = '/etc', f'{CACHE_DIR}/{name}'\n    os.utime(other)",
     "helper(f'{RUN_DIR}/{name}')\n\ndef helper(path):\n    open(path)",
+    "functools.partial(open, f'{RUN_DIR}/{name}/ready')()",
+    "partial(os.unlink, f'{RUN_DIR}/{name}/ready')()",
+    "read = functools.partial(open, encoding='utf-8')\n    read(f'{RUN_DIR}/{name}/ready')",
+    "getattr(os, 'open')(f'{RUN_DIR}/{name}/ready', 0)",
+    "getattr(os, way)(f'{RUN_DIR}/{name}/ready')",
+    "getattr(Path(RUN_DIR, name), 'read_text')()",
+    "list(map(Path.unlink, Path(CACHE_DIR, name).iterdir()))",
+    "Timer(1, Path(RUN_DIR, name, 'ready').unlink).start()",
+    "way = getattr(os, 'stat')\n    way(f'{RUN_DIR}/{name}/ready')",
+    "way = open\n    way(f'{RUN_DIR}/{name}/ready')",
+    "self.way = os.listdir\n    self.way(f'{RUN_DIR}/{name}')",
+    "list(map(os.unlink, [f'{RUN_DIR}/{each}' for each in names]))",
+    "Thread(target=os.unlink, args=(f'{RUN_DIR}/{name}/ready',)).start()",
+    "sorted([f'{RUN_DIR}/{each}' for each in names], key=os.path.getmtime)",
+    "module.run_command(['vllm', f'{RUN_DIR}/{name}/ready'])",
+    "module.run_command(f'cat {RUN_DIR}/{name}/ready')",
+    "module.run_command('cat %s' % os.path.join(RUN_DIR, name))",
+    "module.run_command([module.get_bin_path('cat'), f'{RUN_DIR}/{name}/ready'])",
+    "self._run(['/bin/chown', '-R', user, f'{CACHE_DIR}/{name}'])",
+    "run(['tar', '-xf', archive, '-C', f'{CACHE_DIR}/{name}'])",
+    "words = ('mv', '--', source, f'{CACHE_DIR}/{name}')\n    anything(words)",
+    "words = ['cat']\n    words.append(f'{RUN_DIR}/{name}/ready')\n    self._run(words)",
+    "run(['nice', '-n', '19', 'install', '-m', '600', source, f'{CACHE_DIR}/{name}/x'])",
+    "self.at('touch', f'{RUN_DIR}/{name}/ready')",
     "open(place_of(name))\n\ndef place_of(name):\n    return f'{RUN_DIR}/{name}/ready'",
 ]
 
@@ -150,6 +187,12 @@ def test_a_planted_call_in_a_directory_of_another_user_is_found(line):
             "from .other import at\n\ndef program(name):\n    open(at(name))\n",
             "def at(name):\n    return f'{RUN_DIR}/{name}'\n",
         ),
+        ("import os as system\n\ndef program(name):\n    system.stat(f'{RUN_DIR}/{name}')\n", ""),
+        (
+            "class A:\n    def __init__(self):\n        self._do = partial(run, text=True)\n\n"
+            "    def program(self, name):\n        self._do(['cp', f'{RUN_DIR}/{name}/x', '/etc/x'])\n",
+            "",
+        ),
         ("from os import stat\n\ndef program(name):\n    stat(f'{RUN_DIR}/{name}')\n", ""),
         (
             "class Place:\n    def __init__(self, name):\n        self.top = f'{CACHE_DIR}/{name}'\n\n"
@@ -162,7 +205,7 @@ def test_a_planted_call_in_a_directory_of_another_user_is_found(line):
             "    def size(self):\n        return len(open(self.top).read())\n",
         ),
     ],
-    ids=["helper", "maker", "bare name", "attribute", "object"],
+    ids=["helper", "maker", "other name", "runner", "bare name", "attribute", "object"],
 )  # fmt: skip
 def test_a_path_is_followed_through_functions_objects_and_files(text, other):
     assert reached(text, other=other)
@@ -174,6 +217,9 @@ def test_a_path_is_followed_through_functions_objects_and_files(text, other):
         "ForeignDirectory(f'{RUN_DIR}/{name}').touch(READY)", "os.path.join(RUN_DIR, name)", "open('/run/vllm-x')",
         "place = ForeignDirectory(f'{CACHE_DIR}/{name}')\n    place.remove('x')", "f'{RUN_DIR}'.replace('/', '-')",
         "path, other = f'{RUN_DIR}/{name}', '/etc/x'\n    open(other)",
+        "functools.partial(print, f'{RUN_DIR}/{name}')", "getattr(options, 'path')(f'{RUN_DIR}/{name}')",
+        "self._run(['systemctl', 'cat', f'vllm@{name}.service'])", "fail(f'cat {RUN_DIR}/{name} fails')",
+        "show(os.sep, os.O_RDONLY, os.environ, f'{RUN_DIR}/{name}')", "place = {'stat': f'{RUN_DIR}/{name}'}",
     ],
 )  # fmt: skip
 def test_the_door_and_pure_paths_are_left_alone(line):
@@ -183,3 +229,20 @@ def test_the_door_and_pure_paths_are_left_alone(line):
 def test_a_planted_opening_is_listed_with_its_function():
     text = "class A:\n    def b(self):\n        return Path('x').read_text()\n"
     assert opens_of("modules/a.py", text) == {"A.b": ["Path('x').read_text"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("functools.partial(open, path)", "open"), ("getattr(os, 'open')(path)", "os.open"), ("way = open", "open"),
+        ("map(os.utime, paths)", "os.utime"), ("do(target=path.read_text)", "path.read_text"),
+        ("run(['chown', user, path])", "'chown'"), ("words = ('nice', '/bin/cat', path)", "'nice'"),
+    ],
+)  # fmt: skip
+def test_a_planted_opening_by_another_name_is_listed(line, way):
+    assert opens_of("modules/a.py", f"def f(path):\n    {line}\n") == {"f": [way]}
+
+
+@pytest.mark.parametrize("line", ["show('install', path)", "for name in ('install', 'test'): pass", "self._cat(path)"])
+def test_words_that_are_no_command_are_left_alone(line):
+    assert opens_of("modules/a.py", f"def f(path):\n    {line}\n") == {}
