@@ -61,8 +61,10 @@ def as_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def command_line(plan: Plan) -> str:
-    """Return the variables and the whole command of a plan as one line for a shell; secrets are not in it."""
-    return shlex.join(["env", *(f"{name}={value}" for name, value in plan["env"].items()), *plan["argv"]])
+    """Return the variables of a plan and what its unit or container starts, as one line for a shell without secrets."""
+    # An image that starts vLLM by itself has no words of its own.
+    words = [*(plan["launch"] or plan["argv"][:2]), *plan["argv"][2:]]
+    return shlex.join(["env", *(f"{name}={value}" for name, value in plan["env"].items()), *words])
 
 
 def command_lines(groups: Sequence[Group]) -> str:

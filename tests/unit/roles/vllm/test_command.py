@@ -27,6 +27,8 @@ SHELL = {
     "stacks": {**RELEASE["stacks"], "cann": {**RELEASE["stacks"]["cann"],
                                              "entrypoint": ["bash", "-lc", 'exec vllm serve "$@"', "vllm"]}},
 }  # fmt: skip
+# What the images of vLLM start by themselves.
+IMAGE = ["vllm", "serve"]
 REQUESTED = {
     "args": {"compilation-config": {"mode": 3}, "caching": False, "lora-modules": ["a=/x", "b=/y"]},
     "env": {"FLAG": "a b", "NCCL_DEBUG": 'say "it" \\ `id` $(id)', "PYTHONPATH": "/opt/mine"},
@@ -50,28 +52,28 @@ CASES = {
 
 
 def started(found):
-    """Return the whole words that the host starts vLLM with, as its shells and container engines read them."""
+    """Return the whole words that the host or the container starts, as its shells and container engines read them."""
     serve, quadlet = found.get("/var/lib/vllm/chat/serve"), found.get("/etc/containers/systemd/vllm@chat.container")
     if quadlet:
         arguments = [word for line in re.findall(r"(?m)^PodmanArgs=(.*)$", quadlet) for word in shlex.split(line)]
         entrypoint = [word.partition("=")[2] for word in arguments if word.startswith("--entrypoint=")]
         (line,) = re.findall(r"(?m)^Exec=(.*)$", quadlet)
         # systemd reads $$ as $, and %% as %.
-        return in_image(entrypoint, shlex.split(line.replace("$$", "$").replace("%%", "%")))
+        return [*(entrypoint or IMAGE), *shlex.split(line.replace("$$", "$").replace("%%", "%"))]
     command = serve.partition("\nexec ")[2].strip().removesuffix('"$@"').replace("\\\n", "")
     words = [*shlex.split(command), "--config", "/etc/vllm/chat.yaml"]
     if words[1] != "run":
         return words
     image = next(number for number, word in enumerate(words) if re.search(r"(vllm-openai|ascend/x).*:v2", word))
     entrypoint = [words[number + 1] for number in range(image) if words[number] == "--entrypoint"]
-    return in_image(entrypoint, words[image + 1 :])
+    return [*(entrypoint or IMAGE), *words[image + 1 :]]
 
 
-def in_image(entrypoint, words):
-    """Return the words that an image's entrypoint, or the one in its place, starts; bash hands them on to vLLM."""
-    if entrypoint != ["bash"]:
-        return [*(entrypoint or ["vllm", "serve"]), *words]
-    script = ["bash", "-c", words[1].replace("exec vllm", "printf '%s\\0' vllm"), *words[2:]]
+def handed_on(words):
+    """Return the words of vLLM: those that are started, or what the shell that is started hands on."""
+    if words[0] != "bash":
+        return words
+    script = ["bash", "-c", words[2].replace("exec vllm", "printf '%s\\0' vllm"), *words[3:]]
     return subprocess.run(script, check=True, capture_output=True, text=True).stdout.split("\0")[:-1]
 
 
@@ -114,17 +116,18 @@ def test_plan_explanation_unit_and_container_say_the_same_words(case):
     assert ("group" in document) == ("hosts" in case.split() or case == "head in environments")
     found = texts(json.dumps([document, {**VARIABLES, **OF_GROUPS, "__vllm_container": {**SETTINGS, **engine}}]))
     words = started(found)
-    # The plan names vLLM's program as its documentation does, a host where it lies.
-    assert [words[0].rpartition("/")[2], *words[1:]] == [
-        "vllm", "serve", *document["middleware"], "--config", "/etc/vllm/chat.yaml",
-    ]  # fmt: skip
-    assert words[0] == (f"{document['venv']['path']}/bin/vllm" if document["venv"] else "vllm")
+    given = [*document["middleware"], "--config", "/etc/vllm/chat.yaml"]
+    start = words[: -len(given)]
+    vllm = f"{document['venv']['path']}/bin/vllm" if document["venv"] else "vllm"
+    assert words == [*start, *given] and handed_on(words) == [vllm, "serve", *given]
+    # The plan names vLLM's program as its documentation does, and the explanation what is started.
+    expected = [*start, *document["argv"][2:]]
+    explained = shlex.split(command_line(document))
+    assert document["argv"][:2] == ["vllm", "serve"] and explained[-len(expected) :] == expected
+    assert dict(word.split("=", 1) for word in explained[1 : -len(expected)]) == document["env"]
     # vLLM puts the file's words, which are sorted there, in front of the others.
     assert document["argv"][-len(document["middleware"]) :] == document["middleware"]
     assert by_flag(["vllm", "serve", *written(found), *document["middleware"]]) == by_flag(document["argv"])
-    explained = shlex.split(command_line(document))
-    assert explained[-len(document["argv"]) :] == document["argv"]
-    assert dict(word.split("=", 1) for word in explained[1 : -len(document["argv"])]) == document["env"]
     assert variables(found, document["container"]) == document["env"]
     assert document["env"]["PYTHONPATH"].startswith("/usr/local/lib/vllm:/opt/mine")
     # Each flag of the command is one of the release, so that its parser accepts the words.

@@ -37,6 +37,7 @@ def plan(host="gpu-1", instance="chat", size=2, **more):
         "preset": "balanced",
         "strategy": "single_node_tp",
         "features": {"tool_calling": None, "spec_decoding": "eagle3"},
+        "launch": [],
         "listen": {"host": "127.0.0.1", "port": 8000},
         "chips": [0, 1],
         "explain": [
