@@ -5,7 +5,7 @@ _inference() {
   case $verb in
     '') listed='key init check plan render fit adopt apply status verify rollout rollback drain undrain bench usage remove logs chat lab completion -h --help' ;;
     'key') listed='add list end -h --help --team --expires --tokens-per-day --rate' ;;
-    'init') listed='-h --help --no-detect -e --extra-vars -v --verbose --hosts --login --model --runtime --gateway --teams' ;;
+    'init') listed='-h --help --no-detect --accelerators -e --extra-vars -v --verbose --hosts --login --model --runtime --gateway --teams' ;;
     'check') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'plan') listed='-h --help --instance --all -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'render') listed='-h --help --directory --commands -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;

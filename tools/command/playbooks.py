@@ -95,8 +95,8 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
 
 def logs(given: argparse.Namespace) -> int:
     """Print the last lines of an instance's journal, which holds no key: they are masked where vLLM prints them."""
-    words = ["journalctl", "--no-pager", "--unit", f"vllm@{given.instance}.service", "--lines", given.lines]
-    words += [f"--since={given.since}"] if given.since else []
+    since = [f"--since={given.since}"] if given.since else []
+    words = ["journalctl", "--no-pager", "--unit", f"vllm@{given.instance}.service", "--lines", given.lines, *since]
     return _ask_host(given, "ansible.builtin.command", {"argv": words}, "stdout")
 
 
@@ -112,14 +112,13 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
     """Run a module, print one value of each host, or the whole document, and return the status."""
     inventory = find_inventory(given)
     _known_hosts(inventory, given.host)
-    document = run_ad_hoc(given, [given.host, "-i", inventory, "-b", "-m", module, "-a", json.dumps(arguments)])
+    document = run_ad_hoc(given, [given.host, "-i", inventory, "-b"], module, arguments)
     if given.json:
         return _show_document(document)
-    results = document.get("results") or {}
-    for host, result in results.items():
+    for host, result in document["results"].items():
         text = printable(result.get(key) or "")
-        print(text if len(results) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
-    for error in document.get("errors") or ():
+        print(text if len(document["results"]) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
+    for error in document["errors"]:
         print(f"{error['host']} {given.instance}: {printable(error['message'])}", file=sys.stderr)
     return int(not document["ok"])
 
@@ -129,16 +128,14 @@ def printable(text: Any) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in str(text))
 
 
-def run_ad_hoc(given: argparse.Namespace, words: list[str]) -> dict[str, Any]:
-    """Run `ansible` with these words and return its document."""
-    return _read_document(_start(given, [_program("ansible"), *words, *_common(given)], RUN_JSON, keeps=True))
+def run_ad_hoc(given: argparse.Namespace, words: list[str], module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Run a module with `ansible` and these words, and return its document, with errors and results."""
+    command = [_program("ansible"), *words, "-m", module, "-a", json.dumps(arguments), *_common(given)]
+    return {"errors": [], "results": {}, **_read_document(_start(given, command, RUN_JSON, keeps=True))}
 
 
 def _read_document(done: Done) -> dict[str, Any]:
-    """Return the document that a callback printed last; ``ok`` is whether all went well.
-
-    What the playbook printed before is ``result`` where it is a document itself, else ``text``.
-    """
+    """Return the document that a callback printed last; what came before is ``result`` (a document) or ``text``."""
     before, _start_of_document, after = f"\n{done.stdout}".rpartition("\n{\n")
     try:
         document: dict[str, Any] = json.loads("{" + after)
@@ -202,8 +199,7 @@ def _start(given: argparse.Namespace | None, command: list[str], added: dict[str
         try:
             process = subprocess.Popen(command, env=environment, stdout=out, stderr=err, text=True)
         except OSError as exc:
-            problem = f"{command[0]} cannot be run: {exc.strerror}; install ansible-core, see requirements.txt"
-            raise CommandError(problem) from None
+            raise CommandError(f"{command[0]} cannot be run: {exc.strerror}; install ansible-core") from None
         with process:
             shown = _relay(process.stderr or (), given is None)
         kept.seek(0)

@@ -10,7 +10,7 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from . import playbooks
 from .playbooks import TABLE, TOP, CommandError, printable
@@ -21,19 +21,9 @@ RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0
 TEMPLATE = TOP / "inventories/four-servers"
 HOSTS, SERVED, CLIENTS = "hosts.yml", "group_vars/inference.yml", "group_vars/gateways.yml"
 Addresses = list[tuple[str, str]]  # of hosts, each with its name
+Answers = dict[str, list[str]]  # by flag
 MOST_CHIPS = 1024  # of one server, as it says itself
-NEXT = """\
-  inference plan       what each server would run, without contacting it
-  inference check      what apply would change
-  inference apply      from the driver to an answered chat"""
-
-
-class Chips(NamedTuple):
-    """The accelerators of a server: their model, their number, and the stack that drives them."""
-
-    model: str
-    number: int
-    stack: str
+Chips = tuple[str, int, str]  # of a server: their model, their number, and the stack that drives them
 
 
 def lab(given: argparse.Namespace) -> int:
@@ -48,7 +38,7 @@ def init(given: argparse.Namespace) -> int:
     directory = Path(given.dir)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise CommandError(f"{directory} exists and is not empty; name a new directory")
-    answers = {flag: _answer(flag, question, getattr(given, flag)) for flag, question in TABLE["questions"].items()}
+    answers = {flag: _answer(flag, question, given) for flag, question in TABLE["questions"].items()}
     servers, gateways = (
         [(text.partition("=")[0], text.rpartition("=")[2]) for text in answers[flag] if text != "none"]
         for flag in ("hosts", "gateway")
@@ -60,22 +50,24 @@ def init(given: argparse.Namespace) -> int:
             raise CommandError(f"{name}={address} and {'='.join(other)}: one host has one name and one address")
     if given.teams and not gateways:
         raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
-    found = {} if given.no_detect else detect(given, servers, answers["login"][0])
+    known = dict.fromkeys(dict(servers), given.chips) if given.accelerators else None
+    found = known or ({} if given.no_detect else detect(given, servers, answers["login"][0]))
     for path, text in _files(answers, servers, gateways, found).items():
         _write(directory / path, text)
     unknown = ", ".join(name for name, _address in servers if name not in found)
     if unknown:
         print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
-    print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:\n{NEXT}")
+    print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:\n{TABLE['next']}")
     return 0
 
 
-def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]:
+def _answer(flag: str, question: dict[str, Any], given: argparse.Namespace) -> list[str]:
     """Return the parts of an answer; a person is asked again. Raises CommandError where a flag's is wrong."""
-    default, asks = question["default"], given is None and sys.stdin.isatty()
+    default, answer = question["default"], getattr(given, flag)
+    asks = answer is None and sys.stdin.isatty()
     reserved = {word for listed in question.get("reserved", ()) for word in TABLE["reserved"][listed]}
     while True:
-        typed = input(f"{question['text']} [{default}]: ").strip() or None if asks else given
+        typed = input(f"{question['text']} [{default}]: ").strip() or None if asks else answer
         text = default if typed is None else typed
         parts = [part.strip() for part in text.split(",")] if question.get("is_list") else [text]
         names = [part.partition("=")[0] for part in parts]
@@ -85,6 +77,8 @@ def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]
             if is_word or not re.fullmatch(question["pattern"], part, re.ASCII):
                 what = ", a word that YAML or Ansible reads as something else" if is_word else ""
                 problem = f"expected {question['expected']}, found {part!r}{what}"
+        if flag == "model" and not problem:
+            problem = try_model(given, text)
         if not problem:
             return parts
         if not asks:
@@ -92,29 +86,40 @@ def _answer(flag: str, question: dict[str, Any], given: str | None) -> list[str]
         print(problem)
 
 
+def try_model(given: argparse.Namespace, model: str) -> str:
+    """Return what `fit` has against the name of a model, and keep the chips of --accelerators: given.chips."""
+    own = "{{ vllm_recipe_path | default([]) }}"
+    asked = {"recipes": [model], "accelerators": given.accelerators, "recipe_path": own}
+    document = playbooks.run_ad_hoc(given, ["localhost", "-i", "localhost,"], "baremetal.inference.recipe_trial", asked)
+    for trial in document["results"].get("localhost", {"trials": ()})["trials"][:1]:
+        given.chips = (trial["accelerator"], trial["accelerator_count"], trial["stack"])
+    problem = [*(error["message"] for error in document["errors"]), document.get("problem", "")][0]
+    if problem.startswith("accelerators: "):
+        raise CommandError(f"--{problem}")
+    return str(problem)
+
+
 def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str, Chips]:
     """Ask the servers over SSH for their accelerators, and return those of the servers that answered."""
     print("Asking the servers for their accelerators ...", flush=True)
-    address = "{{ init_addresses[inventory_hostname] }}"
-    variables = {"init_addresses": dict(servers), "ansible_host": address, "ansible_user": user}
+    own = {"ansible_host": "{{ init_addresses[inventory_hostname] }}", "ansible_user": user}
     names = ",".join([*(name for name, _address in servers), ""])
-    words = ["all", "-i", names, "-e", json.dumps(variables), "-m", "baremetal.inference.accelerator_probe"]
-    document = playbooks.run_ad_hoc(given, words)
+    words = ["all", "-i", names, "-e", json.dumps({"init_addresses": dict(servers), **own})]
+    asked = {"catalog_path": "{{ accelerator_catalog_path | default([]) }}"}
+    document = playbooks.run_ad_hoc(given, words, "baremetal.inference.accelerator_probe", asked)
     found = {}
-    for name, result in (document.get("results") or {}).items():
+    for name, result in document["results"].items():
         chips = result.get("accelerator")
         if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
             count = chips.get("count")
             number = count if isinstance(count, int) and 0 < count <= MOST_CHIPS else 1
-            found[name] = Chips(str(chips["model"]), number, str(chips.get("stack")))
-    for error in document.get("errors") or ():
+            found[name] = str(chips["model"]), number, str(chips.get("stack"))
+    for error in document["errors"]:
         print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found
 
 
-def _files(
-    answers: dict[str, list[str]], servers: Addresses, gateways: Addresses, found: dict[str, Chips]
-) -> dict[str, str]:
+def _files(answers: Answers, servers: Addresses, gateways: Addresses, found: dict[str, Chips]) -> dict[str, str]:
     """Return the files of the site by their names: those of inventories/four-servers, with the answers and new keys."""
     paths = (HOSTS, SERVED, *([CLIENTS, "group_vars/all.yml", ".gitignore"] if gateways else []))
     written = {path: (TEMPLATE / path).read_text(encoding="utf-8") for path in paths}
@@ -122,7 +127,8 @@ def _files(
     def change(path: str, pattern: str, new: str | Callable[[re.Match[str]], str]) -> None:
         written[path] = re.sub(pattern, new, written[path])
 
-    releases = _releases(found)
+    # The release of each stack of the servers; where no server answered, that of NVIDIA's and AMD's.
+    releases = sorted({RELEASES[chips[2]] for chips in found.values() if chips[2] in RELEASES}) or [RELEASES["cuda"]]
     change(HOSTS, "ansible_user: root", f"ansible_user: {answers['login'][0]}")
     change(HOSTS, "(    gpu-.*\n)+", "".join(_lines(*host, found.get(host[0]), len(releases) > 1) for host in servers))
     change(HOSTS, "    gw-1: .*", "".join(f'    {name}: {{ansible_host: "{address}"}}' for name, address in gateways))
@@ -142,18 +148,14 @@ def _files(
     return written | {f".keys/{name}": f"{secrets.token_hex(32)}\n" for name in names}
 
 
-def _releases(found: dict[str, Chips]) -> list[str]:
-    """Return the release of each stack of the servers; where no server answered, that of NVIDIA's and AMD's."""
-    return sorted({RELEASES[chips.stack] for chips in found.values() if chips.stack in RELEASES}) or [RELEASES["cuda"]]
-
-
 def _lines(name: str, address: str, chips: Chips | None, names_release: bool) -> str:
     """Return the lines of a server in hosts.yml."""
     if not chips:
         comment = f"    # What {name} has is not known: add accelerator and accelerator_count to its line."
         return f'    {name}: {{ansible_host: "{address}"}}\n{comment}\n'
-    release = f', vllm_release: "{RELEASES[chips.stack]}"' if names_release and chips.stack in RELEASES else ""
-    known = f"accelerator: {chips.model}, accelerator_count: {chips.number}{release}"
+    model, number, stack = chips
+    release = f', vllm_release: "{RELEASES[stack]}"' if names_release and stack in RELEASES else ""
+    known = f"accelerator: {model}, accelerator_count: {number}{release}"
     return f'    {name}: {{ansible_host: "{address}", {known}}}\n'
 
 

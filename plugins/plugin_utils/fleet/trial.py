@@ -57,17 +57,15 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as plain data."""
+        allowed = {key: dict(values) for key, values in self.allowed.items() if values}
         found = {
             "recipe": self.recipe,
             "variant": self.variant,
             "accelerator": self.accelerator.model,
             "accelerator_count": self.accelerator.count,
+            "stack": self.accelerator.stack,
             "problem": self.problem,
-            **(
-                {"allowed": {key: dict(values) for key, values in self.allowed.items() if values}}
-                if self.allowed
-                else {}
-            ),
+            **({"allowed": allowed} if self.allowed else {}),
         }
         if self.plan is None:
             return {**found, "chips": 0, "memory_required_gib": None, "max_model_len": None, "models": []}

@@ -19,10 +19,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 from tools.command import main
 from tools.command.main import value_of
 from tools.command.playbooks import VERBS
-from tools.command.site import RELEASES, Chips, _releases
+from tools.command.site import RELEASES
 
 TOP = Path(__file__).resolve().parents[4]
-FOUR = Chips("h200", 8, "cuda")
+FOUR = ("h200", 8, "cuda")
 # ansible-core 2.18 adds words of its own to an error.
 IS_OLD = __version__.startswith("2.18.")
 SERVERS = "gpu-a-01=192.0.2.10,gpu-a-02=192.0.2.11"
@@ -44,6 +44,7 @@ def site(tmp_path_factory):
     hosts = directory / "hosts.yml"
     text = hosts.read_text(encoding="utf-8")
     assert text.count("has is not known") == 2
+    assert f'vllm_release: "{RELEASES["cuda"]}"' in (directory / "group_vars/inference.yml").read_text()
     hosts.write_text(re.sub(r'(192.0.2.1\d")', r"\1, accelerator: h200, accelerator_count: 2", text), encoding="utf-8")
     return directory
 
@@ -108,7 +109,7 @@ def test_the_new_site_is_valid_yaml_with_comments(site):
 
 
 def test_detected_accelerators_are_written(tmp_path, monkeypatch):
-    found = {"gpu-a-01": Chips("h200", 8, "cuda")}
+    found = {"gpu-a-01": FOUR}
     monkeypatch.setattr(main.site, "detect", lambda given, servers, user: found if user == "ops" else {})
     assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS, "--login", "ops", "--gateway", "none"]) == 0
     text = (tmp_path / "s/hosts.yml").read_text()
@@ -131,13 +132,31 @@ def test_the_servers_are_asked_for_their_accelerators(tmp_path):
 
 def test_a_new_site_pins_the_release_of_its_chips(tmp_path, monkeypatch):
     assert RELEASES == DEFAULT_RELEASES
-    assert _releases({}) == [RELEASES["cuda"]]
-    found = {"gpu-a-01": Chips("h200", 8, "cuda"), "gpu-a-02": Chips("ascend_a3", 16, "cann")}
+    found = {"gpu-a-01": FOUR, "gpu-a-02": ("ascend_a3", 16, "cann")}
     monkeypatch.setattr(main.site, "detect", lambda *given: found)
     assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS]) == 0
     hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
     assert {name: host["vllm_release"] for name, host in hosts.items()} == {"gpu-a-01": "0.33.0", "gpu-a-02": "0.30.0"}
     assert "vllm_release" not in yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())
+
+
+def test_accelerators_may_be_named_where_no_server_can_be_asked(tmp_path):
+    done = run("init", str(tmp_path / "s"), "--hosts", SERVERS, "--gateway", "none", "--accelerators", "ascend_a3:16")
+    assert done.returncode == 0, done.stderr
+    assert "Asking" not in done.stdout
+    hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
+    assert {(host["accelerator"], host["accelerator_count"]) for host in hosts.values()} == {("ascend_a3", 16)}
+    assert yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())["vllm_release"] == RELEASES["cann"]
+
+
+def test_a_recipe_of_the_site_may_be_named(tmp_path):
+    """The directory that vllm_recipe_path names counts, as it does for fit."""
+    (tmp_path / "recipes/org").mkdir(parents=True)
+    shutil.copy(TOP / "catalog/recipes/openai/gpt-oss-20b.yml", tmp_path / "recipes/org/own.yml")
+    path = json.dumps({"vllm_recipe_path": [str(tmp_path / "recipes")]})
+    words = ("--hosts", "a", "--gateway", "none", "--no-detect", "--model", "org/own", "-e", path)
+    done = run("init", str(tmp_path / "s"), *words)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_site_to_read_is_what_init_writes(tmp_path, monkeypatch):
@@ -338,6 +357,15 @@ def test_the_command_stays_small():
         (["init", "{empty}", "--hosts", "a b"], "--hosts: expected names such as gpu-a-01=192.0.2.10, found 'a b'"),
         (["init", "{empty}", "--hosts", "a,a", "--no-detect"], "--hosts: a stands there twice"),
         (["init", "{empty}", "--hosts", "a", "--model", "gpt"], "--model: expected ORGANISATION/NAME, found 'gpt'"),
+        (
+            ["init", "{empty}", "--hosts", "a", "--model", "openai/gpt-oss-2b"],
+            "--model: no recipe 'openai/gpt-oss-2b' in {top}/catalog/recipes; nearest: 'openai/gpt-oss-20b'",
+        ),
+        (["init", "{empty}", "--hosts", "a", "--model", "OpenAI/GPT-OSS-20B"], "nearest: 'openai/gpt-oss-20b'"),
+        (["init", "{empty}", "--hosts", "a", "--model", "qwen/qwen3-8b"], "nearest of vLLM's own: 'Qwen/Qwen3-8B'"),
+        (["init", "{empty}", "--hosts", "a", "--accelerators", "h20o:8"], "--accelerators: accelerator 'h20o' of"),
+        (["init", "{empty}", "--hosts", "a", "--accelerators", "h200:0"], "--accelerators: found 'h200:0', expected"),
+        (["init", "{empty}", "--hosts", "a", "--accelerators", "h200"], "found 'h200', expected a chip and its number"),
         (["init", "{full}", "--hosts", "a"], "exists and is not empty"),
         (["plan"], "no site: {empty} has no hosts.yml; name one with -i DIR"),
         (["plan", "-i", "nowhere"], "-i nowhere: there is no such file or directory"),
@@ -351,7 +379,7 @@ def test_a_wrong_line_is_one_sentence(tmp_path, words, message):
     (tmp_path / "hosts.yml").write_text("all: {hosts: {gpu-1: }}\n", encoding="utf-8")
     done = run(*(word.replace("{empty}", str(empty)).replace("{full}", str(full)) for word in words), cwd=empty)
     assert done.returncode == main.USAGE
-    assert message.replace("{empty}", str(empty)) in done.stderr
+    assert message.replace("{empty}", str(empty)).replace("{top}", str(TOP)) in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"file", "hosts.yml"}
 
@@ -439,9 +467,9 @@ def test_no_text_of_a_user_is_a_template(here, words):
 
 @pytest.mark.parametrize(("count", "known"), [(8, 8), ("x", 1), ([], 1), (10**9, 1), (-1, 1), (True, 1)])
 def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count, known):
-    document = {"results": {"gpu-a-01": {"accelerator": {"model": "h200", "count": count}}}}
-    monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", lambda _given, _words: document)
-    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root")["gpu-a-01"].number == known
+    document = {"results": {"gpu-a-01": {"accelerator": {"model": "h200", "count": count}}}, "errors": []}
+    monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", lambda *_asked: document)
+    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root")["gpu-a-01"][1] == known
 
 
 def test_warnings_are_in_the_document(site):

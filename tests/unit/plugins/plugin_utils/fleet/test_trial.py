@@ -38,6 +38,7 @@ def test_each_variant_is_planned_on_each_host():
         "variant": "default",
         "accelerator": "h200",
         "accelerator_count": 8,
+        "stack": "cuda",
         "problem": "",
         "chips": 2,
         "memory_required_gib": 75.7,
