@@ -21,13 +21,13 @@ from ..common.loop_host import Loop
 from ..common.passed_socket_host import listen
 from ..common.unix_socket_host import ask_root
 from ..instance.api_host import within
-from ..instance.marks import UNHEALTHY
+from ..instance.marks import UNHEALTHY, header_text
 from ..instance.metrics import WORK, sums
 from .places import FIGURES, Places, load_of
 from .scale_host import AUTO, INTERVAL, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
-from .verdict import UNKNOWN, UP, Watched, sickness
+from .verdict import UNKNOWN, UP, Watched
 
 # Bytes read of a page of metrics.
 MAX_METRICS_BYTES = 8 * 1024 * 1024
@@ -44,7 +44,7 @@ def ask(address: str, method: str, path: str, body: bytes | None, timeout: float
         answer = connection.getresponse()
         # A byte for each character: one outside of Latin-1 would make the text four times as large.
         text = answer.read(MAX_METRICS_BYTES).decode("latin-1")
-        return answer.status, text, sickness(answer.getheader(UNHEALTHY, ""))
+        return answer.status, text, header_text(answer.getheader(UNHEALTHY, ""))
 
 
 def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:

@@ -19,7 +19,6 @@ from .places import Load, Places
 UNKNOWN, UP = "", "up"
 # The actions that the text of a sick instance begins with, weakest first.
 SEVERITIES = ("restart_instance", "reset_chip", "isolate_host")
-LONGEST_REASON = 200
 # Seconds over which errors are counted.
 WINDOW = 10.0
 
@@ -146,8 +145,3 @@ class Watched:
         elif not self.verdict.startswith("down"):
             # The first reason says more, so it stays.
             self.verdict = f"down #{fault}"
-
-
-def sickness(text: str) -> str:
-    """Return a reason as HAProxy can take it in a line: printable ASCII, and not too long."""
-    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)[:LONGEST_REASON]

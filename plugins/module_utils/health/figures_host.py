@@ -11,12 +11,13 @@ from typing import Iterable, Mapping, Sequence
 
 from ..common.files_host import text_of
 from ..common.foreign_json import load_json
+from ..instance.systemd import Unit
 from ..slots.host import Slots
 from ..slots.installed_host import Host
 from ..slots.state import SlotError
 from ..vendor_stack.faults import FaultBook
 from .exposition import Labels, Sample, chip_samples
-from .instances_host import Instances, Unit
+from .instances_host import Instances
 from .ledger import Ledger
 from .questions_host import Answer
 
@@ -75,9 +76,9 @@ def instance_figures(labels: Labels, instances: Instances, name: str, unit: Unit
     marks = ledger.of_instance(name)
     figures = {
         "vllm_instance_healthy": float(not marks),
-        "vllm_unit_active": float(unit.active),
+        "vllm_unit_active": float(unit.is_active),
         "vllm_unit_scaled_down": float(instances.scaled_down(name, unit)),
-        "vllm_unit_ready": float(unit.active and instances.ready(name)),
+        "vllm_unit_ready": float(unit.is_active and instances.ready(name)),
         "vllm_unit_start_seconds": unit.start_seconds,
         "vllm_unit_warmup_seconds": instances.warmup_seconds(name),
         "vllm_unit_restarts_total": float(unit.restarts),

@@ -7,42 +7,19 @@ import http.client
 import json
 import os
 import subprocess
-from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.api_host import Answer, ask
-from ..instance.config_file import InstanceError, Listening
-from ..instance.config_host import listening_in, names_in
-from ..instance.marks import PROBE, READY, STOPPED_DIR, UNHEALTHY, unit_of
-from ..instance.systemd_host import show_instances
+from ..instance.config_file import Listening
+from ..instance.config_host import answering_in, names_in
+from ..instance.marks import LONGEST_REASON, PROBE, READY, STOPPED_DIR, UNHEALTHY, header_text, unit_of
+from ..instance.systemd import Unit
 from .ledger import Run
 
-# What a reason may be as a header.
-LONGEST_REASON = 200
 ANSWER_TIMEOUT, TOKEN_TIMEOUT = 5.0, 60.0
-_PROPERTIES = (
-    "ActiveState", "InvocationID", "NRestarts", "InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic",
-)  # fmt: skip
 _NO_ANSWER = Answer(0, {}, b"")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What systemd says of an instance's unit; times are seconds since the boot."""
-
-    active: bool = False
-    invocation: str = ""
-    restarts: int = 0
-    began: float = 0.0
-    active_since: float = 0.0
-    failed: bool = False
-
-    @property
-    def start_seconds(self) -> float | None:
-        """How long the start took, None while it has not succeeded."""
-        return self.active_since - self.began if self.active and self.active_since >= self.began else None
 
 
 class Instances:
@@ -58,27 +35,13 @@ class Instances:
         """Return the names of all instances."""
         return names_in(self.config_dir)
 
-    def units(self, names: Sequence[str]) -> dict[str, Unit]:
-        """Return the units of instances; of one that systemd does not know, an inactive one."""
-        return {
-            name: Unit(
-                unit.get("ActiveState") == "active",
-                unit.get("InvocationID", ""),
-                int(unit.get("NRestarts") or 0),
-                int(unit.get("InactiveExitTimestampMonotonic") or 0) / 1e6,
-                int(unit.get("ActiveEnterTimestampMonotonic") or 0) / 1e6,
-                unit.get("ActiveState") == "failed",
-            )
-            for name, unit in show_instances(names, _PROPERTIES).items()
-        }
-
     def marks(self, name: str) -> ForeignDirectory:
         """Return the directory of the instance's marks, which vLLM's user owns."""
         return ForeignDirectory(os.path.join(self.run_dir, name))
 
     def scaled_down(self, name: str, unit: Unit) -> bool:
         """Return whether gateways have stopped the instance; one whose next start failed is not so on purpose."""
-        return not (unit.active or unit.failed) and os.path.exists(os.path.join(self.stopped_dir, name))
+        return unit.active not in ("active", "failed") and os.path.exists(os.path.join(self.stopped_dir, name))
 
     def ready(self, name: str) -> bool:
         """Return whether the instance has told gateways that it takes requests."""
@@ -87,7 +50,7 @@ class Instances:
     def runs(self, units: Mapping[str, Unit]) -> dict[str, Run]:
         """Return the runs of units as the ledger needs them."""
         return {
-            name: Run(unit.invocation, unit.began, unit.active and self.ready(name)) for name, unit in units.items()
+            name: Run(unit.invocation, unit.began, unit.is_active and self.ready(name)) for name, unit in units.items()
         }
 
     def warmup_seconds(self, name: str) -> float | None:
@@ -97,16 +60,9 @@ class Instances:
         except ValueError:
             return None
 
-    def listening(self, name: str) -> Listening | None:
-        """Return where the instance answers, None for a worker and where its configuration cannot be read."""
-        try:
-            return listening_in(self.config_dir, name)
-        except InstanceError:
-            return None
-
     def read_signs(self, name: str) -> tuple[int, str]:
         """Return the status of GET /health (0 for no answer), and the text of /metrics (empty for none)."""
-        listening = self.listening(name)
+        listening = answering_in(self.config_dir, name)
         if listening is None:
             return 0, ""
         health, metrics = _ask(listening, "GET", "/health"), _ask(listening, "GET", "/metrics")
@@ -114,7 +70,7 @@ class Instances:
 
     def token_problem(self, name: str) -> str:
         """Ask for one token; return why there was none, empty for success. A host without the API proves nothing."""
-        listening = self.listening(name)
+        listening = answering_in(self.config_dir, name)
         if listening is None:
             return ""
         models = _ask(listening, "GET", "/v1/models")
@@ -159,8 +115,3 @@ def _ask(
         return ask(listening, method, path, timeout, body, PROBE)
     except OSError:
         return _NO_ANSWER
-
-
-def header_text(text: str) -> str:
-    """Return a text as it may stand in a header: printable ASCII, and not too long."""
-    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)[:LONGEST_REASON].strip()

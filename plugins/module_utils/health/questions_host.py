@@ -12,8 +12,9 @@ from typing import Any, Callable, Mapping
 from ..chip_counters.read_host import read_counters
 from ..chip_counters.records_host import RecordsAnswer, read_records
 from ..common.repeated import Repeated
+from ..instance.systemd import Unit
 from ..vendor_stack.counters import CountersAnswer
-from .instances_host import Instances, Unit
+from .instances_host import Instances
 from .signs import read_metrics
 
 

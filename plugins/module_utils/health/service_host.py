@@ -9,6 +9,8 @@ from typing import Callable, Mapping, Sequence
 from ..chip_counters.records_host import RecordsAnswer
 from ..common.files_host import publish, text_of
 from ..common.repeated import Repeated
+from ..instance.systemd import Unit
+from ..instance.systemd_host import read_units
 from ..rocm.error_records import SeenRecords
 from ..vendor_stack.counters import CountersAnswer
 from ..vendor_stack.faults import CHIP, Event, FaultBook
@@ -24,7 +26,7 @@ from .figures_host import (
     weights_figures,
     worked_figures,
 )
-from .instances_host import Instances, Unit
+from .instances_host import Instances
 from .journal_host import Journal
 from .kernel_log_host import KernelLog
 from .ledger import Ledger, Mark, Run
@@ -178,7 +180,7 @@ class Service:
             self.looks[name] = look
             signs = self.signs.setdefault(name, InstanceSigns(self.settings.stall))
             # An instance that starts answers nothing, and that is no fault.
-            health = look.health if unit.active and self.instances.ready(name) else 0
+            health = look.health if unit.is_active and self.instances.ready(name) else 0
             for code in signs.saw(unit.invocation, look.metrics, health, now):
                 self.take(Event(self.book.fault("vllm", code)), instances=[name])
 
@@ -283,7 +285,7 @@ class Service:
     def tick(self, answer: Answer | None, looks: Mapping[str, Look] | None) -> None:
         """Do one round."""
         before = set(self.ledger.marks)
-        self.units = self.instances.units(self.instances.names())
+        self.units = read_units(self.instances.names())
         self.ledger.advance(self.instances.runs(self.units), self.boot)
         self.take_log()
         self.take_answer(answer)

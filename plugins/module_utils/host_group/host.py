@@ -13,8 +13,8 @@ from ..common.files_host import publish
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.lines_host import write_line
 from ..instance.api_host import ask
-from ..instance.config_file import InstanceError, Listening
-from ..instance.config_host import listening_in
+from ..instance.config_file import Listening
+from ..instance.config_host import answering_in
 from ..instance.marks import CONFIG_DIR, GROUP_RUN_DIR, READY, RUN_DIR, UNANSWERED_HEADER, WATCHED, WITHDRAWN, unit_of
 from ..instance.metrics import GENERATION_TOKENS, PROMPT_TOKENS, RUNNING, sums
 from ..instance.systemd import Unit
@@ -47,10 +47,7 @@ class Host:
 
     def listening(self) -> Listening | None:
         """Return where this host of the instance answers, None for a worker."""
-        try:
-            return listening_in(CONFIG_DIR, self.name)
-        except InstanceError:
-            return None
+        return answering_in(CONFIG_DIR, self.name)
 
     def container(self) -> str:
         """Return the id of the instance's container with docker, else an empty text."""

@@ -39,7 +39,7 @@ def check(host: Host, watch: Watch, clock: Callable[[], float] = time.monotonic)
     silent = watch.silences(clock(), asked) if asked else {}
     for address in silent.keys() & asked.keys():
         host.close_connections(address, host.prefill[address])
-    if not why and watch.stall and unit.active == "active" and host.listening():
+    if not why and watch.stall and unit.is_active and host.listening():
         load = host.load()
         why = watch.progress(clock(), *load) if load else ""
     # The unit may have ended and begun again meanwhile, and that run has done nothing wrong.

@@ -44,6 +44,14 @@ def listening_in(config_dir: str, instance: str) -> Listening | None:
     return replace(found, expected=processes_of(instance)) if found else None
 
 
+def answering_in(config_dir: str, instance: str) -> Listening | None:
+    """Return where an instance answers, None for a worker and where its configuration cannot be read."""
+    try:
+        return listening_in(config_dir, instance)
+    except InstanceError:
+        return None
+
+
 def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:
     """Return the URL of an instance and the names of its models. Raises InstanceError."""
     return _parsed(config_dir, instance, endpoint_of)

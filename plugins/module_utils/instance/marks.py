@@ -22,6 +22,7 @@ SPARE = "spare"
 STOPPED_DIR = "/run/vllm-scale"
 # Holds why the instance is sick, for gateways: answers of GET /metrics have it as a header of this name.
 UNHEALTHY = "unhealthy"
+LONGEST_REASON = 200
 # A watchdog asks for the number of requests without an answer.
 WATCHED = "watched"
 # New requests wait while an adapter is replaced.
@@ -39,6 +40,11 @@ PROBE = {"Availability-Probe": "1"}
 OPERATOR_HEADER = "operator-token"
 # In answers of the middleware: requests without a complete answer, and without the first byte of one.
 OPEN_HEADER, UNANSWERED_HEADER = "open-requests", "unanswered"
+
+
+def header_text(text: str) -> str:
+    """Return a reason as it may stand in a header or a line for HAProxy: printable ASCII, and not too long."""
+    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)[:LONGEST_REASON].strip()
 
 
 def unit_of(name: str) -> str:

@@ -4,6 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Mapping
+
+# What a Unit is made from.
+UNIT_PROPERTIES = (
+    "ActiveState", "SubState", "InvocationID", "NRestarts", "InactiveExitTimestampMonotonic",
+    "ActiveEnterTimestampMonotonic",
+)  # fmt: skip
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -19,11 +26,24 @@ def parse_units(text: str) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True)
 class Unit:
-    """The state of an instance's unit, and the id of this run of it."""
+    """The state of an instance's unit, and the id of this run of it; times are seconds since the boot."""
 
     active: str = "inactive"
     sub: str = "dead"
     invocation: str = ""
+    restarts: int = 0
+    began: float = 0.0
+    active_since: float = 0.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the start is over and vLLM runs."""
+        return self.active == "active"
+
+    @property
+    def start_seconds(self) -> float | None:
+        """How long the start took, None while it has not succeeded."""
+        return self.active_since - self.began if self.is_active and self.active_since >= self.began else None
 
     @property
     def starts(self) -> bool:
@@ -44,3 +64,10 @@ class Unit:
     def can_end(self) -> bool:
         """Whether vLLM runs or starts, so that it can be ended; a requested stop is not touched."""
         return self.active in ("active", "activating") and not self.sub.startswith("auto-restart")
+
+
+def parse_unit(found: Mapping[str, str]) -> Unit:
+    """Return the unit with these properties; all that are missing count as empty."""
+    active, sub, invocation, *numbers = (found.get(name, "") for name in UNIT_PROPERTIES)
+    restarts, began, active_since = (int(number or 0) for number in numbers)
+    return Unit(active, sub, invocation, restarts, began / 1e6, active_since / 1e6)

@@ -7,7 +7,7 @@ import subprocess
 from typing import Sequence
 
 from .marks import unit_of
-from .systemd import Unit, parse_units
+from .systemd import UNIT_PROPERTIES, Unit, parse_unit, parse_units
 
 _TIMEOUT = 30.0
 
@@ -34,7 +34,4 @@ def show_instances(names: Sequence[str], properties: Sequence[str]) -> dict[str,
 def read_units(names: Sequence[str]) -> dict[str, Unit]:
     """Return the state of the units of instances. Raises OSError where systemd does not answer."""
     # Nothing but the whole answer: an unknown instance would count as one without memory.
-    return {
-        name: Unit(*(unit.get(key, "") for key in ("ActiveState", "SubState", "InvocationID")))
-        for name, unit in show_instances(names, ("ActiveState", "SubState", "InvocationID")).items()
-    }
+    return {name: parse_unit(found) for name, found in show_instances(names, UNIT_PROPERTIES).items()}

@@ -100,7 +100,7 @@ class Service:
         if unit.invocation == self.held.invocation and unit.waits:
             return
         self.turns.starting, self.turns.began = "", time.monotonic()
-        started = unit.active == "active" and unit.invocation == self.held.invocation
+        started = unit.is_active and unit.invocation == self.held.invocation
         self.say(f"{name} has started" if started else f"{name} did not start; the others may have the chips")
 
     def step(self) -> bool:

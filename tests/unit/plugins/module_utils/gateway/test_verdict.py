@@ -152,8 +152,3 @@ class TestRefusals:
         watched = self.watched(verdict="down #requests run and nothing has moved for 60 s")
         watched.probed("the request for a token was answered with HTTP 500", 1, refused=True)
         assert watched.answer == "down #requests run and nothing has moved for 60 s"
-
-
-def test_what_a_host_says_becomes_one_line_for_haproxy():
-    assert verdict.sickness("xid 79\r\nup #x\u00e9" + "y" * 300)[:16] == "xid 79??up #x?yy"
-    assert len(verdict.sickness("y" * 300)) == verdict.LONGEST_REASON

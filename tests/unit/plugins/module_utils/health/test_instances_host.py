@@ -8,13 +8,9 @@ import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.health import instances_host
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import (
-    LONGEST_REASON,
-    Instances,
-    Unit,
-    header_text,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 
 
 @pytest.fixture
@@ -30,8 +26,8 @@ def test_an_instance_that_gateways_have_stopped_is_down_on_purpose(instances, tm
     (tmp_path / "stopped/chat").touch()
     assert instances.scaled_down("chat", Unit())
     # Its next start failed, or it serves and the door has not noticed yet.
-    assert not instances.scaled_down("chat", Unit(failed=True))
-    assert not instances.scaled_down("chat", Unit(active=True))
+    assert not instances.scaled_down("chat", Unit("failed"))
+    assert not instances.scaled_down("chat", Unit("active"))
 
 
 def huge(path):
@@ -72,10 +68,6 @@ def test_gateways_hear_why_an_instance_is_sick_until_it_is_well(instances, tmp_p
     instances.tell("chat", "")
     assert not mark.exists()
     assert instances.tell("gone", "reset_chip") == ""
-
-
-def test_a_reason_fits_into_a_header():
-    assert header_text("a\r\nb" + "x" * 300) == "a??b" + "x" * (LONGEST_REASON - 4)
 
 
 @pytest.mark.parametrize("text", ["headless: true\nport: 8000\n", "{", "port: x\n", ""])

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.health import service_host
 from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Answer, Look
 from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service
 from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.systemd import Unit
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
     ChipCounters,
     CountersAnswer,
@@ -22,7 +23,7 @@ FATAL = "PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer"
 
 
 @pytest.fixture
-def service(tmp_path):
+def service(tmp_path, monkeypatch):
     settings = Settings(
         "gpu-01", "cuda", "nvidia", "h200", faults_of_host("cuda"), [CHIP], {"chat": [CHIP]}, restart=False,
         state_dir=str(tmp_path), config_dir=str(tmp_path), run_dir=str(tmp_path), boot_id=str(tmp_path / "boot"),
@@ -31,9 +32,9 @@ def service(tmp_path):
     for name in ("chat", "code"):
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.yaml").write_text("port: 8000\n")
-    service = Service(settings)
-    service.instances.units = lambda names: dict.fromkeys(names, Unit(active=True, invocation="a1"))
-    return service
+    units = dict.fromkeys(("chat", "code"), Unit("active", "running", "a1"))
+    monkeypatch.setattr(service_host, "read_units", lambda names: {name: units[name] for name in names})
+    return Service(settings)
 
 
 def logged(service, address):

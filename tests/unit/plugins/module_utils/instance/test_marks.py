@@ -26,3 +26,8 @@ def test_the_map_lists_every_mark():
 
 def test_the_unit_of_an_instance():
     assert marks.unit_of("chat") == "vllm@chat.service"
+
+
+def test_a_reason_fits_into_a_header_and_into_one_line_for_haproxy():
+    assert marks.header_text("a\r\nb" + "x" * 300) == "a??b" + "x" * (marks.LONGEST_REASON - 4)
+    assert marks.header_text(" xid 79\r\nup #x\u00e9y ") == "xid 79??up #x?y"
