@@ -64,6 +64,7 @@ integration: ready  ## Run the tests that need root and create their own lab hos
 
 hostile: ready  ## Attack the real parts: what they must refuse or bound
 	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long"
+	tests/haproxy13.sh $(BIN)/pytest -q tests/hostile/test_gateway_http2.py tests/hostile/test_gateway_headers.py
 
 long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, make matrix, all tests of all scenarios
 	FUZZ_SECONDS=60 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz -n auto
@@ -71,6 +72,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
 	$(BIN)/pytest -q tests/hostile -m long
+	tests/haproxy13.sh $(BIN)/pytest -q tests/hostile tests/integration/test_gateway*.py -n 2 --dist loadfile
 	$(BIN)/pytest -q tests/parity -m long
 	tests/matrix.sh
 	tests/matrix.sh --lab 2.18 newest

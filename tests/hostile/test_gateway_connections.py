@@ -17,6 +17,7 @@ import pytest
 
 from tests.fakes.gateways import HANGS, HAPROXY, KEY, gateway, until
 from tests.hostile.http2 import DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2, frame, literal
+from tests.hostile.other_host import FIRST, HERE, SECOND, other_host, there
 from tests.hostile.worker import Worker
 from tests.integration.gateway_engines import engine
 
@@ -44,12 +45,12 @@ def most(found):
     return int(re.search(r"(?m)^\s+maxconn (\d+)$", (found.directory / "haproxy.cfg").read_text())[1])
 
 
-def opened(stack, port, number, source="127.0.0.1", data=b"P", wait=5):
+def opened(stack, port, number, source="127.0.0.1", data=b"P", wait=5, to="127.0.0.1"):
     """Open connections and send something over each; return them, but not those that the gateway has closed by then."""
     kept = []
     for _n in range(number):
         with contextlib.suppress(OSError):
-            each = stack.enter_context(socket.create_connection(("127.0.0.1", port), wait, (source, 0)))
+            each = stack.enter_context(socket.create_connection((to, port), wait, (source, 0)))
             kept.append(each)
             each.sendall(data)
     time.sleep(1)
@@ -190,12 +191,25 @@ def test_clients_take_no_connections_of_the_port_for_metrics(tmp_path):
         assert "200" in http_health(found)
 
 
+ANYBODY = {"gateway_stats_listen": "0.0.0.0"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("data", [b"", b"GET /health HTTP/1.1\r\nX: "])
 def test_one_host_takes_half_of_the_port_for_metrics(tmp_path, data):
-    with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
-        kept = opened(stack, found.stats_port, 50, "127.0.0.2", data)
+    with other_host(), small_gateway(tmp_path, 512, **ANYBODY) as found, contextlib.ExitStack() as stack:
+        kept = there(lambda: opened(stack, found.stats_port, 50, FIRST, data, to=HERE))
         assert len(kept) <= 16
-        assert "200" in http_health(found) and "200" in http_health(found, "127.0.0.3")
+        assert "200" in http_health(found) and "200" in there(lambda: http_health(found, SECOND, HERE))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("sources", [{"127.0.0.1": "127.0.0.1"}, {f"127.0.0.{n}": HERE for n in (2, 3)} | {HERE: HERE}])
+def test_a_user_of_the_gateways_host_takes_half_of_it_with_all_of_its_addresses(tmp_path, sources):
+    with other_host(), small_gateway(tmp_path, 512, **ANYBODY) as found, contextlib.ExitStack() as stack:
+        kept = [each for source, to in sources.items() for each in opened(stack, found.stats_port, 40, source, to=to)]
+        assert len(kept) <= 16
+        assert "200" in there(lambda: http_health(found, FIRST, HERE))
 
 
 def test_who_asks_the_port_for_metrics_keeps_no_connection(tmp_path):
@@ -208,9 +222,9 @@ def test_who_asks_the_port_for_metrics_keeps_no_connection(tmp_path):
         assert answer.count(b"HTTP/1.1 200") == 1
 
 
-def http_health(found, source="127.0.0.1"):
+def http_health(found, source="127.0.0.1", to="127.0.0.1"):
     """Return the head of the answer of the port for metrics, empty for none."""
-    address = ("127.0.0.1", found.stats_port)
+    address = (to, found.stats_port)
     with contextlib.suppress(OSError), socket.create_connection(address, 2, (source, 0)) as connection:
         connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         return connection.recv(100).decode().split("\r\n")[0]

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Run a command with the haproxy of Debian 13 (3.0) in place of Debian 12's (2.6): tests/haproxy13.sh .venv/bin/pytest tests/hostile
+# It is downloaded once (48 MB unpacked). HAProxy starts itself again at a reload, by the name of the program below.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+place=$PWD/.cache/haproxy13
+
+if [[ ! -d $place ]]; then
+  rm -rf "$place.partial"
+  mkdir -p "$place.partial"
+  mmdebstrap --quiet --mode=chrootless --variant=extract --include=haproxy trixie "$place.partial/root" >&2
+  cat >"$place.partial/haproxy" <<END
+#!/bin/sh
+exec $place/root/usr/lib64/ld-linux-x86-64.so.2 --argv0 "\$0" --library-path $place/root/usr/lib/x86_64-linux-gnu \\
+  $place/root/usr/sbin/haproxy "\$@"
+END
+  chmod +x "$place.partial/haproxy"
+  mv "$place.partial" "$place"
+fi
+PATH="$place:$PATH" exec "$@"
