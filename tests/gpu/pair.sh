@@ -12,10 +12,10 @@ set -euo pipefail
 # shellcheck source=tests/gpu/measure.sh
 . /carried/measure.sh
 presets=b-servers-1,b-servers-4,b-own-plain,b-own-balanced,b-servers-2
-all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / fair scale
+all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / scale fair
  / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-90,b-balanced-2"
-# Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left.
-gateway_seconds=460
+# Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left. The first of them compiles for 150 s.
+gateway_seconds=640
 hosts=(gpu-a gpu-b)
 far() { ssh -o BatchMode=yes -o ConnectTimeout=10 10.20.0.2 "$@"; }
 # on HOST COMMAND...
@@ -69,14 +69,16 @@ gateway() {
 }
 servers_up() { curl -s http://127.0.0.1:8404/metrics | grep -c '^haproxy_server_status{.*server="gpu-[ab]--chat",state="UP"} 1' || true; }
 trace() { python3.13 /carried/fair.py 8080 /carried/keys "$result/$1.json" 10.20.0.1:8010 10.20.0.2:8010 "${@:2}" 2>&1 | tail -5; }
-# A trace of short chats that come in bursts and as much batch as there is, first come first served, then with classes.
-fair() {
+# as_throughput: chat starts with the kernels that throughput has compiled on the first host
+as_throughput() {
   local host
-  # The kernels that throughput has compiled on the first host.
+  [ ! -d /var/cache/kept-throughput ] || cp -an /var/cache/kept-throughput /carried/kept 2>/dev/null || true
   for host in "${hosts[@]}"; do
-    [ ! -d /var/cache/kept-throughput ] || cp -an /var/cache/kept-throughput /carried/kept 2>/dev/null || true
     on "$host" sh -c '[ ! -d /carried/kept ] || { mkdir -p /var/cache/vllm/chat; cp -an /carried/kept/. /var/cache/vllm/chat/; chown -R vllm: /var/cache/vllm/chat; }' || true
   done
+}
+# A trace of short chats that come in bursts and as much batch as there is, first come first served, then with classes.
+fair() {
   site fair || return 1
   say "START chat: gpu-a $(started chat), gpu-b $(started chat far)"
   gateway fair off || return 1
@@ -125,6 +127,7 @@ visit() {
   set +e
   lanes $(($(cat "$result/end") - gateway_seconds)) "$(steps 1)" "$(steps 2)"
   say "the lanes have ended"
+  as_throughput
   for step in $(steps 3); do "$step" || say "FAILED: $step"; save; done
   say "the gateway's steps have ended"
   # Who was stopped in the middle of a variant has left its claim.
