@@ -21,7 +21,6 @@ from ..plugin_utils.fleet.explain import (
     plan_table,
     select_instance,
     short_table,
-    without_plans,
 )
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -38,6 +37,9 @@ class ActionModule(ControllerAction):
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
         fleet.check("nothing is explained")
+        # Of those the next play of the playbook speaks.
+        gateways = frozenset(variables["groups"].get("gateways") or ())
+        fleet.skipped[:] = [host for host in fleet.skipped if host not in gateways]
         groups = group(fleet.plans())
         groups = select_instance(groups, options["instance"]) if options["instance"] else groups
         groups = [
@@ -50,7 +52,8 @@ class ActionModule(ControllerAction):
         if as_json:
             show_json(document)
         elif not groups:
-            show(without_plans(fleet.skipped, variables["groups"].get("gateways") or ()))
+            if fleet.skipped:
+                show("no instance is planned")
         elif options["format"] == "short":
             show(short_table(groups))
         else:

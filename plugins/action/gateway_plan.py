@@ -10,6 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ..module_utils.gateway.clients import ending
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.fleet.host_reader import FleetError
+from ..plugin_utils.fleet.origins import with_origin
 from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import (
     INFERENCE,
@@ -50,7 +51,7 @@ class ActionModule(ControllerAction):
         except (FleetError, GatewayError) as exc:
             problems.append(str(exc))
         if problems:
-            lines = "\n".join(problems).splitlines()
+            lines = [with_origin(line, variables) for line in "\n".join(problems).splitlines()]
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
         names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]

@@ -76,8 +76,8 @@ class CallbackModule(CallbackBase):
     def _say(result: Any, text: str, with_task: bool = True) -> None:
         host, task, _values_of_it = read_result(result)
         place = f"{host}: {_name(task)}" if with_task else host
-        # A table keeps its columns.
-        show(text if "\n" in text else f"{place}: {text}")
+        # A table keeps its columns, and a text that begins with the host needs no other place.
+        show(text if "\n" in text or text.startswith(f"{host}: ") else f"{place}: {text}")
 
 
 def _shortened(text: str) -> str:

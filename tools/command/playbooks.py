@@ -64,7 +64,7 @@ def literal(name: str, value: str) -> list[str]:
 
 def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int:
     """Run the playbooks of a verb and return Ansible's status."""
-    inventory = find_inventory(given) if verb.hosts else ""
+    inventory = find_inventory(given) if verb.hosts else "localhost,"
     hosts = ",".join(given.hosts)
     names = _serving(inventory, hosts) if verb.playbooks == SERVING else verb.playbooks
     if given.json and verb.json:
@@ -83,7 +83,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
     added |= {} if given.json else os.environ
     for books, own in runs:
         files = [str(TOP / f"playbooks/{book}.yml") for book in books]
-        command = [_program("ansible-playbook"), *(["-i", inventory] if inventory else []), *files, *own]
+        command = [_program("ansible-playbook"), "-i", inventory, *files, *own]
         done = _start(given, [*command, *_common(given)], added, keeps=bool(given.json) or own is not words)
         if done.returncode:
             break

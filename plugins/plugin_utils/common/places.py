@@ -12,6 +12,8 @@ from .yaml import read_yaml
 COLLECTION = Path(__file__).resolve().parents[3]
 CATALOG = COLLECTION / "catalog"
 ROLES = COLLECTION / "roles"
+# Every copy of this collection has this file.
+_MARK = "plugins/plugin_utils/common/places.py"
 
 # Variables that name directories of YAML files that are not inventories.
 DIRECTORIES = (
@@ -29,6 +31,14 @@ def collection_version(root: Path = COLLECTION) -> str:
     if manifest.is_file():
         return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
     return str(read_yaml(root / "galaxy.yml")["version"])
+
+
+def collection_of(path: Path) -> Path:
+    """Return the copy of this collection in which a file lies, else the copy of this module.
+
+    The playbooks of a checkout can run with the roles and plugins of an installed collection.
+    """
+    return next((root for root in path.resolve().parents if (root / _MARK).is_file()), COLLECTION)
 
 
 def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]:

@@ -23,7 +23,7 @@ from ...module_utils.common.foreign_numbers import read_count, read_finite
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt, slip
 from .booleans import BooleanError, read_boolean
-from .places import COLLECTION, ROLES
+from .places import COLLECTION, ROLES, collection_of
 from .role_options import is_slip, options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
@@ -95,13 +95,14 @@ def check_playbook_options(task_path: str | None) -> list[str]:
     ``task_path`` is Ansible's ``FILE:LINE`` of the task; nothing is checked in playbooks of others. Raises
     PlaybookOptionError for a misspelt option and for a value of another kind.
     """
-    if not task_path or PLAYBOOKS not in Path(task_path.rpartition(":")[0]).resolve().parents:
+    path = Path((task_path or "/").rpartition(":")[0]).resolve()
+    if collection_of(path) / "playbooks" not in path.parents:
         return []
     extra = load_extra_vars(DataLoader())
     check_values(extra)
     check_places(extra, context.CLIARGS.get("inventory") or ())
     names = frozenset(str(name) for name in extra)
-    return [*unknown_options(names), *unread_options(names, Path(task_path.rpartition(":")[0]).resolve())]
+    return [*unknown_options(names), *unread_options(names, path)]
 
 
 def check_values(extra: Mapping[str, Any]) -> None:
@@ -186,7 +187,11 @@ def unread_options(names: Iterable[str], playbook: Path) -> list[str]:
     Raises PlaybookOptionError for hosts that it does not select.
     """
     text = playbook.read_text(encoding="utf-8")
-    if playbook.parent != PLAYBOOKS or "import_playbook" in text or "selected_hosts" not in text:
+    if (
+        playbook.parent != collection_of(playbook) / "playbooks"
+        or "import_playbook" in text
+        or "selected_hosts" not in text
+    ):
         return []
     if HOSTS in names and HOSTS not in text:
         raise PlaybookOptionError(f"-e {HOSTS}: {playbook.name} reads no hosts; run it without this option")

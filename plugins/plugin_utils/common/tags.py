@@ -13,7 +13,7 @@ from ansible.playbook import Playbook
 from ansible.vars.manager import VariableManager
 
 from ...module_utils.common.spelling import misspelt, nearest
-from .places import COLLECTION
+from .places import COLLECTION, collection_of, collection_version
 
 # Ansible's own; with each of RUNS some tasks run in any case.
 RUNS = frozenset(("all", "always", "tagged", "untagged"))
@@ -22,18 +22,25 @@ OWN = "baremetal.inference."
 
 
 class TagError(ValueError):
-    """A run is limited by a tag that its playbooks do not have; the message is the whole sentence for the user."""
+    """A run has a tag that its playbooks do not have, or playbooks of another version; the message is the sentence."""
 
 
 def check_tags(arguments: Mapping[str, Any]) -> None:
-    """Raise TagError for a tag of the command line that is in none of its playbooks.
+    """Raise TagError for a tag of the command line that none of its playbooks has, and for those of another version.
 
     Playbooks of others are not judged: what they include may have any tags. A tag that is skipped may be in what a
     playbook includes, or stand in ansible.cfg for other projects, so only one that is nearly a tag of ours is refused.
     """
     paths = _playbooks(tuple(arguments.get("args") or ()))
-    if not {path.parent for path in paths} <= {COLLECTION, COLLECTION / "playbooks"}:
+    if any(path.parent not in (root := collection_of(path), root / "playbooks") for path in paths):
         return
+    for path in paths:
+        version, loaded = collection_version(collection_of(path)), collection_version()
+        if version != loaded:
+            way_out = f"run baremetal.inference.{path.stem}, or ansible-playbook in {collection_of(path)}"
+            raise TagError(
+                f"{path} is of version {version}; roles and plugins are {loaded}, of {COLLECTION}: {way_out}"
+            )
     asked = frozenset(arguments.get("tags") or ())
     if not asked & RUNS:
         _refuse_unknown(asked - SPECIAL, paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any, Container, Dict, Iterable, Mapping, Sequence
+from typing import Any, Dict, Iterable, Mapping, Sequence
 
 from ...module_utils.common.spelling import nearest
 from ...module_utils.vllm.plan_document import DECODE, PREFILL
@@ -71,12 +71,6 @@ def command_lines(groups: Sequence[Group]) -> str:
     """Return the command of each plan on one line for a shell, below a comment that names the instance."""
     places = (f"# {entry['instance']} on {hosts_in_words(by_name(entry['hosts']))}" for entry in groups)
     return "\n".join(f"{place}\n{command_line(entry)}" for place, entry in zip(places, groups))
-
-
-def without_plans(hosts: Iterable[str], gateways: Container[str]) -> str:
-    """Return the text in place of plans where no host has one; warnings name those that are no gateway."""
-    shown = [f"{host} is a gateway; `inference check {host}` judges it" for host in hosts if host in gateways]
-    return "\n".join(shown) or "no instance is planned"
 
 
 def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:

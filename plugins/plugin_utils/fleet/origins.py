@@ -26,6 +26,12 @@ def origin_of(text: str, variables: Mapping[str, Any]) -> str:
     return place
 
 
+def with_origin(text: str, variables: Mapping[str, Any]) -> str:
+    """Return a sentence about a variable with the file and the line of its value, where they are known."""
+    place = origin_of(text, variables)
+    return f"{text} ({place})" if place else text
+
+
 def _position(value: Any) -> str:
     path, line, _column = getattr(value, "ansible_pos", None) or (None, None, None)
     try:

@@ -76,6 +76,15 @@ def plans(rendered):
     }
 
 
+@pytest.mark.slow
+def test_a_checkout_has_no_inventory_of_its_own():
+    """Without -i nothing runs, on the lab or elsewhere; what needs no host does not mention it."""
+    done = playbook("site.yml")
+    assert (done.returncode == 0, "no host: name an inventory with -i" in done.stdout + done.stderr) == (False, True)
+    done = playbook("playbooks/fit.yml", "-e", "fit_accelerators=h200:8")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_host_that_serves_has_a_plan(plans, rendered):
     assert {name.split("/")[0] for name in plans} == HOSTS
     assert "skipped because vllm_instances is empty: mirror-fra1, mirror-hel1" in rendered[1]

@@ -204,12 +204,19 @@ def test_every_playbook_checks_its_options_before_a_host_is_contacted(path):
     assert issubclass(module.ActionModule, (ControllerAction, CheckedModule)) or "check_options" in vars(module)
 
 
-def test_only_tasks_of_our_playbooks_judge_extra_variables(monkeypatch):
+def test_only_tasks_of_our_playbooks_judge_extra_variables(monkeypatch, tmp_path):
+    """Those of a checkout, too, which run with the plugins of an installed collection."""
+    mark = tmp_path / "plugins/plugin_utils/common/places.py"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
     monkeypatch.setattr(playbook_options, "load_extra_vars", lambda _loader: {"site_driver": "false"})
     with pytest.raises(PlaybookOptionError):
         check_playbook_options(f"{PLAYBOOKS / 'site.yml'}:27")
     with pytest.raises(PlaybookOptionError):
         check_playbook_options(f"{PLAYBOOKS / 'tasks' / 'inspect.yml'}:3")
+    with pytest.raises(PlaybookOptionError):
+        check_playbook_options(f"{tmp_path}/playbooks/site.yml:27")
+    assert check_playbook_options(f"{tmp_path}/inventories/site.yml:3") == []
     assert check_playbook_options("/home/alice/site.yml:3") == []
     assert check_playbook_options(None) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common import tags
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION, collection_version
 
 SITE = str(COLLECTION / "playbooks/site.yml")
 
@@ -61,6 +61,30 @@ def test_an_unknown_tag_is_refused(arguments, told):
 )
 def test_any_other_tag_is_taken(arguments):
     tags.check_tags(arguments)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the collection, whose playbooks run with the plugins of this one."""
+    mark = tmp_path / "plugins/plugin_utils/common/places.py"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    (tmp_path / "galaxy.yml").write_text(f"version: {collection_version()}\n")
+    return tmp_path
+
+
+def test_the_playbooks_of_another_copy_are_judged_too(checkout):
+    for path in (checkout / "site.yml", checkout / "playbooks/site.yml"):
+        with pytest.raises(tags.TagError, match="--tags vlm_run: no task of"):
+            tags.check_tags({"args": [str(path)], "tags": ["vlm_run"]})
+    tags.check_tags({"args": [str(checkout / "inventories/mine/site.yml")], "tags": ["vlm_run"]})
+
+
+def test_the_playbooks_of_another_version_are_refused(checkout):
+    (checkout / "galaxy.yml").write_text("version: 0.1.0\n")
+    told = rf"site\.yml is of version 0\.1\.0; roles and plugins are {collection_version()}, of .*: run baremetal\."
+    with pytest.raises(tags.TagError, match=told):
+        tags.check_tags({"args": [str(checkout / "playbooks/site.yml")]})
 
 
 def test_every_tag_of_the_roles_is_known():

@@ -17,7 +17,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain 
     plan_table,
     select_instance,
     short_table,
-    without_plans,
 )
 
 
@@ -167,8 +166,3 @@ def test_the_command_is_one_line_that_a_shell_takes():
     script = shown.replace("vllm serve", "printf '%s|'")
     printed = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
     assert printed.stdout == "|".join([*argv[2:], ""])
-
-
-def test_hosts_without_a_plan_are_no_empty_line():
-    assert without_plans(["gw-1", "mirror"], {"gw-1", "gw-2"}) == "gw-1 is a gateway; `inference check gw-1` judges it"
-    assert without_plans(["mirror"], set()) == "no instance is planned"
