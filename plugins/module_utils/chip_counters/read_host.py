@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Sequence
 
 from ..cann import counters as cann
@@ -11,7 +10,7 @@ from ..cann.answers import parse_table
 from ..cann.host import TOOLS as NPU_SMI
 from ..cuda import counters as cuda
 from ..rocm import counters as rocm
-from ..rocm.host import TOOL_DIRECTORIES
+from ..rocm.tools_host import ask_tool
 from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult
 from ..vendor_stack.counters import CountersAnswer
 from ..vendor_stack.host import KMSG, Run, kernel_log, run_command
@@ -28,7 +27,7 @@ def read_counters(stack: str, run: Run = run_command, device: str = KMSG) -> Cou
         answers = [run(argv) for argv in cuda.COMMANDS]
         return cuda.parse_counters(answers, kernel_log(run, (cuda.LOG_WORD,), device) if device else "")
     if stack == ROCM:
-        answers = [ask_amd_smi(argv, run) for argv in rocm.COMMANDS]
+        answers = [ask_tool(argv, run) for argv in rocm.COMMANDS]
         return rocm.parse_counters(answers, kernel_log(run, (rocm.LOG_WORD,), device) if device else "")
     if stack == CANN:
         table = _ask(cann.TABLE, NPU_SMI, run)
@@ -36,12 +35,6 @@ def read_counters(stack: str, run: Run = run_command, device: str = KMSG) -> Cou
         details = {(row.npu, row.chip): [_ask(argv, NPU_SMI, run) for argv in cann.commands_of(row)] for row in rows}
         return cann.parse_counters(table, details)
     return CountersAnswer()
-
-
-def ask_amd_smi(argv: Sequence[str], run: Run = run_command) -> CommandResult:
-    """Return the answer of amd-smi, wherever it is installed."""
-    tools = ("amd-smi", *(os.path.join(directory, "amd-smi") for directory in TOOL_DIRECTORIES))
-    return _ask(argv, tools, run)
 
 
 def _ask(argv: Sequence[str], tools: Sequence[str], run: Run) -> CommandResult:

@@ -65,22 +65,27 @@ class Ledger:
     marks: dict[tuple[str, str, str], Mark] = field(default_factory=dict)
     returns: dict[str, list[float]] = field(default_factory=dict)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    # When each chip was last reset, in seconds since the boot: an error record may be older, and come later.
+    resets: dict[str, float] = field(default_factory=dict)
 
     def record(
         self, event: Event, runs: Mapping[str, Run], now: float, boot: str, times: int = 1, at: float | None = None
     ) -> list[Mark]:
         """Take a fault that was seen; return the new marks.
 
-        ``runs`` are the instances that it concerns. ``at`` is the time of the line in the kernel's log, in seconds
-        since the boot: an instance that began after it is well, if a new start is what it takes.
+        ``runs`` are the instances that it concerns. ``at`` is its time in seconds since the boot: an instance that
+        began after it is well, if a new start is what it takes, and so is a chip that was reset after it.
         """
         fault, chip = event.fault, event.chip
         if fault.clears:
             self._end_by_reset(chip)
+            if at is not None:
+                self.resets[chip] = at
         self.counts[fault.name, chip] = self.counts.get((fault.name, chip), 0) + times
         new = []
         for instance, run in runs.items() if fault.takes_out else ():
-            if fault.back == BY_RESTART and at is not None and at < run.began:
+            ended = {BY_RESTART: run.began, BY_BOOT: self.resets.get(chip)}.get(fault.back)
+            if at is not None and ended is not None and at < ended:
                 continue
             key = (fault.name, chip, instance)
             if key in self.marks:

@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping
 
-from ..chip_counters.read_host import read_counters
-from ..chip_counters.records_host import RecordsAnswer, read_records
+from ..chip_counters.read_host import ROCM, read_counters
 from ..common.repeated import Repeated
 from ..instance.systemd import Unit
+from ..rocm.tools_host import RecordsAnswer, read_records
 from ..vendor_stack.counters import CountersAnswer
 from .instances_host import Instances
 from .signs import read_metrics
@@ -66,7 +66,7 @@ def ask_tool(stack: str) -> Answer:
     began = time.monotonic()
     counters = ask_counters(stack)
     seconds = time.monotonic() - began
-    return Answer(counters, seconds, read_records(stack))
+    return Answer(counters, seconds, read_records() if stack == ROCM else RecordsAnswer())
 
 
 def look_at(instances: Instances, units: Mapping[str, Unit]) -> dict[str, Look]:

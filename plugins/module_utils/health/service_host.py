@@ -6,12 +6,12 @@ from __future__ import annotations
 import time
 from typing import Callable, Mapping, Sequence
 
-from ..chip_counters.records_host import RecordsAnswer
 from ..common.files_host import publish, text_of
 from ..common.repeated import Repeated
 from ..instance.systemd import Unit
 from ..instance.systemd_host import read_units
-from ..rocm.error_records import SeenRecords
+from ..rocm.error_records import SeenRecords, events_of
+from ..rocm.tools_host import RecordsAnswer
 from ..vendor_stack.counters import CountersAnswer
 from ..vendor_stack.faults import CHIP, Event, FaultBook
 from .commands_host import take_cleared
@@ -167,9 +167,8 @@ class Service:
                 self.journal.say(answer.problem)
             return
         booted = self.clock() - time.monotonic()
-        for record in self.seen_records.new(answer.records):
-            for code in record.codes:
-                self.take(Event(self.book.fault("afid", code), record.chip), at=record.at - booted)
+        for event, at in events_of(self.book, self.seen_records.new(answer.records)):
+            self.take(event, at=None if at is None else at - booted)
         self.state.newest = self.seen_records.newest
 
     def take_looks(self, looks: Mapping[str, Look] | None) -> None:

@@ -12,7 +12,9 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
+
+from ..vendor_stack.faults import BY_BOOT, Event, FaultBook
 
 # Corrected errors are counters already, and there may be thousands of such records.
 SEVERITIES = ("fatal", "nonfatal-uncorrected")
@@ -53,6 +55,25 @@ def _seconds(stamp: str) -> float:
         return float(calendar.timegm(time.strptime(stamp, "%Y/%m/%d %H:%M:%S")))
     except ValueError:
         return 0.0
+
+
+def events_of(book: FaultBook, records: Sequence[ErrorRecord]) -> Iterator[tuple[Event, float | None]]:
+    """Yield the faults of records as the catalogue has them, each with the end of its second; None for no time."""
+    for record in records:
+        for code in record.codes:
+            yield Event(book.fault("afid", code), record.chip), record.at + 1 if record.at else None
+
+
+def standing_errors(book: FaultBook, records: Sequence[ErrorRecord], resets: Mapping[str, float]) -> list[Event]:
+    """Return the faults of records that no later reset of their chip has ended; each of a chip once.
+
+    ``resets`` has the time of each chip's last reset, in seconds since the epoch; a record without a time stays.
+    """
+    found = {}
+    for event, at in events_of(book, records):
+        if event.fault.back != BY_BOOT or at is None or at > resets.get(event.chip, 0):
+            found[event.fault.name, event.chip] = event
+    return list(found.values())
 
 
 class SeenRecords:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import time
 from dataclasses import asdict, replace
 from typing import Any, Mapping, Sequence
 
@@ -14,13 +15,13 @@ from ..accelerator.pci_host import read_functions
 from ..common.credentials import redact_credentials
 from ..common.files_host import text_of
 from ..common.versions import numbers_of
-from ..vendor_stack.answers import NOT_FOUND, NOT_INSTALLED, CommandResult, parse_module_info
-from ..vendor_stack.faults import FaultBook
+from ..vendor_stack.answers import NOT_INSTALLED, parse_module_info
+from ..vendor_stack.faults import NO_FAULTS, FaultBook, last_resets
 from ..vendor_stack.host import (
     KMSG,
     Run,
     build_log,
-    kernel_log,
+    kernel_records,
     module_info,
     read_accounts,
     read_host,
@@ -35,13 +36,12 @@ from .chips import GROUPS, MODULES, Blacklist, RocmHostState
 from .packages import RELEVANT
 from .proof import KIND, Node, RocmRecording, check_driver, listed
 from .settings import GRUB_FILE, KEPT_OUT, KEPT_OUT_WORD
+from .tools_host import ask_tool, read_records
 
 AMD = "1002"
 # Every program that computes has it open. A desktop has only render nodes open; then the module cannot be unloaded.
 NODES = re.compile(r"/dev/kfd$")
 CHIP_CLASSES = ("0300", "0302", "0380", "1200")
-# The directories of ROCm's tools; older packages link them into /usr/bin.
-TOOL_DIRECTORIES = ("/opt/rocm/bin", "/opt/rocm/core/bin")
 # By precedence: of files with the same name the last one counts.
 MODPROBE_DIRECTORIES = (
     "usr/lib/modprobe.d",
@@ -63,11 +63,12 @@ def inspect_host(
     chips: Sequence[str] = (),
     users: Sequence[str] = (),
     run: Run = run_command,
+    book: FaultBook = NO_FAULTS,
 ) -> RocmRecording:
     """Return the state of a host. ``root`` contains /etc, /boot, /dev, /opt and /var.
 
     ``chips`` are the PCI addresses of the relevant chips, by default all of AMD's, including those of consoles;
-    ``users`` are the users whose groups are read. Raises PciError without a sysfs.
+    ``users`` are the users whose groups are read, ``book`` is the catalogue of faults. Raises PciError without a sysfs.
     """
     host = read_host(root, sysfs_root, proc_root, run, MODULES, RELEVANT)
     members, accounts = read_accounts(root, (*GROUPS, *users))
@@ -77,19 +78,23 @@ def inspect_host(
     nodes = sorted(glob.glob(os.path.join(sysfs_root, "class", "kfd", "kfd", "topology", "nodes", "*", "properties")))
     kfd = tuple(parse_kfd([text_of(path) for path in nodes]))
     disk = {kernel: module_info((KIND.module,), kernel, run) for kernel in host.kernels}
-    amd_smi = _tool(AMD_SMI, run)
+    amd_smi = ask_tool(AMD_SMI, run)
     usable = amd_smi.rc == 0 and parse_amd_smi(amd_smi.out)
+    log = kernel_records(run, (KIND.log,), os.path.join(root, KMSG.lstrip("/")))
+    booted = time.time() - time.monotonic()
     return RocmRecording(
         host=host,
         chips=tuple(chips) or found,
         shown=_rocm_host_state(root, proc_root, host, kfd, disk),
         kfd=kfd,
         amd_smi=amd_smi,
-        rocm_smi=NOT_INSTALLED if usable else _tool(ROCM_SMI, run),
+        rocm_smi=NOT_INSTALLED if usable else ask_tool(ROCM_SMI, run),
         bound={address: _bound(sysfs_root, address) for address in tuple(chips) or found},
         nodes=tuple(_device_nodes(root)),
         disk=disk,
-        kernel_log=kernel_log(run, (KIND.log,), os.path.join(root, KMSG.lstrip("/"))),
+        kernel_log="\n".join(record.text for record in log),
+        errors=read_records(run).records,
+        resets={chip: booted + at for chip, at in last_resets(book, log).items()},
         build_log=build_log(root, KIND.dkms),
         partitions=_partitions(sysfs_root, tuple(chips) or found),
     )
@@ -98,7 +103,7 @@ def inspect_host(
 def read_state(options: Mapping[str, Any], book: FaultBook) -> dict[str, Any]:
     """Return the results of the module driver_state for this stack. Raises PciError without a sysfs."""
     chips, users = options["chips"] or (), options["users"] or ()
-    recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], chips, users)
+    recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], chips, users, book=book)
     recording = replace(
         recording, wants_tools=bool(options["userspace"]), partition=options["partition"] or recording.partition
     )
@@ -148,15 +153,6 @@ def _rocm_host_state(
         cpu_vendor=_cpu_vendor(proc_root),
         numa_balancing=text_of(os.path.join(proc_root, "sys", "kernel", "numa_balancing")).strip(),
     )
-
-
-def _tool(argv: Sequence[str], run: Run) -> CommandResult:
-    """Return the output of one of ROCm's tools, from any of its directories."""
-    answer = run(argv)
-    for directory in TOOL_DIRECTORIES:
-        if answer.rc == NOT_FOUND:
-            answer = run([os.path.join(directory, argv[0]), *argv[1:]])
-    return answer
 
 
 def _bound(sysfs_root: str, address: str) -> str:

@@ -15,6 +15,7 @@ from ..vendor_stack.proof import (
     DriverKind,
     Finding,
     check_builds,
+    check_events,
     check_exit,
     check_holds,
     check_log,
@@ -24,6 +25,7 @@ from ..vendor_stack.proof import (
 )
 from .answers import GpuAnswer, parse_amd_smi, parse_messages, parse_rocm_smi
 from .chips import RocmHostState
+from .error_records import ErrorRecord, standing_errors
 from .packages import DRIVER, is_driver
 
 KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
@@ -85,6 +87,8 @@ class RocmRecording:
     output by kernel, ``build_log`` the end of the log of a failed build. ``wants_tools``: whether the site installs
     ROCm in user space; otherwise a missing tool is not a finding. ``partitions`` are the modes of the chips that the
     driver can divide, such as CPX and NPS4, by address; ``partition`` are those that the plans are for.
+    ``errors`` are the error records that the driver keeps, ``resets`` has when each chip was last reset, in seconds
+    since the epoch.
     """
 
     host: Host
@@ -97,6 +101,8 @@ class RocmRecording:
     nodes: tuple[Node, ...] = ()
     disk: Mapping[str, str] = field(default_factory=dict)
     kernel_log: str = ""
+    errors: tuple[ErrorRecord, ...] = ()
+    resets: Mapping[str, float] = field(default_factory=dict)
     build_log: str = ""
     wants_tools: bool = False
     partitions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -123,6 +129,7 @@ def check_driver(
         *_nodes(recording),
         *_log(recording),
         *check_log(book, recording.kernel_log, RESET),
+        *check_events(standing_errors(book, recording.errors, recording.resets), RESET, "error records"),
     ]
 
 

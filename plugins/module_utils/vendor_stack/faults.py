@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Pattern
+from typing import Any, Iterable, Mapping, Pattern
 
 from .kernel_records import KernelRecord
 
@@ -170,6 +170,12 @@ def standing_faults(book: FaultBook, log: str) -> list[Event]:
             found = {key: old for key, old in found.items() if old.chip != event.chip or old.fault.back != BY_BOOT}
         found[event.fault.name, event.chip] = event
     return list(found.values())
+
+
+def last_resets(book: FaultBook, records: Iterable[KernelRecord]) -> dict[str, float]:
+    """Return when each chip was last reset, in seconds since the boot; a record without a time does not count."""
+    found = ((book.read(record), record.at) for record in records)
+    return {event.chip: at / 1e6 for event, at in found if event and event.fault.clears and at is not None}
 
 
 def chip_address(text: str) -> str:

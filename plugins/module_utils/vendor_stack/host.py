@@ -15,7 +15,7 @@ from ..common.files_host import bytes_of, text_of
 from ..common.foreign_text import quote_foreign
 from ..common.versions import numbers_of
 from .answers import NOT_FOUND, NOT_INSTALLED, TIMED_OUT, CommandResult, parse_dkms
-from .kernel_records import parse_journal, parse_kmsg, trusted_lines
+from .kernel_records import KernelRecord, parse_journal, parse_kmsg, trusted_records
 from .model import DNF, Host, Module, manager_of
 from .users import Holder
 
@@ -29,7 +29,7 @@ KMSG = "/dev/kmsg"
 RECORD = 65536
 JOURNAL = (
     "journalctl", "--dmesg", "--boot", "--quiet", "--no-pager", "--output=json",
-    "--output-fields=MESSAGE,SYSLOG_FACILITY",
+    "--output-fields=MESSAGE,SYSLOG_FACILITY,_SOURCE_MONOTONIC_TIMESTAMP",
 )  # fmt: skip
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
@@ -121,14 +121,19 @@ def module_info(names: Sequence[str], kernel: str, run: Run) -> str:
 
 
 def kernel_log(run: Run, words: Sequence[str], device: str = KMSG) -> str:
-    """Return the texts of the kernel's own records since the boot that contain one of these words, one a line.
+    """Return the texts of the kernel's own records since the boot that contain one of these words, one a line."""
+    return "\n".join(record.text for record in kernel_records(run, words, device))
+
+
+def kernel_records(run: Run, words: Sequence[str], device: str = KMSG) -> list[KernelRecord]:
+    """Return the kernel's own records since the boot that contain one of these words.
 
     The journal has older records than ``device``. dmesg is not asked: it prints a line break in a program's name as
     one, so that a line could be a record that nobody wrote.
     """
     answer = run(JOURNAL)
     records = parse_journal(answer.out) if answer.rc == 0 else []
-    return trusted_lines(records or parse_kmsg(_read_device(device)), words)
+    return trusted_records(records or parse_kmsg(_read_device(device)), words)
 
 
 def _read_device(path: str) -> str:

@@ -60,10 +60,10 @@ def parse_kmsg(text: str) -> list[KernelRecord]:
 
 def parse_journal(text: str) -> list[KernelRecord]:
     """Return the records that ``journalctl --dmesg --output=json`` lists; lines in another form are left out."""
-    return [KernelRecord(message, facility=facility) for message, facility in _journal_entries(text)]
+    return list(_journal_entries(text))
 
 
-def _journal_entries(text: str) -> Iterator[tuple[str, int]]:
+def _journal_entries(text: str) -> Iterator[KernelRecord]:
     for line in text.split("\n"):
         try:
             entry = json.loads(line)
@@ -72,11 +72,11 @@ def _journal_entries(text: str) -> Iterator[tuple[str, int]]:
             shown = bytes(message).decode("utf-8", "replace") if isinstance(message, list) else str(message)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        yield _CONTROL.sub(lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", shown), facility
+        message = _CONTROL.sub(lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", shown)
+        at = str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))
+        yield KernelRecord(message, at=int(at) if at.isdecimal() and len(at) < 20 else None, facility=facility)
 
 
-def trusted_lines(records: Sequence[KernelRecord], words: Sequence[str]) -> str:
-    """Return the texts of the trusted records that contain one of these words, one a line."""
-    return "\n".join(
-        record.text for record in records if record.is_trusted and any(word in record.text for word in words)
-    )
+def trusted_records(records: Sequence[KernelRecord], words: Sequence[str]) -> list[KernelRecord]:
+    """Return the trusted records that contain one of these words."""
+    return [record for record in records if record.is_trusted and any(word in record.text for word in words)]

@@ -10,14 +10,14 @@ from typing import Callable, Iterable, Iterator, Mapping, Sequence
 from ..common.foreign_text import quote_foreign
 from ..common.versions import at_least
 from .answers import TIMED_OUT, CommandResult, ModuleInfo, parse_module_info
-from .faults import BY_HAND, ISOLATE, RESET, Fault, FaultBook, standing_faults
+from .faults import BY_HAND, ISOLATE, RESET, Event, Fault, FaultBook, standing_faults
 from .model import APT, Host
 
 # Characters of each part of a finding; tools and logs say some of it.
 _LONGEST = 1000
 
 # How vendors write the kinds of the catalogue.
-LOG_NAMES = {"xid": "Xid", "sxid": "SXid"}
+LOG_NAMES = {"xid": "Xid", "sxid": "SXid", "afid": "AFID"}
 LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 
@@ -207,12 +207,17 @@ def ends_late(fault: Fault) -> bool:
 
 
 def check_log(book: FaultBook, log: str, reset: str) -> Iterator[Finding]:
-    """Yield the chips' faults in the kernel's log that only a reset, a reboot or a person ends.
+    """Yield the chips' faults in the kernel's log that only a reset, a reboot or a person ends."""
+    return check_events(standing_faults(book, log), reset, "kernel log")
+
+
+def check_events(events: Iterable[Event], reset: str, source: str) -> Iterator[Finding]:
+    """Yield the faults that only a reset, a reboot or a person ends.
 
     What a program caused and what a new start of an instance ends keeps no host from serving. ``reset`` is the
     command that resets a chip.
     """
-    for event in standing_faults(book, log):
+    for event in events:
         fault = event.fault
         if not ends_late(fault):
             continue
@@ -222,6 +227,6 @@ def check_log(book: FaultBook, log: str, reset: str) -> Iterator[Finding]:
             action = "have the chip replaced, then reboot"
         else:
             action = "reboot, or switch the machine off and on; if it returns, check power, seat and temperature"
-        code = f"{LOG_NAMES[fault.kind]} {fault.code}" if fault.kind in LOG_NAMES else "kernel log"
-        where = f"chip {event.chip}" if event.chip else "kernel log"
+        code = f"{LOG_NAMES[fault.kind]} {fault.code}" if fault.kind in LOG_NAMES else source
+        where = f"chip {event.chip}" if event.chip else source
         yield Finding(f"{code} since the last boot: {fault.meaning}", where, action)

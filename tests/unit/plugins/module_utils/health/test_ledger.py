@@ -214,6 +214,21 @@ def test_anything_else_is_damage(data):
         Ledger.from_document(data)
 
 
+def test_a_record_that_comes_after_a_reset_and_is_older_is_no_fault():
+    ledger = Ledger()
+    ledger.record(
+        Event(Fault("log", "reset_succeeded", "x", "report", clears=True), CHIP), FIRST, 120.0, "boot-1", 1, 50.0
+    )
+    assert ledger.record(OFF_THE_BUS, FIRST, 121.0, "boot-1", 1, 49.0) == []
+    assert len(ledger.record(ROW, FIRST, 121.0, "boot-1", 1, 49.0)) == 1
+    assert len(ledger.record(OFF_THE_BUS, FIRST, 121.0, "boot-1", 1, 51.0)) == 1
+    other = Event(OFF_THE_BUS.fault, "0000:1b:00.0")
+    assert len(ledger.record(other, FIRST, 121.0, "boot-1", 1, 49.0)) == 1
+    # Without a time, or before the boot by a clock that was wrong.
+    assert len(Ledger(resets={CHIP: 50.0}).record(OFF_THE_BUS, FIRST, 121.0, "boot-1")) == 1
+    assert len(Ledger().record(OFF_THE_BUS, FIRST, 121.0, "boot-1", 1, -9.0)) == 1
+
+
 def test_a_reset_ends_what_a_boot_would_end_and_the_proof_decides():
     ledger = ledger_with(OFF_THE_BUS, ROW)
     ledger.record(Event(Fault("xid", "154.none", "x", "ignore", clears=True), "0000:1b:00.0"), FIRST, 120.0, "boot-1")

@@ -8,7 +8,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.error_rec
     ErrorRecord,
     SeenRecords,
     parse_records,
+    standing_errors,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.faults import FaultBook
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 HEADER = "timestamp            gpu_id  severity             file_name         list of afids\n"
 TABLE = (
@@ -64,3 +67,20 @@ def test_each_record_is_new_once_though_every_answer_has_all():
 def test_after_a_new_start_only_later_records_are_new():
     seen = SeenRecords(7.0)
     assert seen.new([record_at(0.0), record_at(7.0), record_at(8.0)]) == [record_at(0.0), record_at(8.0)]
+
+
+@pytest.mark.parametrize(
+    ("code", "at", "stands"),
+    [
+        # The driver has reset the chip 100 seconds after the epoch, and a record has whole seconds.
+        ("30", 98.0, False), ("30", 99.5, True), ("30", 101.0, True), ("14", 98.0, False),
+        # Only a person ends it, or its time is unknown.
+        ("19", 98.0, True), ("30", 0.0, True),
+    ],
+)  # fmt: skip
+def test_a_reset_ends_the_older_errors_that_a_boot_would_end(code, at, stands):
+    book = FaultBook.from_document(faults_of_host("rocm"))
+    record = ErrorRecord("0000:05:00.0", at, "FATAL", (code,))
+    found = standing_errors(book, [record, record], {"0000:05:00.0": 100.0})
+    assert [event.fault.name for event in found] == ([f"afid {code}"] if stands else [])
+    assert len(standing_errors(book, [record], {"0000:15:00.0": 100.0})) == 1

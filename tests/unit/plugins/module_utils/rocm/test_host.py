@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
 
 from tests.fakes.nvidia import add_process, tool, write
 from tests.fakes.rocm_tree import (
@@ -60,6 +62,35 @@ def test_a_host_that_is_whole(host):
     assert (shown["driven"], shown["disk"], shown["is_stale"]) == (list(CHIPS), VERSION, False)
     assert (shown["has_grub"], shown["grub"], shown["numa_balancing"]) == (True, None, "1")
     assert (shown["blacklists"], shown["sources"], shown["rocm"]) == ([], {}, "")
+
+
+RECORDS = "{stamp}  1       FATAL                fatal-1.cper      30\n"
+BUS = json.dumps([{"gpu": n, "bus": {"bdf": address}} for n, address in enumerate(CHIPS)])
+
+
+@pytest.mark.parametrize("device", [False, True])
+def test_error_records_are_judged_until_the_driver_has_reset_the_chip(host, device):
+    booted = time.time() - time.monotonic()
+    stamp = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(booted + 100))
+    gpus = json.dumps([{"gpu": n, "bus": {"bdf": address}, "asic": {}} for n, address in enumerate(CHIPS)])
+    tool(
+        host / "bin", "amd-smi", ("'static --asic --bus --driver --json'", 0, gpus, ""),
+        ("'static --bus --json'", 0, BUS, ""),
+        ("'ras --cper --severity fatal'*", 0, RECORDS.format(stamp=stamp), ""), ("ras*", 0, "", ""),
+    )  # fmt: skip
+    faults = faults_of_host("rocm")
+    found = state(host, faults=faults)["findings"]
+    assert [(each["what"], each["where"]) for each in found] == [
+        ("AFID 30 since the last boot: Other fatal error within the chip", f"chip {CHIPS[1]}")
+    ]
+    for at, left in ((99, 1), (103, 0)):
+        message = f"amdgpu {CHIPS[1]}: amdgpu: GPU reset(1) succeeded!"
+        if device:
+            write(host / "dev/kmsg", f"6,1,{at}000000,-;{message}\n")
+        else:
+            line = json.dumps({"MESSAGE": message, "_SOURCE_MONOTONIC_TIMESTAMP": f"{at}000000"})
+            tool(host / "bin", "journalctl", ("--dmesg*", 0, f"{line}\n", ""))
+        assert len(state(host, faults=faults)["findings"]) == left
 
 
 def test_check_mode_reads_the_same(host):

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers i
     parse_rocm_smi,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.error_records import ErrorRecord
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import (
     Node,
     RocmRecording,
@@ -417,6 +418,33 @@ def test_the_catalogue_of_faults_decides_what_a_record_means(line, what):
     found = [(finding.what, finding.where) for finding in check_driver(recording, "6.14.14", True, book)]
     assert [where for _what, where in found] == (["chip 0000:0c:00.0"] if what else [])
     assert all(words.startswith(f"kernel log since the last boot: {what}") for words, _where in found)
+
+
+@pytest.mark.parametrize(
+    ("code", "chip", "what", "where", "action"),
+    [
+        ("30", CHIPS[0], "AFID 30 since the last boot: Other fatal error", f"chip {CHIPS[0]}", "reset the chip with"),
+        ("14", "", "AFID 14 since the last boot: Fatal error on PCIe", "error records", "reboot, or switch"),
+        ("19", CHIPS[0], "AFID 19 since the last boot: More bad pages", f"chip {CHIPS[0]}", "have the chip replaced"),
+        # They take nothing out of service.
+        ("22", CHIPS[0], "", "", ""),
+        ("none", CHIPS[0], "", "", ""),
+        ("9999", CHIPS[0], "", "", ""),
+    ],
+)
+def test_the_catalogue_of_faults_decides_what_an_error_record_means(code, chip, what, where, action):
+    book = FaultBook.from_document(faults_of_host("rocm"))
+    recording = replace(WHOLE, errors=(ErrorRecord(chip, 50.0, "FATAL", (code,)),) * 2)
+    found = check_driver(recording, "6.14.14", True, book)
+    assert len(found) == bool(what)
+    for finding in found:
+        assert finding.what.startswith(what) and finding.where == where and finding.action.startswith(action)
+
+
+def test_an_error_record_is_over_when_the_driver_has_reset_the_chip():
+    book = FaultBook.from_document(faults_of_host("rocm"))
+    recording = replace(WHOLE, errors=(ErrorRecord(CHIPS[0], 50.0, "FATAL", ("30",)),), resets={CHIPS[0]: 60.0})
+    assert check_driver(recording, "6.14.14", True, book) == []
 
 
 @pytest.mark.parametrize(

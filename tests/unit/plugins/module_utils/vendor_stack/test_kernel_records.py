@@ -9,7 +9,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.k
     parse_journal,
     parse_kmsg,
     parse_record,
-    trusted_lines,
+    trusted_records,
 )
 
 
@@ -41,12 +41,18 @@ def test_the_journal_lists_one_record_a_line_whatever_its_text():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("stamp", "at"), [("5678901", 5678901), (None, None), ("x", None), ("9" * 6000, None)])
+def test_the_journal_has_the_kernels_own_time_of_a_record(stamp, at):
+    (record,) = parse_journal(json.dumps({"MESSAGE": "a", "_SOURCE_MONOTONIC_TIMESTAMP": stamp}))
+    assert record.at == at
+
+
 def test_only_the_kernels_own_records_count():
     records = [
         KernelRecord("NVRM: a"), KernelRecord("NVRM: b", facility=1), KernelRecord("x[7]: segfault in NVRM: c"),
         KernelRecord("amdgpu: d"),
     ]  # fmt: skip
-    assert trusted_lines(records, ("NVRM", "SXid")) == "NVRM: a"
+    assert [record.text for record in trusted_records(records, ("NVRM", "SXid"))] == ["NVRM: a"]
 
 
 def test_a_program_cannot_hide_a_record_of_a_driver():

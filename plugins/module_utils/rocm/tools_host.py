@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the vendor's tool for the error records of the chips. Changes nothing; only AMD's tool has such records."""
+"""Ask AMD's tools, also for the error records of the chips. Changes nothing."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from dataclasses import dataclass
+from typing import Sequence
 
-from ..rocm.counters import BUS, addresses_of
-from ..rocm.error_records import SEVERITIES, ErrorRecord, command, parse_records
-from ..vendor_stack.answers import NOT_FOUND
+from ..vendor_stack.answers import NOT_FOUND, CommandResult
 from ..vendor_stack.counters import explain_silence
 from ..vendor_stack.host import Run, run_command
-from .read_host import ROCM, ask_amd_smi
+from .counters import BUS, addresses_of
+from .error_records import SEVERITIES, ErrorRecord, command, parse_records
+
+# The directories of ROCm's tools; older packages link them into /usr/bin.
+TOOL_DIRECTORIES = ("/opt/rocm/bin", "/opt/rocm/core/bin")
 
 
 @dataclass(frozen=True)
@@ -22,16 +26,23 @@ class RecordsAnswer:
     problem: str = ""
 
 
-def read_records(stack: str, run: Run = run_command) -> RecordsAnswer:
-    """Return the error records of the host's chips; none, and no problem, for other stacks than AMD's."""
-    if stack != ROCM:
-        return RecordsAnswer()
+def ask_tool(argv: Sequence[str], run: Run = run_command) -> CommandResult:
+    """Return the answer of one of ROCm's tools, from any of its directories."""
+    answer = run(argv)
+    for directory in TOOL_DIRECTORIES:
+        if answer.rc == NOT_FOUND:
+            answer = run([os.path.join(directory, argv[0]), *argv[1:]])
+    return answer
+
+
+def read_records(run: Run = run_command) -> RecordsAnswer:
+    """Return the error records of the host's chips."""
     texts = []
     for severity in SEVERITIES:
         try:
             # amd-smi decodes a record from the file that it writes.
             with tempfile.TemporaryDirectory() as directory:
-                answer = ask_amd_smi(command(severity, directory), run)
+                answer = ask_tool(command(severity, directory), run)
         except OSError as exc:
             return RecordsAnswer(problem=f"amd-smi ras --cper needs a temporary directory: {exc.strerror}")
         if answer.rc == NOT_FOUND:
@@ -40,5 +51,5 @@ def read_records(stack: str, run: Run = run_command) -> RecordsAnswer:
             return RecordsAnswer(problem=f"amd-smi ras --cper fails: {explain_silence(answer)}")
         texts.append(answer.out)
     text = "\n".join(texts)
-    addresses = addresses_of(ask_amd_smi(BUS, run)) if ".cper" in text else {}
+    addresses = addresses_of(ask_tool(BUS, run)) if ".cper" in text else {}
     return RecordsAnswer(tuple(parse_records(text, addresses)))

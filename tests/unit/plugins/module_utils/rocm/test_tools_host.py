@@ -5,7 +5,7 @@ import os
 import tempfile
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.records_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.tools_host import (
     RecordsAnswer,
     read_records,
 )
@@ -24,11 +24,11 @@ def test_each_severity_has_a_directory_of_its_own_that_goes_away():
     def run(argv):
         if argv[1] == "static":
             return CommandResult(0, BUS)
-        assert argv[:4] == ["amd-smi", "ras", "--cper", "--severity"] and os.path.isdir(argv[6])
+        assert argv[:4] == ("amd-smi", "ras", "--cper", "--severity") and os.path.isdir(argv[6])
         directories[argv[4]] = argv[6]
         return CommandResult(0, ROW if argv[4] == "fatal" else "")
 
-    answer = read_records("rocm", run)
+    answer = read_records(run)
     assert [(record.chip, record.codes) for record in answer.records] == [("0000:15:00.0", ("30",))]
     assert list(directories) == ["fatal", "nonfatal-uncorrected"]
     assert not any(os.path.exists(directory) for directory in directories.values())
@@ -36,7 +36,7 @@ def test_each_severity_has_a_directory_of_its_own_that_goes_away():
 
 def test_without_records_the_addresses_are_not_asked_for():
     asked = []
-    assert read_records("rocm", lambda argv: asked.append(argv[1]) or CommandResult(0, "")) == RecordsAnswer()
+    assert read_records(lambda argv: asked.append(argv[1]) or CommandResult(0, "")) == RecordsAnswer()
     assert asked == ["ras", "ras"]
 
 
@@ -48,7 +48,7 @@ def test_without_records_the_addresses_are_not_asked_for():
     ],
 )
 def test_a_tool_without_records_is_a_problem_and_no_error(result, problem):
-    answer = read_records("rocm", lambda _argv: result)
+    answer = read_records(lambda _argv: result)
     assert answer.records == () and problem in answer.problem
 
 
@@ -57,9 +57,4 @@ def test_a_full_disk_is_a_problem_and_no_error(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
-    assert "No space left on device" in read_records("rocm", lambda _argv: CommandResult(0, "")).problem
-
-
-@pytest.mark.parametrize("stack", ["cuda", "cann", "cpu"])
-def test_other_vendors_have_none(stack):
-    assert read_records(stack, lambda _argv: pytest.fail("asked")) == RecordsAnswer()
+    assert "No space left on device" in read_records(lambda _argv: CommandResult(0, "")).problem
