@@ -62,8 +62,9 @@ def connection_words(action: ActionBase) -> tuple[list[str], str, bool]:
     is_other = become is not None and (become.get_option("become_user") or "root") != user
     if is_other and become.name != "ansible.builtin.sudo" and become.name != "sudo":
         raise WeightsError(f"a source of the controller needs sudo where it needs another user, found {become.name}")
-    login = f"{user}@" if user else ""
-    return ssh_command(connection.get_option), f"{login}{connection.get_option('host')}:", is_other
+    login, host = f"{user}@" if user else "", str(connection.get_option("host"))
+    # rsync would take an address of IPv6 without brackets for a name, and the rest of it for the path.
+    return ssh_command(connection.get_option), f"{login}{f'[{host}]' if ':' in host else host}:", is_other
 
 
 def ssh_command(option: Callable[[str], Any]) -> list[str]:
