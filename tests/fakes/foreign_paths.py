@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.fakes.sources import called, named
@@ -77,7 +78,7 @@ STUDIED = (
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@dataclass
+@dataclass(eq=False)
 class Body:
     """A function, or the statements of a file outside of functions, with what is known of it."""
 
@@ -87,6 +88,8 @@ class Body:
     parameters: list[str] = field(default_factory=list)
     # The function around it, whose variables it sees.
     around: Body | None = None
+    # Those of which it is the one around, and so on.
+    inner: list[Body] = field(default_factory=list)
     nodes: list[ast.AST] = field(default_factory=list)
     # What a variable's path is made from: FOREIGN, and names of parameters.
     local: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -129,6 +132,10 @@ def _collect(source: Source, body: Body, node: ast.AST) -> None:
             name = f"{body.name}.{child.name}".lstrip(".")
             inner = Body(source.file, name, child, _parameters(child), body if isinstance(node, FUNCTIONS) else None)
             source.bodies.append(inner)
+            outer = inner.around
+            while outer:
+                outer.inner.append(inner)
+                outer = outer.around
             _collect(source, inner, child)
             continue
         if isinstance(child, STUDIED):
@@ -168,16 +175,18 @@ class Search:
         for (_file, name), body in self.functions.items():
             if "." in name and isinstance(body.node, FUNCTIONS):
                 self.methods[name.rpartition(".")[2]].append(body)
-        # The files that call a function of a name, and those about which more has become known.
-        self.callers: dict[str, set[str]] = defaultdict(set)
-        for file, source in self.sources.items():
-            for node in (each for body in source.bodies for each in body.nodes if isinstance(each, ast.Call)):
-                name = called(node).rpartition(".")[2]
-                self.callers[source.imported.get(name, ("", name))[1]].add(file)
-        self.open = set(self.sources) - {THE_DOOR}
-        while self.open:
-            source = self.sources[self.open.pop()]
+        # Which bodies call a function of a name, and which need another look because more has become known.
+        self.callers: dict[str, set[Body]] = defaultdict(set)
+        self.open: dict[Body, Source] = {}
+        for source in self.sources.values():
             for body in source.bodies:
+                self.open[body] = source
+                for node in (each for each in body.nodes if isinstance(each, ast.Call)):
+                    name = called(node).rpartition(".")[2]
+                    self.callers[source.imported.get(name, ("", name))[1]].add(body)
+        while self.open:
+            body, source = self.open.popitem()
+            if body.file != THE_DOOR:
                 self._study(source, body)
 
     def findings(self) -> dict[str, list[str]]:
@@ -209,14 +218,14 @@ class Search:
             elif isinstance(node, ast.withitem) and node.optional_vars:
                 self._bind(source, body, node.optional_vars, self._of(source, body, node.context_expr))
 
-    def _callers(self, body: Body) -> set[str]:
-        return self.callers[body.name.rpartition(".")[2]]
+    def _callers(self, body: Body) -> set[Body]:
+        return self.callers.get(body.name.rpartition(".")[2], set())
 
-    def _add(self, known: set[str], more: set[str], files: set[str]) -> None:
-        """Add what has become known, and study the files again that it concerns."""
+    def _add(self, known: set[str], more: set[str], concerned: Iterable[Body]) -> None:
+        """Add what has become known, and study those again that it concerns."""
         if not more <= known:
             known |= more
-            self.open |= files - {THE_DOOR}
+            self.open.update((body, self.sources[body.file]) for body in concerned)
 
     def _assign(self, source: Source, body: Body, target: ast.AST, value: ast.AST) -> None:
         pair = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
@@ -228,12 +237,12 @@ class Search:
             for each in target.elts:
                 self._bind(source, body, each, made)
         elif isinstance(target, ast.Name):
-            self._add(body.local[target.id], made, {source.file})
+            self._add(body.local[target.id], made, [body, *body.inner])
             if made & TAGS and not isinstance(body.node, FUNCTIONS):
                 names = source.attributes if body.is_class else source.names
-                self._add(names[target.id], made & TAGS, {source.file})
+                self._add(names[target.id], made & TAGS, source.bodies)
         elif isinstance(target, ast.Attribute) and made & TAGS:
-            self._add(source.attributes[target.attr], made & TAGS, {source.file})
+            self._add(source.attributes[target.attr], made & TAGS, source.bodies)
 
     def _of(self, source: Source, body: Body, node: ast.AST) -> set[str]:
         """Return what an expression's path is made from."""
@@ -344,8 +353,9 @@ class Search:
         made = self._constructor(source, node)
         for name in made.parameters if made else ():
             if FOREIGN in self._argument(source, body, node, made, name):
-                known = self.sources[made.file].attributes if made.is_class else made.local
-                self._add(known[name], {FOREIGN}, {made.file})
+                theirs = self.sources[made.file]
+                known = theirs.attributes if made.is_class else made.local
+                self._add(known[name], {FOREIGN}, theirs.bodies)
         self._reach(body, node, way, reached)
 
     def _of_method(self, source: Source, body: Body, node: ast.expr) -> set[str]:

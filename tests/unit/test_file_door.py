@@ -5,6 +5,7 @@ module_utils/common/foreign_files_host.py."""
 from __future__ import annotations
 
 import ast
+import gc
 from functools import lru_cache
 
 import pytest
@@ -63,14 +64,25 @@ def texts():
     return {path.relative_to(TOP).as_posix().removeprefix("plugins/"): text_of(path) for path in paths}
 
 
-def opens_of(file, text):
+@lru_cache(maxsize=None)
+def product():
+    """Return the search in these sources. To search its trees for garbage would take as long as to make them."""
+    gc.disable()
+    try:
+        return Search(texts())
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def opens_of(source):
     """Return the functions of a file that open files by themselves, with their calls.
 
     A function that is passed on or given another name, `partial(open, ...)`, counts as called, and so does a program
     that follows links.
     """
     found = {}
-    for body in read(file, text).bodies:
+    for body in source.bodies:
         for node in body.nodes:
             values = [node.func, *given_to(node)] if isinstance(node, ast.Call) else [getattr(node, "value", None)]
             ways = [named(each) for each in values if isinstance(each, (ast.Name, ast.Attribute, ast.Call))]
@@ -92,7 +104,7 @@ def is_way(name):
 def test_files_are_opened_by_the_door_or_belong_to_nobody_else():
     reasons = yaml.safe_load((TOP / "tests/unit/opens.yml").read_text())
     listed = {f"{file}::{name}" for files in reasons.values() for file, names in files.items() for name in names}
-    found = {f"{file}::{name}" for file, text in texts().items() for name in opens_of(file, text)}
+    found = {f"{file}::{name}" for file, source in product().sources.items() for name in opens_of(source)}
     assert found - listed == set(), (
         "use common/foreign_files_host.py, or say in tests/unit/opens.yml why nobody else could have placed the file"
     )
@@ -100,7 +112,7 @@ def test_files_are_opened_by_the_door_or_belong_to_nobody_else():
 
 
 def test_what_lies_in_a_directory_of_another_user_is_reached_by_the_door_alone():
-    found = Search(texts()).findings()
+    found = product().findings()
     assert {name: lines for name, lines in found.items() if name not in REACHES} == {}, (
         "use ForeignDirectory of common/foreign_files_host.py"
     )
@@ -228,7 +240,7 @@ def test_the_door_and_pure_paths_are_left_alone(line):
 
 def test_a_planted_opening_is_listed_with_its_function():
     text = "class A:\n    def b(self):\n        return Path('x').read_text()\n"
-    assert opens_of("modules/a.py", text) == {"A.b": ["Path('x').read_text"]}
+    assert opens_of(read("modules/a.py", text)) == {"A.b": ["Path('x').read_text"]}
 
 
 @pytest.mark.parametrize(
@@ -240,9 +252,9 @@ def test_a_planted_opening_is_listed_with_its_function():
     ],
 )  # fmt: skip
 def test_a_planted_opening_by_another_name_is_listed(line, way):
-    assert opens_of("modules/a.py", f"def f(path):\n    {line}\n") == {"f": [way]}
+    assert opens_of(read("modules/a.py", f"def f(path):\n    {line}\n")) == {"f": [way]}
 
 
 @pytest.mark.parametrize("line", ["show('install', path)", "for name in ('install', 'test'): pass", "self._cat(path)"])
 def test_words_that_are_no_command_are_left_alone(line):
-    assert opens_of("modules/a.py", f"def f(path):\n    {line}\n") == {}
+    assert opens_of(read("modules/a.py", f"def f(path):\n    {line}\n")) == {}

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TOP = Path(__file__).resolve().parents[3]
 INDEX = (TOP / "docs/README.md").read_text()
 GROUPS = dict(re.findall(r"^## ([^:\n]+):[^\n]*\n(.*?)(?=^## |\Z)", INDEX, re.M | re.S))
@@ -26,6 +28,7 @@ def test_the_eight_playbooks_are_there():
     assert all((TOP / "playbooks" / name).is_file() for row in rows for name in re.findall(r"\w+\.yml", row))
 
 
+@pytest.mark.slow
 def test_the_page_of_tags_names_the_tags_of_each_playbook(tmp_path):
     """As Ansible itself lists them."""
     groups = ("inference", "gateways", "mirrors", "provisioner")

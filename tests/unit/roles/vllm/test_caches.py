@@ -72,6 +72,7 @@ def test_a_new_instance_starts_with_what_an_equal_host_has_compiled(site):
     assert "changed=0" in run(directory)
 
 
+@pytest.mark.slow
 def test_a_damaged_archive_is_a_warning(site):
     directory, archive = site
     archive.write_bytes(archive.read_bytes()[:-1] + b"x")
