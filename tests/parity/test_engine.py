@@ -155,6 +155,34 @@ def test_a_wrong_value_is_refused_by_the_plan_and_by_vllm(release, shapes, upstr
     assert {name for name in accepted if not name.startswith(ELSEWHERE)} == LATER
 
 
+def words_of(entry):
+    """Return the first word of a flag whose words are listed, also in another case; none for other flags."""
+    listed = entry["values"] if entry["kind"] == "choice" else entry["known"] if entry.get("closed") else ()
+    words = [word for word in map(str, listed) if word.swapcase() != word]
+    return (words[0], words[0].swapcase()) if words else ()
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_word_in_another_case_is_judged_as_vllm_does(release, shapes, upstream_recipes, real_engines):
+    accelerator, request = hardware("h200", 8), {"recipe": LLAMA}
+    base = planned(accelerator, request, release, shapes, upstream_recipes)
+
+    def verdicts(name, word):
+        plan = {**base, "argv": [*base["argv"], f"--{name}={word}"], "chips": list(range(8))}
+        args = {**request, "args": {name: word}}
+        return (
+            refuses(real_engines[release].judge, plan, accelerator),
+            refuses(planned, accelerator, args, release, shapes, upstream_recipes),
+        )
+
+    judged = {
+        name: verdicts(name, words[1])
+        for name, entry in load_table(release).flags.items()
+        if (words := words_of(entry)) and verdicts(name, words[0]) == (False, False)
+    }
+    assert len(judged) > 40 and {name for name, (engine, plan) in judged.items() if engine != plan} == set()
+
+
 # Values of each kind that are odd: some engines' flags take them.
 ODD = {
     "integer": (-1, 0, "x", 1.5), "number": (-1, 0, "x", 95), "choice": ("zzz",), "json": ("{",), "switch": ("x",),

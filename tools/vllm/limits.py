@@ -38,6 +38,8 @@ KNOWN = {
     "LoadFormats": ("model_executor/model_loader/__init__.py",),
     "QuantizationMethods": ("model_executor/layers/quantization/__init__.py",),
 }
+# Those that it looks up as they are; the others it writes in small letters or in capitals first.
+EXACT = {"CacheDType"}
 # Where config classes and the flags of the command line are.
 SOURCES = ("config/**/*.py", "config.py", "engine/arg_utils.py", "entrypoints/**/cli_args.py")
 _NAME = re.compile(r"[A-Za-z_]+")
@@ -104,7 +106,7 @@ class Limits:
             _narrow(entry, self.checked.get((owner, name)) or self.checked.get(("", name)) or {})
         known = next((word for word in words if word in self.types), None)
         if known and entry["kind"] in ("text", "any"):
-            entry.update(kind="text", known=Alias(known), closed=True)
+            entry.update(kind="text", known=Alias(known), closed=True, **({"exact": True} if known in EXACT else {}))
             if owner in self.classes and name in self.classes[owner].auto:
                 entry["words"] = ["auto"]
         literal = self.literals.get(annotation.removesuffix(" | None"))

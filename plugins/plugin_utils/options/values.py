@@ -156,8 +156,9 @@ def is_unlisted(entry: Entry, value: Any, added: Collection[str] = ()) -> bool:
     """Return whether vLLM refuses a value because neither the release nor a plugin (``added``) has its name."""
     if not entry.get("closed") or value in (None, "") or isinstance(value, bool):
         return False
+    fold: Callable[[str], str] = str if entry.get("exact") else str.lower
     names = (*entry["known"], *entry.get("words", ()), *added)
-    return str(value).lower() not in {str(name).lower() for name in names}
+    return fold(str(value)) not in {fold(str(name)) for name in names}
 
 
 def is_added(entry: Entry, value: Any, added: Collection[str]) -> bool:

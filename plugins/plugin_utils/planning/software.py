@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping
 
+from ...module_utils.containers.image_names import IMAGE
 from ..common.versions import satisfies
 from .hardware import BRANDS, Accelerator, exact_blocks, generation_blocks
 from .inputs import PlanError, SiteSettings
@@ -19,10 +20,6 @@ from .inputs import PlanError, SiteSettings
 # own.
 _OFFICIAL = re.compile(r"(docker\.io/)?vllm/vllm-openai(-rocm|-cpu|-xpu)?\Z|quay\.io/ascend/vllm-ascend\Z")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
-# A name of an image that no container engine could take for an option.
-_IMAGE = re.compile(
-    r"[A-Za-z0-9][\w.-]*(:\d{1,5}(?=/))?(/[A-Za-z0-9][\w.-]*)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{1,64})?"
-)
 # What an image runs before the arguments of the plan; another command would be code of the recipe's author.
 COMMAND = ("vllm", "serve")
 # Notes are written for people who install by hand; some are a page long.
@@ -92,7 +89,7 @@ def choose_software(
         _refuse(problems, site.strict, where)
         return Software(warnings=tuple(f"{where}.recipe: {problem}" for problem in problems))
     named = _named_image(asked)
-    if named and not _IMAGE.fullmatch(named):
+    if named and not re.fullmatch(IMAGE, named):
         raise PlanError(
             f"{where}.recipe: docker_image of recipe {asked.model}: found {named[:100]!a}, expected the name of an "
             "image such as vllm/vllm-openai:v0.33.0; correct the recipe, or set vllm_image"
@@ -256,6 +253,8 @@ def _of_build(asked: _Asked, own: str | None) -> Iterator[str]:
             f"{asked.model} names its own build of vLLM, {own}, which is used instead of the release's image; its "
             f"flags are checked as those of release {asked.release!r}"
         )
+        if "@" not in own and _parts(own)[1] in ("", "latest"):
+            yield f"{own} may be another build on each host and tomorrow; set vllm_image to it with its digest"
 
 
 def _of_nightly(asked: _Asked, named: str | None, own: str | None) -> Iterator[str]:

@@ -167,7 +167,7 @@ def limits(tmp_path):
         ("interval", {"kind": "integer"}, {"kind": "integer", "ge": 0}),
         ("elsewhere", {"kind": "integer"}, {"kind": "integer"}),
         # By the name of the field, where the flag has another one.
-        ("kv-dtype", {"kind": "text"}, {"kind": "text", "known": "CacheDType", "closed": True}),
+        ("kv-dtype", {"kind": "text"}, {"kind": "text", "known": "CacheDType", "closed": True, "exact": True}),
         # The parser's own choices stay.
         ("kv-dtype", {"kind": "choice", "values": ["auto"]}, {"kind": "choice", "values": ["auto"]}),
         ("backend", {"kind": "text"}, {"kind": "text", "known": "AttentionBackendEnum", "closed": True}),
@@ -211,7 +211,7 @@ def limits(tmp_path):
                 "keys": {
                     "share": {"kind": "number", "gt": 0, "le": 1},
                     "plain": "integer",
-                    "cache_dtype": {"kind": "text", "known": "CacheDType", "closed": True},
+                    "cache_dtype": {"kind": "text", "known": "CacheDType", "closed": True, "exact": True},
                 },
             },
         ),

@@ -43,7 +43,7 @@ def refusal(*arguments, **options):
         ("vllm/vllm-openai", H200, None),
         ("vllm/vllm-openai:v0.20.2", H200, None),
         ("docker.io/vllm/vllm-openai:v0.25.0-x86_64", H200, None),
-        ("vllm/vllm-openai@sha256:0", H200, None),
+        ("vllm/vllm-openai@sha256:" + "0" * 64, H200, None),
         ("eugr/spark-vllm:latest", H200, "eugr/spark-vllm:latest"),
         ("localhost:5000/vllm:v0.20.2", H200, "localhost:5000/vllm:v0.20.2"),
         ("docker pull a/b:c", H200, "a/b:c"),
@@ -85,15 +85,34 @@ def test_the_command_of_an_image_belongs_to_it():
         "a/../b",
         "a/b:--init",
         "a b/c:@",
+        # podman refuses these names too: capitals in a repository, a digest that is cut, odd signs.
+        "Abc",
+        "a.b/C:1",
+        "vllm/foo@sha256:abc",
+        "a/b@" + "0" * 64,
+        "a/b:.x",
+        "a/b:",
+        "a//b",
+        "a..b:1",
     ],
 )
-def test_no_image_is_an_option_of_the_container_engine(image):
+def test_an_image_is_a_name_and_no_option_of_the_container_engine(image):
     assert "docker_image of recipe org/model: found " in refusal({"docker_image": image})
 
 
 @pytest.mark.parametrize("image", ["a/b:c", "host:5000/a/b@sha256:" + "0" * 64, "quay.io/a/vllm-ascend:v0.23.0-a5"])
 def test_images_of_registries_are_names(image):
     assert software({"docker_image": image}).image == image
+
+
+@pytest.mark.parametrize(
+    ("image", "moves"),
+    [("a/b:latest", True), ("a/b", True), ("h:5000/a/b", True), ("a/b:1", False), ("a/b@sha256:" + "0" * 64, False),
+     ("a/b:latest@sha256:" + "0" * 64, False), ("vllm/vllm-openai:latest", False), ("vllm/vllm-openai", False)],
+)  # fmt: skip
+def test_a_build_without_a_version_is_a_warning(image, moves):
+    moving = [text for text in software({"docker_image": image}).warnings if "another build" in text]
+    assert [image in text and "vllm_image" in text for text in moving] == [True] * moves
 
 
 def test_a_recipe_alone_chooses_no_other_command():
