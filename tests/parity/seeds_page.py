@@ -19,8 +19,8 @@ Each command of five published guides that starts a server, and the instance her
 
 "The same" means: the release's parser reads both `argv` alike, and every variable that the release reads is equal.
 [`tests/parity/test_seeds.py`]({parity}/test_seeds.py) tests it: in {real} with vLLM's real parsers, in older releases
-against `catalog/options/`. Where {real} are not named, they refuse the guide's command. A new site gets one of these two
-(Ascend 0.30.0); the older ones are here because the guides were written for them.
+against `catalog/options/`. Where {real} are not named, they refuse the guide's command. A new site gets one of these
+two (Ascend 0.30.0); the older ones are here because the guides were written for them.
 
 The comparison ignores what a site has and a guide does not: the path of the model, its pinned revision, host, port and
 served names; and whether a start forks its processes (`VLLM_WORKER_MULTIPROC_METHOD`). The collection adds
