@@ -29,6 +29,7 @@ class ActionModule(ControllerAction):
             text = request.text()
             found = redact(answer(request, text), text)
         except self.ERRORS as exc:
-            raise AnsibleActionFail(redact(str(exc), text)) from None
+            told = str(exc).replace("accelerators: ", "adopt_accelerator: ", 1)
+            raise AnsibleActionFail(redact(told, text)) from None
         show(found.pop("text"))
         return {**found}

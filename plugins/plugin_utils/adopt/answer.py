@@ -12,6 +12,7 @@ from ..catalog.accelerators import load_catalogue
 from ..catalog.files import load_release
 from ..catalog.option_tables import load_foreign, load_replaced, load_table, other_tables
 from ..fleet.trial import Bench
+from ..planning.inputs import UnknownNameError
 from ..planning.runtime import DEFAULT_RELEASES
 from .comparison import HOSTS, Compared, compare
 from .entry import Adopted, Release, adopt
@@ -105,7 +106,10 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
         raise CommandError(f"found {words:,} words, options and variables, expected at most {MOST_WORDS}")
     stack = _stack(start, request)
     release = request.release or DEFAULT_RELEASES[stack]
-    version = str(load_release(release, request.release_path)["vllm"])
+    try:
+        version = str(load_release(release, request.release_path)["vllm"])
+    except UnknownNameError as exc:
+        raise CommandError(f"adopt_release: {exc}") from exc
     others, replaced = other_tables(version), load_replaced()
     adopted = adopt(start, Release(load_table(version), others, load_foreign(stack), replaced), request.model)
     if start.version and start.version != version:

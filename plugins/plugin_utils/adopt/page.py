@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Iterator, Mapping
 
+from ...module_utils.common.spelling import misspelt
+from ..catalog.files import RECIPES, known_names
+from ..catalog.upstream_recipes import nearest_recipe
 from ..common.tables import wrapped
 from ..common.yaml import dump_yaml, literal
 from .comparison import Compared
@@ -45,8 +48,10 @@ def adopted_text(variables: Mapping[str, Any], adopted: Adopted, compared: Compa
 
 
 def _recipe(adopted: Adopted, compared: Compared) -> str:
+    near = misspelt(adopted.model, known_names("recipes", RECIPES, ())) or nearest_recipe(adopted.model)
+    other = f"; nearest: {near!r}" if near not in (None, adopted.model) else ""
     text = (
-        f"No recipe here is for {adopted.model}. Write this one as {adopted.model}.yaml below a directory of "
+        f"No recipe here is for {adopted.model}{other}. Write this one as {adopted.model}.yaml below a directory of "
         "vllm_recipe_path, and pin the weights with pin_weights.yml:"
     )
     own = f"vLLM {compared.carried} carries one, with more than the command has: fetch_recipes.yml fetches it."

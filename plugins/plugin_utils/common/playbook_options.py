@@ -151,6 +151,13 @@ def refuse_other_names(names: Iterable[str]) -> None:
             raise PlaybookOptionError(f"-e {name}: no playbook has this option; nearest: {HOSTS!r}")
 
 
+def refuse_misspelt(names: Iterable[str]) -> None:
+    """Raise PlaybookOptionError for a variable of the inventory that misspells an option of playbooks."""
+    for name in sorted({*names} - known_options()):
+        if near := misspelt(name, known_options()):
+            raise PlaybookOptionError(f"{name}: no playbook reads it; nearest: {near!r}")
+
+
 def refuse_a_limit(variables: Mapping[str, Any], names: Iterable[str]) -> None:
     """Raise PlaybookOptionError for a variable ``limit`` or ``hosts`` whose value is one of the inventory's ``names``.
 

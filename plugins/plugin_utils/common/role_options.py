@@ -8,6 +8,7 @@ or a text of the wrong kind later, in its own words.
 from __future__ import annotations
 
 import functools
+import os
 import posixpath
 import re
 from typing import Any, Callable, Iterable, Mapping
@@ -112,6 +113,9 @@ def check_names_and_values(
         _check_nothing(name, spec, value)
         _check_value(name, spec, value)
         _check_contents(name, value)
+        # No error, because a plan may be made on another controller.
+        if name == "vllm_caches_dir" and value and not os.path.isdir(os.path.expanduser(str(value))):
+            warnings.append(f"{name}: {_show(value)} is not a directory on this controller, so no instance gets caches")
     return warnings
 
 
@@ -218,11 +222,12 @@ def _check_value(name: str, spec: Spec, value: Any) -> None:
     if value is None or kind in ("raw", "json", "jsonarg"):
         return
     if kind in _TEXTS:
-        choices = [str(choice) for choice in spec.get("choices") or () if str(choice)]
+        listed = [str(choice) for choice in spec.get("choices") or ()]
+        choices = [choice for choice in listed if choice]
         is_switch = isinstance(value, bool) and not choices and name not in CHECKS
         if isinstance(value, (Mapping, list, tuple)) or is_switch:
             raise RoleOptionError(f"{name}: found {_show(value)}, expected a text")
-        if choices and str(value) not in (*choices, "") and not is_template(value):
+        if choices and str(value) not in listed and not is_template(value):
             # YAML reads off, no, on and yes without quotes as false and true.
             quotes = ", in quotes" if isinstance(value, bool) else ""
             raise RoleOptionError(f"{name}: found {_show(value)}, expected {' or '.join(choices)}{quotes}")

@@ -21,6 +21,7 @@ from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
+from ..common.playbook_options import PlaybookOptionError, refuse_misspelt
 from ..common.role_options import (
     SERVING,
     RoleOptionError,
@@ -131,10 +132,12 @@ class HostReader:
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
-            # A site may have a separate variable with this name.
-            if isinstance(own.get("provision"), Mapping) and not has_template(own["provision"]):
+            # A site without a provisioner may have a separate variable with this name.
+            is_entry = isinstance(own.get("provision"), Mapping) or (own.get("groups") or {}).get("provisioner")
+            if own.get("provision") is not None and is_entry and not has_template(own["provision"]):
                 read_entry(host, own["provision"])
-        except (RoleOptionError, ProvisionError) as exc:
+                refuse_misspelt(name for name in own if name.startswith("provision_"))
+        except (PlaybookOptionError, RoleOptionError, ProvisionError) as exc:
             raise FleetError(str(exc)) from exc
         # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))

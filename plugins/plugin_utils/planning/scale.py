@@ -43,9 +43,10 @@ def check_scale(where: str, requested: Mapping[str, Any]) -> None:
     if found.get("mode", AUTO) not in MODES:
         mode = found["mode"]
         raise PlanError(f"{where}.mode: found {show_value(mode)}; {nearest(str(mode), MODES)}")
-    hosts = found.get("hosts", [])
-    if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-        raise PlanError(f"{where}.hosts: found {show_value(hosts)}, expected a list of hosts")
+    hosts = found.get("hosts")
+    is_list = isinstance(hosts, list) and hosts and all(isinstance(host, str) for host in hosts)
+    if "hosts" in found and not is_list:
+        raise PlanError(f"{where}.hosts: found {show_value(hosts)}, expected a list of hosts; leave it out for all")
     for key, why in _EXCLUDED.items():
         if requested.get(key):
             raise PlanError(f"{where}: found together with {key}, and {why}; remove scale or {key}")

@@ -38,3 +38,21 @@ def test_a_name_that_no_instance_can_have_is_refused():
         AnsibleActionFail, match=r"^vllm_instances\.a b: found the name 'a b', expected a text of letters"
     ):
         run_action("adopt_command", {"command": command, "name": "a b"}, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"release": "0.33"}, r"^adopt_release: no release '0\.33' in .*nearest: '0\.33\.0'"),
+        ({"accelerator": "h200:0"}, "^adopt_accelerator: found 'h200:0', expected MODEL or MODEL:COUNT"),
+        ({"accelerator": "h20o"}, "^adopt_accelerator: unknown accelerator 'h20o'; nearest: 'h20'"),
+    ],
+)
+def test_an_error_names_the_option_of_the_playbook(options, message):
+    with pytest.raises(AnsibleActionFail, match=message):
+        run_action("adopt_command", {"command": "vllm serve openai/gpt-oss-20b", **options}, {})
+
+
+def test_a_misspelt_model_has_the_nearest_recipe(capsys):
+    run_action("adopt_command", {"command": "vllm serve openai/gpt-oss-2b"}, {})
+    assert "No recipe here is for openai/gpt-oss-2b; nearest: 'openai/gpt-oss-20b'." in capsys.readouterr().out

@@ -199,6 +199,23 @@ def test_every_number_has_a_range_that_holds_its_default():
             check(role, **{name: RANGES[name].least - 1})
 
 
+def test_an_empty_text_is_a_choice_only_where_it_is_listed():
+    """Ansible's own words named the option of a module."""
+    for role in sorted(path.name for path in ROLES.iterdir()):
+        for name, spec in specs_of(role).items():
+            if "choices" in spec and "" not in spec["choices"] and spec.get("type", "str") == "str":
+                with pytest.raises(RoleOptionError, match=f"{name}: found '', expected "):
+                    check(role, **{name: ""})
+    assert check("vllm", vllm_runtime="") == []
+
+
+def test_a_directory_of_caches_that_is_not_there_is_a_warning(tmp_path):
+    """Nothing would say that no instance gets any."""
+    assert check("vllm", vllm_caches_dir=str(tmp_path)) == check("vllm", vllm_caches_dir="") == []
+    (warning,) = check("vllm", vllm_caches_dir="/nowhere/caches")
+    assert warning.startswith("gpu-1: vllm_caches_dir: '/nowhere/caches' is not a directory on this controller")
+
+
 WRONG = [{"x": 1}, [{"x": [1]}], "²", "٣", "word", 5, 1.5, True, datetime.date(2026, 1, 2)]
 
 

@@ -489,6 +489,19 @@ SERVER = {
             {"provision": {**SERVER, "root_seral": "S1"}},
             ["provision.root_seral: there is no such key; nearest: 'root_serial'"],
         ),
+        # With a provisioner in the inventory it is no other variable of the site.
+        (
+            {"provision": "https://10.1.0.11", "groups": {"provisioner": ["a"]}},
+            [
+                "provision: found 'https://10.1.0.11', expected a mapping with bmc, mac, address, gateway, image",
+            ],
+        ),
+        (
+            {"provision": SERVER, "provision_ssh_key": ["x"]},
+            ["provision_ssh_key: no playbook reads it; nearest: 'provision_ssh_keys'"],
+        ),
+        ({"provision": SERVER, "provision_colour": "red"}, []),
+        ({"provision_ssh_key": ["x"]}, []),
         ({"provison": SERVER}, ["no playbook reads provison; nearest: 'provision'"]),
     ],
 )

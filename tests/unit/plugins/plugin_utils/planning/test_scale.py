@@ -29,6 +29,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.scale
         ({"min": 3, "max": 2}, "vllm_instances.chat.scale.min: found 3, which is more than max (2)"),
         ({"max": 2, "mode": "shadw"}, "vllm_instances.chat.scale.mode: found 'shadw'; nearest: 'shadow'"),
         ({"max": 2, "mode": ["auto"]}, "vllm_instances.chat.scale.mode: found "),
+        ({"max": 2, "hosts": []}, "vllm_instances.chat.scale.hosts: found [], expected a list of hosts; leave it out"),
+        ({"max": 2, "hosts": None}, "vllm_instances.chat.scale.hosts: found nothing, expected a list of hosts"),
         ({"max": 2, "hosts": "gpu-a"}, "vllm_instances.chat.scale.hosts: found 'gpu-a', expected a list of hosts"),
     ],
 )
