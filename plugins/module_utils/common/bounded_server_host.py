@@ -26,9 +26,14 @@ class Place(NamedTuple):
 
 
 def peer_of(address: str) -> str:
-    """Return what counts as one peer: an address of IPv4, or the 64 bits of one of IPv6 that a host has."""
+    """Return what counts as one peer: an address of IPv4, or the 64 bits of one of IPv6 that a host has.
+
+    So do all addresses of loopback: any user of this host has 16 million of them.
+    """
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None) or found
+    if mapped.is_loopback:
+        return "loopback"
     return str(mapped) if mapped.version == 4 else str(ipaddress.ip_network((mapped, 64), strict=False))
 
 

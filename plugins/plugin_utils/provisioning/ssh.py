@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, Mapping
 
 from ...module_utils.common.files_host import locked, publish
+from ...module_utils.common.foreign_text import quote_foreign
 from .entry import Entry, ProvisionError
 from .host_firmware import MOST_BYTES, PROGRAM, read_shown
 from .node import BUILD, ORDER, HostKey
@@ -78,8 +79,7 @@ def show_firmware(entry: Entry, host_key: str, user: str, private_key: str) -> M
     command = f"{'' if user == 'root' else 'sudo -n '}python3 -I -"
     status, output, errors = run(entry, host_key, user, private_key, command, str(PROGRAM), MOST_BYTES)
     if status:
-        lines = errors.decode("utf-8", "replace").strip().splitlines()
-        raise ProvisionError(NO_END if status == KILLED else f"SSH: {lines[-1] if lines else f'status {status}'}")
+        raise ProvisionError(NO_END if status == KILLED else f"SSH: {_last_line(errors) or f'status {status}'}")
     return read_shown(output)
 
 
@@ -148,8 +148,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def read_proof(status: int, output: bytes, errors: bytes) -> Proof:
     """Return the answer of a system from the output of ssh."""
     if status == 255:
-        lines = errors.decode("utf-8", "replace").strip().splitlines()
-        return Proof(reason=f"SSH: {lines[-1] if lines else 'no connection'}")
+        return Proof(reason=f"SSH: {_last_line(errors) or 'no connection'}")
     lines = [*(line.strip() for line in output.decode("utf-8", "replace").split("\n")), "", "", ""]
     lines = [line for line in lines if line][:3]
     cloud_init = next((line for line in lines if line.startswith("status:")), "")
@@ -157,6 +156,12 @@ def read_proof(status: int, output: bytes, errors: bytes) -> Proof:
     if len(marks) < 2:
         return Proof(cloud_init=cloud_init, reason=f"the system has no {BUILD} or no {ORDER} yet")
     return Proof(marks[0], marks[1], cloud_init)
+
+
+def _last_line(errors: bytes) -> str:
+    """Return the last line of ssh's errors, which may be what the system there has printed."""
+    lines = errors.decode("utf-8", "replace").strip().splitlines()
+    return quote_foreign(lines[-1]) if lines else ""
 
 
 def trust(file: Path, names: tuple[str, ...], host_key: str) -> None:

@@ -84,7 +84,20 @@ def test_the_end_of_a_connection_is_no_line_in_the_journal(server, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_peer_takes_places_of_itself_only_while_it_has_most(server):
+def test_a_user_of_this_host_has_one_peer_whatever_its_addresses(server):
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(opened(server, "127.9.0.1"))
+        asking = [stack.enter_context(opened(server)) for _number in range(2)]
+        assert [each.recv(2) for each in (held, *asking)] == [b"a\n"] * 3
+        assert stack.enter_context(opened(server, "127.9.0.2")).recv(2) == b"a\n" and has_ended(held)
+        for each in asking:
+            each.sendall(b"b\n")
+            assert each.recv(2) == b"b\n"
+
+
+def test_a_peer_takes_places_of_itself_only_while_it_has_most(server, monkeypatch):
+    # As addresses of two other hosts.
+    monkeypatch.setattr(bounded_server_host, "peer_of", str)
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(opened(server, "127.0.0.9"))
         assert first.recv(2) == b"a\n"
@@ -113,6 +126,10 @@ def test_a_connection_that_has_proven_itself_keeps_its_place(server):
     [
         ("192.0.2.1", "192.0.2.1"),
         ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("127.0.0.1", "loopback"),
+        ("127.200.3.4", "loopback"),
+        ("::ffff:127.0.0.2", "loopback"),
+        ("::1", "loopback"),
         ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
         ("fe80::1%eth0", "fe80::/64"),
     ],

@@ -81,6 +81,8 @@ def test_the_program_that_shows_the_firmware_is_run_on_the_host(system, tmp_path
     [
         ("echo sudo: a password is required >&2; exit 1", "SSH: sudo: a password is required"),
         ("exit 3", "SSH: status 3"),
+        ("printf '\\302\\205' >&2; exit 3", "SSH: status 3"),
+        ("printf 'a\\033b' >&2; exit 3", r"SSH: a\\x1bb"),
         # A banner of any length before what matters.
         ("head -c 300000 /dev/zero | tr '\\0' x >&2; echo; echo >&2; echo denied >&2; exit 1", "SSH: denied"),
         ("cat /dev/zero", "is not what show_firmware_host.py prints"),
@@ -115,6 +117,7 @@ def test_a_system_that_floods_the_controller_is_read_to_its_bound(system, monkey
         (0, b"\nstatus: running\n", b"", Proof(cloud_init="status: running", reason="the system has no")),
         (255, b"", b"a\nHost key verification failed.\n", Proof(reason="SSH: Host key verification failed.")),
         (255, b"", b"", Proof(reason="SSH: no connection")),
+        (255, b"", b"a\x1b[2J", Proof(reason="SSH: a\\x1b[2J")),
     ],
 )
 def test_the_answer_of_a_system_is_read(status, output, errors, found):
