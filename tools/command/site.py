@@ -88,8 +88,9 @@ def _answer(flag: str, question: dict[str, Any], given: argparse.Namespace) -> l
 
 def try_model(given: argparse.Namespace, model: str) -> str:
     """Return what `fit` has against the name of a model, and keep the chips of --accelerators: given.chips."""
-    own = "{{ vllm_recipe_path | default([]) }}"
-    asked = {"recipes": [model], "accelerators": given.accelerators, "recipe_path": own}
+    # Any chip will do where none is named: a recipe need not list one.
+    asked = {"recipes": [model], "accelerators": given.accelerators or "cpu"}
+    asked["recipe_path"] = "{{ vllm_recipe_path | default([]) }}"
     document = playbooks.run_ad_hoc(given, ["localhost", "-i", "localhost,"], "baremetal.inference.recipe_trial", asked)
     for trial in document["results"].get("localhost", {"trials": ()})["trials"][:1]:
         given.chips = (trial["accelerator"], trial["accelerator_count"], trial["stack"])

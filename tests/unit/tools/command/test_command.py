@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.release import __version__
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import RECIPES, known_names
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tools.command import main
@@ -147,6 +148,13 @@ def test_accelerators_may_be_named_where_no_server_can_be_asked(tmp_path):
     hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
     assert {(host["accelerator"], host["accelerator_count"]) for host in hosts.values()} == {("ascend_a3", 16)}
     assert yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())["vllm_release"] == RELEASES["cann"]
+
+
+@pytest.mark.parametrize("name", known_names("recipes", RECIPES, ()))
+def test_each_recipe_may_be_named(tmp_path, name):
+    """One that lists no chip, too."""
+    done = run("init", str(tmp_path / "s"), "--hosts", "a", "--gateway", "none", "--no-detect", "--model", name)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_recipe_of_the_site_may_be_named(tmp_path):
