@@ -389,7 +389,7 @@ def test_a_rollout_changes_both_hosts_as_one_and_a_rollback_takes_it_back(head, 
 def test_a_flag_that_ends_vllm_is_taken_back_on_both_hosts(head, worker, record_property):
     before = files(head, worker)
     with Load() as load:
-        run = playbook(*flag(2, **{"max-model-len": 900_000}), name="playbooks/rollout.yml")
+        run = playbook(*flag(2, **{"kv-cache-memory-bytes": 4096}), name="playbooks/rollout.yml")
     said = " ".join(run.stdout.split())
     assert run.returncode and "0 of 2 hosts are done" in said, run.stdout[-3000:]
     assert "cpu-12: restored to its earlier state" in said and "cpu-12b: restored to its earlier state" in said
