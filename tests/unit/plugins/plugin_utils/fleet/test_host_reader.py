@@ -46,6 +46,12 @@ def test_equal_hosts_are_read_alike_and_others_are_not():
     assert fleet.read("a") == fleet.read("b") != fleet.read("c")
 
 
+def test_groups_of_accelerators_and_purposes_are_read_and_others_are_not():
+    found = json.loads(read(group_names=["accel_h200", "inference", "racks", "gateways"])["group_names"])
+    assert found == ["accel_h200", "inference", "gateways"]
+    assert read(accelerator_partition="all-1g.18gb")["accelerator_partition"] == '"all-1g.18gb"'
+
+
 def test_true_is_not_1_and_a_template_is_rendered():
     assert (read(vllm_strict=True)["vllm_strict"], read(vllm_strict=1)["vllm_strict"]) == ("true", "1")
     found = read(weights_root=as_template("/data/{{ site }}"), site="fra")

@@ -66,7 +66,13 @@ def test_a_size_of_the_variant_for_this_hardware_goes_before_its_others():
 
 def test_chips_of_the_instance_bound_its_size():
     found = chosen({"chips": [0, 1], "args": {}}, a_recipe=recipe(variants={"default": {"tp": 4}}))
-    assert found.choice.sizes.tensor <= 2
+    assert found.choice.sizes.tensor <= 2 and found.demand.pinned == (0, 1) and chosen().demand.pinned is None
+
+
+def test_an_environment_takes_the_lock_of_a_python_and_an_image_none():
+    found = chosen({"runtime": "venv"}, accelerator=replace(SMALL, pythons=("/usr/bin/python3.12",)))
+    assert found.runtime == "venv" and found.stack["interpreter"] == "/usr/bin/python3", "its lock is for any Python"
+    assert "interpreter" not in chosen().stack
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     ConfigFile,
     DriverPlan,
     Host,
+    Key,
     Package,
+    Repository,
     StackError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark
@@ -44,6 +46,14 @@ def test_steps_leave_out_what_the_host_has():
     assert steps["packages"] == ["driver=2", "pin", "tool"] and steps["unpin"] == steps["recover"] == []
     assert action._steps(replace(PLAN, packages=()), inputs(), [])["release"] == []
     assert action._steps(replace(PLAN, reboot=("a new kernel",)), inputs(), [])["services"] == []
+
+
+def test_repositories_are_files_with_their_keys():
+    key = Key("https://repo/key.asc", "/etc/apt/keyrings/x.asc", "AB")
+    plan = DriverPlan(repositories=(Repository("x", "https://repo", key, ("noble",), ("main",)),))
+    (found,) = action._steps(plan, inputs(), [])["repositories"]
+    assert (found["key"], found["key_path"]) == (key.url, key.path) and found["path"].endswith("/x.sources")
+    assert "URIs: https://repo\nSuites: noble\n" in found["content"] and key.path in found["content"]
 
 
 def test_an_interrupted_installation_is_completed_and_unpinned_first():
