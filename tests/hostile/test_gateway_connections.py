@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-from tests.fakes.gateways import HANGS, HAPROXY, KEY, gateway, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, gateway, until
 from tests.hostile.http2 import DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, Http2, frame, literal
 from tests.hostile.other_host import FIRST, HERE, SECOND, other_host, there
 from tests.hostile.worker import Worker
@@ -27,7 +27,7 @@ CHAT = "/v1/chat/completions"
 
 
 @contextlib.contextmanager
-def small_gateway(directory, memory_mib, tls=True, **more):
+def small_gateway(directory, memory_mib, tls=True, clients=None, **more):
     """A gateway on a host with little memory."""
     certificate = directory / "gateway.pem"
     subject = ["-subj", "/CN=gw", "-keyout", f"{certificate}.key", "-out", certificate]
@@ -37,7 +37,7 @@ def small_gateway(directory, memory_mib, tls=True, **more):
         capture_output=True,
     )
     variables = {"gateway_tls": "files" if tls else "off", "__gateway_host": {"memory_kib": memory_mib * 1024}, **more}
-    with engine() as server, gateway(directory, [server.server_port], variables=variables) as found:
+    with engine() as server, gateway(directory, [server.server_port], clients, variables=variables) as found:
         found.worker, found.engine = Worker(found), server
         yield found
 
@@ -114,14 +114,14 @@ def test_many_sources_that_complete_no_handshake_keep_others_out_for_a_moment_on
 
 @pytest.mark.parametrize("body", [b'{"stream": true}', b'{"wait": true}'])
 def test_a_client_may_wait_for_the_engine_longer_than_it_may_be_silent(tmp_path, body):
-    with small_gateway(tmp_path, 512, tls=False, __gateway_silence=1) as found, Http2(found.port) as client:
+    with small_gateway(tmp_path, 512, tls=False, __gateway_silence=1) as found, Http2(found.port) as asking:
         found.engine.tokens, found.engine.pause = 2, 3
-        stream = client.request("POST", CHAT, [("authorization", f"Bearer {KEY}")], body)
+        stream = asking.request("POST", CHAT, [("authorization", f"Bearer {KEY}")], body)
         if b"wait" in body:
-            client.read(lambda: False, 3)
+            asking.read(lambda: False, 3)
             found.engine.freed.set()
         started = time.monotonic()
-        assert client.finished(stream) and client.statuses[stream] == 200
+        assert asking.finished(stream) and asking.statuses[stream] == 200
         assert b"wait" in body or time.monotonic() - started > 5
         found.engine.freed.clear()
         found.engine.pause = 2
@@ -147,11 +147,11 @@ def flood(found, stack, connections, path, headers=(), source="127.0.0.1"):
     for _n in range(connections):
         with contextlib.suppress(OSError):
             plain = stack.enter_context(socket.create_connection(("127.0.0.1", found.port), 5, (source, 0)))
-            client = stack.enter_context(context.wrap_socket(plain))
-            client.settimeout(0.3)
-            client.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+            wrapped = stack.enter_context(context.wrap_socket(plain))
+            wrapped.settimeout(0.3)
+            wrapped.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
             for stream in range(1, 200, 2):
-                client.sendall(frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, 0, stream, b"x" * 16000))
+                wrapped.sendall(frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, 0, stream, b"x" * 16000))
         peak = max(peak, found.worker.memory_mib())
     return peak
 
@@ -169,6 +169,26 @@ def test_streams_of_one_key_take_no_more_than_half_of_the_memory(tmp_path, path)
     with small_gateway(tmp_path, 512) as found, contextlib.ExitStack() as stack:
         before, key = found.worker.memory_mib(), [("authorization", f"Bearer {KEY}")]
         assert flood(found, stack, most(found) // 4, path, key) - before < 256
+
+
+def version():
+    """Return HAProxy's version as numbers."""
+    text = subprocess.run([HAPROXY, "-v"], check=True, capture_output=True, text=True).stdout
+    return tuple(map(int, re.findall(r"\d+", text)[:2]))
+
+
+def test_the_keys_of_a_team_hold_together_as_many_streams_as_one_key(tmp_path):
+    if version() < (2, 8):
+        pytest.skip("HAProxy has three counters for a request before 2.8")
+    keys = [f"{number}-key-" * 8 for number in range(4)]
+    clients = [client(f"user-{number}", key, team="research") for number, key in enumerate(keys)]
+    with small_gateway(tmp_path, 512, clients=[client(), *clients]) as found, contextlib.ExitStack() as stack:
+        for key in keys:
+            flood(found, stack, 13, CHAT, [("authorization", f"Bearer {key}")])
+        running = sum(map(int, re.findall(r"conn_cur=(\d+)", found.tell("show table gateway:limits"))))
+        assert most(found) // 2 < running <= most(found) + 1
+        # Others have theirs.
+        assert ask(found, "127.0.0.9") == 200
 
 
 def test_an_answer_that_nobody_reads_is_not_kept(tmp_path):
@@ -298,9 +318,11 @@ def test_bodies_that_never_come_do_not_fill_the_journal(tmp_path):
             ("content-length", "9"),
         ]
         for _connection in range(3):
-            client = stack.enter_context(Http2(found.port))
+            opened_one = stack.enter_context(Http2(found.port))
             for stream in range(1, 161, 2):
-                client.socket.sendall(frame(HEADERS, END_HEADERS, stream, b"".join(literal(*each) for each in block)))
+                opened_one.socket.sendall(
+                    frame(HEADERS, END_HEADERS, stream, b"".join(literal(*each) for each in block))
+                )
         # They are refused after two seconds.
         time.sleep(3)
         assert found.log.read_text().count(f'path="{CHAT}"') <= found.constants["__gateway_logged_refusals"]
