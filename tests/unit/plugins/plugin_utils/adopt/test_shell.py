@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.shell im
     statements,
     unreadable,
 )
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 TEXTS = [
@@ -37,6 +37,8 @@ def test_bash_splits_them_alike(text, tmp_path):
     assert ours[0] == done.stdout.decode().split("\0")[:-1]
 
 
+# A busy machine draws and runs examples slowly.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(alphabet="ab '\"\\$`{}=-\n\t", min_size=1, max_size=8), min_size=1, max_size=5))
 def test_quoted_words_are_read_as_they_are(words):
     text = shlex.join(words)
