@@ -40,8 +40,13 @@ PURE = {
 }  # fmt: skip
 # Names of the system that are no functions.
 NO_FUNCTIONS = {"environ", "error", "linesep", "name", "path", "sep"}
-# Functions that run a program by the words of its command.
-RUNNERS = {"run_command", "_run", "_run_command", "_call", "_command", "_output"}
+# Functions that run a program by the words of its command, and methods that use a file by its path: of an Ansible
+# module, a socket, a context of TLS.
+RUNNERS = {
+    "run_command", "_run", "_run_command", "_call", "_command", "_output", "atomic_move", "backup_local", "bind",
+    "connect", "connect_ex", "digest_from_file", "load_cert_chain", "load_verify_locations", "preserved_copy",
+    "set_fs_attributes_if_different", "set_group_if_different", "set_mode_if_different", "set_owner_if_different",
+}  # fmt: skip
 # Programs that follow links in the paths that they are given, and those that run another program.
 PROGRAMS = {
     "awk", "bash", "cat", "chcon", "chgrp", "chmod", "chown", "cmp", "cp", "cpio", "curl", "dd", "diff", "du", "find",
