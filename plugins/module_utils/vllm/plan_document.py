@@ -73,13 +73,19 @@ class Preloaded(TypedDict, total=False):
     preload: bool
 
 
+class Divided(TypedDict, total=False):
+    """What the plan of an instance has only on parts of chips: their modes (CPX/NPS4) or MIG instances (7x1g.10gb)."""
+
+    partition: str
+
+
 class Scaled(TypedDict, total=False):
     """What the plan of an instance has only where its replicas follow the load: min, max, mode, and on which hosts."""
 
     scale: dict[str, Any]
 
 
-class PlanOutline(Grouped, Resident, Preloaded, Scaled):
+class PlanOutline(Grouped, Resident, Preloaded, Divided, Scaled):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..common.places import collection_version
 from ..common.yaml import dump_yaml
-from ..evidence.citation import chip_count
+from ..evidence.citation import chip_count, chip_name
 from ..evidence.document import MEASURED, PLACE, RANDOM, UNKNOWN, plan_digest
 from .summary import Record, raw_digest, results_of, slowed_notes
 
@@ -40,7 +40,7 @@ def evidence(
         "model": plan["model"],
         "weights": RANDOM if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
         "release": plan["vllm_version"],
-        "accelerator": plan["accelerator"],
+        "accelerator": chip_name(plan),
         "count": chip_count(plan),
         "preset": None,
         "plan": plan_digest(plan),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ...module_utils.vllm.plan_document import PlanDocument
@@ -22,7 +23,7 @@ def cite(plan: PlanDocument, evidence: Iterable[Evidence]) -> str:
     if found is None:
         if not plan.get("preset"):
             return ""
-        hardware = f"{chip_count(plan)} x {plan['accelerator']}"
+        hardware = f"{chip_count(plan)} x {chip_name(plan)}"
         return (
             f"preset {plan['preset']}: no evidence for {plan['model']} on {hardware}; its settings are unproven there"
         )
@@ -40,7 +41,7 @@ def nearest_evidence(plan: PlanDocument, evidence: Iterable[Evidence]) -> Eviden
     same = [
         entry
         for entry in evidence
-        if (entry.model, entry.accelerator, entry.count) == (plan["model"], plan["accelerator"], count)
+        if (entry.model, entry.accelerator, entry.count) == (plan["model"], chip_name(plan), count)
     ]
     return max(same, key=lambda entry: _nearness(plan, entry), default=None)
 
@@ -123,6 +124,11 @@ def outdated_lines(rows: Sequence[Mapping[str, Any]], release: str) -> list[str]
             f"Evidence older than vLLM {release}: {place}, {files} of vLLM {versions}; bench.yml makes new evidence"
         )
     return lines
+
+
+def chip_name(plan: PlanDocument) -> str:
+    """Return the chip of a plan as evidence names it: parts of chips are hardware of their own (h200_3x2g_35gb)."""
+    return re.sub(r"[^a-z0-9]", "_", "_".join(filter(None, (plan["accelerator"], plan.get("partition")))).lower())
 
 
 def chip_count(plan: PlanDocument) -> int:

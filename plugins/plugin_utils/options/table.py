@@ -71,16 +71,15 @@ class Flag(NamedTuple):
 class Foreign(NamedTuple):
     """Variables of libraries below vLLM (names, prefixes, what some are read as), and what a plugin of vLLM adds.
 
-    That are the values that it registers, the prefix of its own variables, and the keys of --additional-config.
-    ``listed`` are names of vLLM's own by the flag, and variables of libraries: the releases that have them, and their
-    names by their common beginning.
+    That are the values that it registers, and the prefix of its own variables. ``listed`` are names of vLLM's own by
+    the flag, keys of --additional-config, and variables of libraries: the releases that have them, and their names by
+    their common beginning.
     """
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
     values: frozenset[str] = frozenset()
     plugin: str = ""
-    keys: frozenset[str] = frozenset()
     env: Mapping[str, Entry] = {}
     listed: Mapping[str, Sequence[tuple[str, Mapping[str, Sequence[str]]]]] = {}
 
@@ -97,11 +96,10 @@ class Foreign(NamedTuple):
         names = frozenset(env) | {name for part in parts for name in part.get("names", ())}
         values = frozenset(value for part in parts for value in part.get("values", ()))
         plugin = next((str(part["plugin"]) for part in parts if part.get("plugin")), "")
-        keys = frozenset(key for part in parts for key in part.get(ADDITIONAL, ()))
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
         specs = [pair for part in parts for pair in (part.get("listed") or {}).items()]
         listed = {flag: [pair for name, one in specs if name == flag for pair in one.items()] for flag, _one in specs}
-        return cls(names, prefixes, values, plugin, keys, env, listed)
+        return cls(names, prefixes, values, plugin, env, listed)
 
     def names_of(self, flag: str, version: str | None = None) -> set[str]:
         """Return what a release of vLLM (None: any) has for a flag (chat templates, connectors), or VARIABLES."""
@@ -119,10 +117,13 @@ class Foreign(NamedTuple):
         """
         yield from self._check_connector(decoded(args.get(CONNECTOR[0])), version)
         config = decoded(args.get(ADDITIONAL))
-        for key in config if self.keys and isinstance(config, Mapping) else ():
-            if key not in self.keys:
-                near = misspelt(str(key), self.keys)
-                text = f"--{ADDITIONAL}.{key}: vLLM's plugin on this stack has no such key"
+        read, known = self.names_of(ADDITIONAL, version), self.names_of(ADDITIONAL)
+        for key in config if known and isinstance(config, Mapping) else ():
+            text = f"--{ADDITIONAL}.{key}: vLLM's plugin on this stack has no such key"
+            near = misspelt(str(key), known)
+            if key in known - read:
+                yield Doubt(f"{text} beside vLLM {version}; from 0.30.0 on it refuses what it does not know")
+            elif key not in known:
                 yield f"{text}; nearest: {near!r}" if near else Doubt(f"{text} in any release that is known here")
 
     def _check_connector(self, config: Any, version: str) -> Iterator[str]:

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ..options.table import Foreign
+from ..options.values import decoded
 from .checks import (
     FRONTEND,
     STOP_AT_VARIABLES,
@@ -65,12 +66,14 @@ def compose_settings(
 ) -> Composed:
     """Return the checked arguments and environment that all replicas of the instance share; each has so many chips."""
     facts = facts_of(entry, accelerator)
+    requested = entry.requested
+    own = Layer(entry.where, requested.get("args") or {}, requested.get("env") or {}, "set by the site")
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_chip_layers(accelerator),
         *_release_layers(entry.release, site, library.foreign(accelerator.stack)),
         *_group_layers(entry, accelerator, site),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
+        own,
         *residents_layers(entry),
         *preload_layers(entry, library),
     ]
@@ -78,6 +81,10 @@ def compose_settings(
     kernels = kernels_of(entry, accelerator, site)
     first = compose(layers, entry.table, where)
     check_depth(first.args, entry.where)
+    # The site's own settings come after these too.
+    chips_own = [*_graph_layers(first, accelerator)]
+    chips_own += _refused_kernels(entry, first, _relations_on(library, accelerator))
+    layers = [layer for each in layers for layer in ([*chips_own, each] if each is own else [each])]
     because = "offline, quiet, and caches that survive a restart"
     base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
@@ -133,6 +140,37 @@ def _chip_layers(accelerator: Accelerator) -> list[Layer]:
         return []
     because = "this chip computes in float16 only (vllm-ascend's guides for the Atlas 300I Duo)"
     return [Layer("collection", {"dtype": "float16", "mamba-ssm-cache-dtype": "float16"}, {}, because)]
+
+
+def _graph_layers(first: Composed, accelerator: Accelerator) -> list[Layer]:
+    """Return the graphs that a 310P captures, by the mode and the sizes of vllm-ascend's guides (0.30.0rc2)."""
+    if accelerator.generation != "ascend_310p" or first.args.get("enforce-eager"):
+        return []
+    guesses = decoded(first.args.get("speculative-config"))
+    tokens = 1 + (size_of(guesses, "num_speculative_tokens", 0) if isinstance(guesses, Mapping) else 0)
+    shared = size_of(first.args, "tensor-parallel-size") > 1
+    sizes = [tokens * size for size in ((1, 8) if shared else (1, 2, 4, 8, 16, 32))]
+    because = "this chip captures graphs of decoding, of two sizes where it shares a model (vllm-ascend's guides)"
+    graphs = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    return [Layer("collection", {"compilation-config": graphs}, {}, because)]
+
+
+def _relations_on(library: Library, accelerator: Accelerator) -> list[Mapping[str, Any]]:
+    """Return the relations of settings that hold on these chips."""
+    kinds = {name.partition(":")[2] for name in accelerator.architectures}
+
+    def holds(group: Mapping[str, Any]) -> bool:
+        elsewhere = kinds and not kinds & {*group["only_on"]} if "only_on" in group else True
+        return bool(elsewhere) and group.get("stack", accelerator.stack) == accelerator.stack
+
+    return [group for group in library.exclusive if holds(group)]
+
+
+def _refused_kernels(entry: Chosen, first: Composed, groups: Sequence[Mapping[str, Any]]) -> list[Layer]:
+    """Return the layers that remove kernels which a recipe names for all chips of a vendor, and vLLM refuses here."""
+    found = [group for group in groups if "only_on" in group]
+    found = [group for group in found if [*exclusions(first.args, first.env, [group], entry.table)]]
+    return [Layer("collection", {name: None}, {}, group["because"]) for group in found for name in group["settings"]]
 
 
 def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> list[Layer]:
@@ -198,7 +236,7 @@ def _relations(
     """Return the problems of settings that do not go together, or not with the model and its files."""
     length = length_problem(entry, composed, config_of(entry, library))
     manifest, stack = library.manifest(entry.pinned), accelerator.stack
-    groups = [group for group in library.exclusive if group.get("stack", stack) == stack]
+    groups = _relations_on(library, accelerator)
     examples, own = _has_examples(entry, accelerator), entry.runtime == "container" and bool(site.image)
     templates = library.foreign(stack).names_of(TEMPLATE, entry.table.version)
     return [

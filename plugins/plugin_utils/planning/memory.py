@@ -106,13 +106,27 @@ class Request:
         if self.precision == "mxfp4":
             shared, width = 1 if apart else shared, self.shape.expert_width
             experts *= self.engine.padding(self.shape.hidden, width, shared, self.accelerator, self.args)
-        # vLLM takes this much of each chip's weights to the host (UVAOffloader of vllm/model_executor/offloader).
-        weights = max(0, weights + experts - (read_number(str(self.args.get("cpu-offload-gb", 0))) or 0) * GIB)
+        weights = max(0, weights + experts - self._offloaded(weights + experts))
         overhead = self._overhead(seqs, batched, chips)
         if self.accelerator.generation == "ascend_310p":
             # vllm-ascend leaves as much for the workspace of its operators (_310p/worker_310p.py of 0.30.0rc2).
             overhead += cache
         return Footprint(weights, cache, overhead, chips, tokens)
+
+    def _offloaded(self, weights: float) -> float:
+        """Return the bytes of each chip's weights that are in the memory of the host (vllm/model_executor/offloader).
+
+        UVAOffloader takes a size. PrefetchOffloader takes layers of each group, and has buffers on the chip for the
+        next ones; which parameters offload-params means is not known here.
+        """
+        group, slots = size_of(self.args, "offload-group-size", 0), size_of(self.args, "offload-prefetch-step")
+        if not group or self.args.get("offload-backend") == "uva":
+            return (read_number(str(self.args.get("cpu-offload-gb", 0))) or 0) * GIB
+        share = 0 if self.args.get("offload-params") else min(1, size_of(self.args, "offload-num-in-group") / group)
+        layers = max(1, sum(part.count for part in self.shape.layers))
+        embeddings = 2 * self.shape.vocabulary * self.shape.hidden * self.shape.element_bytes
+        inside = max(0, weights - embeddings / size_of(self.args, "tensor-parallel-size"))
+        return inside * max(0, share - slots / layers)
 
     def _redundant(self) -> int:
         """Return the copies of experts in each layer that balance the load of chips."""

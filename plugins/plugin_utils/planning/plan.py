@@ -119,8 +119,9 @@ def _warnings(
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
     warnings += [
-        f"{entry.where}: the recipe's {key.partition('.')[2]} has no effect: {steps[-1].because}"
+        f"{entry.where}: the recipe's {name} has no effect: {steps[-1].because}"
         for key, steps in composed.history.items()
+        for name in [key[4:] if key.startswith("env.") else f"--{key}"]
         if steps and steps[-1].layer == "collection" and steps[-1].value is None
     ]
     warnings += _features_left_out(entry, accelerator)
@@ -244,6 +245,8 @@ def _plan(
         document["residents"] = entry.requested["residents"]
     if entry.requested.get("preload"):
         document["preload"] = True
+    if accelerator.divided:
+        document["partition"] = str(accelerator.partition)
     if scale := scale_of(entry.requested):
         document["scale"] = scale
     # Replicas share no mapping or list.

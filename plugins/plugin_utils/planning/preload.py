@@ -7,8 +7,10 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.instance.preload import FORMAT, IPC_FORMAT, LOADER, socket_directory
 from .choices import Chosen
 from .compose import Composed, Layer
+from .engine_memory import Engine
 from .hardware import Accelerator
 from .inputs import Library, PlanError, how_to_pin
+from .memory import CONTEXT_GIB
 from .residents import FLAG as SLEEP
 
 KEY = "preload"
@@ -45,6 +47,8 @@ def check_preload(entry: Chosen, composed: Composed, accelerator: Accelerator) -
 
 def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator) -> str:
     known = (entry.table.flags.get(FORMAT) or {}).get("known") or ()
+    share = Engine(entry.table.version).share(composed.args)
+    left = (1 - share) * (accelerator.memory_mib or 0) / 1024
     set_here = [name for name in (FORMAT, LOADER) if name in (entry.requested.get("args") or {})]
     reasons = {
         f"{accelerator.model} is no chip of NVIDIA": accelerator.stack != "cuda",
@@ -54,6 +58,9 @@ def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator)
         "an instance with residents sleeps, which weights of another process cannot": entry.requested.get("residents"),
         f"{SLEEP} is set: weights of another process cannot sleep": composed.args.get(SLEEP),
         "enable-eplb is set, which moves weights": composed.args.get("enable-eplb"),
+        # vLLM takes its share of what is free beside the weights, and their holder has a context of CUDA.
+        f"gpu-memory-utilization {share:g} leaves {left:.1f} GiB of a chip, of which the process that holds the "
+        f"weights takes {CONTEXT_GIB:g}": accelerator.memory_mib and left < CONTEXT_GIB,
         f"args set {' and '.join(set_here)}, which preload sets": set_here,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

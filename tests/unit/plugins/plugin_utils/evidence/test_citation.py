@@ -37,6 +37,15 @@ def plan(**change):
     }
 
 
+def test_evidence_of_a_whole_chip_is_none_of_its_parts():
+    parts = plan(partition="3x2g.35gb")
+    assert cite(parts, [evidence()]) == (
+        "preset balanced: no evidence for openai/gpt-oss-20b on 1 x h200_3x2g_35gb; its settings are unproven there"
+    )
+    assert nearest_evidence(parts, [evidence(accelerator="h200_3x2g_35gb")]) is not None
+    assert nearest_evidence(plan(), [evidence(accelerator="h200_3x2g_35gb")]) is None
+
+
 def test_evidence_of_the_same_preset_and_release():
     assert cite(plan(), [evidence()]) == (
         "8,950 tokens/s at 64, start 47.1 s (vLLM 0.25.1, 2026-11-23, random weights)"

@@ -114,6 +114,67 @@ def test_an_atlas_300i_computes_in_float16(tmp_path):
         plans("ascend_310p", {"chat": {**chat, "args": {"dtype": "bfloat16"}}}, "0.23.0", recipe_path=[str(tmp_path)])
 
 
+@pytest.mark.parametrize(
+    ("args", "sizes"),
+    [
+        ({"tensor-parallel-size": 1}, [1, 2, 4, 8, 16, 32]),
+        # The guides for Qwen3.5-27B and Qwen3.6-27B: at most two sizes with tensor parallelism, and [2,16] with MTP.
+        ({"tensor-parallel-size": 2}, [1, 8]),
+        (
+            {"tensor-parallel-size": 2, "speculative-config": {"method": "mtp", "num_speculative_tokens": 1}},
+            [2, 16],
+        ),
+    ],
+)
+def test_an_atlas_300i_captures_graphs_of_decoding_of_a_few_sizes(tmp_path, args, sizes):
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "m.yaml").write_text("model: {model_id: org/m, base_args: [-cc.cudagraph_mode=PIECEWISE]}\n")
+
+    def found(**own):
+        chat = {"recipe": "org/m", "args": {**args, **own}}
+        return plans("ascend_310p", {"chat": chat}, "0.30.0", recipe_path=[str(tmp_path)])["chat"]["args"]
+
+    graphs = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
+    assert found()["compilation-config"] == graphs
+    own = {"cudagraph_mode": "PIECEWISE"}
+    assert found(**{"compilation-config": own})["compilation-config"] == own
+    assert found(**{"enforce-eager": True})["compilation-config"] == {"cudagraph_mode": "PIECEWISE"}
+
+
+AITER = "{model: {model_id: org/m}, hardware_overrides: {amd: {extra_args: [--attention-backend, ROCM_AITER_FA]}}}"
+MLA = "{model: {model_id: org/m}, hardware_overrides: {blackwell: {extra_args: [--attention-backend, TOKENSPEED_MLA]}}}"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kernels", "taken", "refused"),
+    [
+        (AITER, "rocm_aiter_fa", ["mi300x", "mi355x"], ["mi210", "r9700", "w7900"]),
+        (MLA, "TOKENSPEED_MLA", ["b200", "gb300"], ["rtx_pro_6000", "gb10"]),
+        ("{model: {model_id: org/m}}", "FLASHMLA", ["h200", "b200"], ["a100", "rtx_5090"]),
+        ("{model: {model_id: org/m}}", "FLASH_ATTN", ["a100", "gb10"], ["t4"]),
+    ],
+)
+def test_kernels_that_vllm_refuses_on_a_chip_are_taken_from_a_recipe_and_refused_of_a_site(
+    tmp_path, recipe, kernels, taken, refused
+):
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "m.yaml").write_text(recipe)
+
+    def found(model, **own):
+        return plans(model, {"chat": {"recipe": "org/m", "args": own}}, recipe_path=[str(tmp_path)])["chat"]
+
+    asked = {"attention-backend": kernels}
+    for model in taken:
+        assert found(model, **asked)["args"]["attention-backend"] == kernels
+    for model in refused:
+        plan = found(model)
+        assert "attention-backend" not in plan["args"]
+        warned = [text for text in plan["warnings"] if "the recipe's --attention-backend has no effect: vLLM" in text]
+        assert len(warned) == ("overrides" in recipe)
+        with pytest.raises(PlanError, match=f"--attention-backend {kernels.upper()} is not for these chips: vLLM"):
+            found(model, **asked)
+
+
 @pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
 def test_a_group_s_own_variables_cause_no_warning(stack):
     group = Group("chat", {"h1": "10.0.0.1"}, 0, "head", "eth1", 1)

@@ -577,11 +577,24 @@ def test_a_variable_of_a_plugin_is_known_by_name_refused_if_misspelt_and_doubted
 )
 def test_a_key_of_the_plugin_is_checked(config, problem):
     keys = ["enable_cpu_binding", "eplb_config", "weight_nz_mode"]
-    foreign = Foreign.from_data({"cann": {"additional-config": keys}}, "cann")
+    foreign = Foreign.from_data({"cann": {"listed": {"additional-config": {">=0.10.2": {"": keys}}}}}, "cann")
     found = list(foreign.check_keys({"additional-config": config}, "0.30.0"))
     assert (problem in found[0]) if problem else not found
     # A newer release of the plugin may have a key that nothing here is like.
     assert [isinstance(text, Doubt) for text in found] == ([problem.startswith("in any")] if problem else [])
+
+
+def test_a_key_that_newer_releases_of_the_plugin_refuse_is_a_doubt_there():
+    """AscendConfig of vllm-ascend 0.30.0rc2 has extra="forbid"; earlier ones read what they knew."""
+    releases = {">=0.10.2": ["weight_nz_mode"], ">=0.10.2,<0.30.0": ["dynamic_eplb"], ">=0.30.0": ["kvpp_config"]}
+    listed = {"additional-config": {spec: {"": names} for spec, names in releases.items()}}
+    foreign = Foreign.from_data({"cann": {"listed": listed}})
+    config = {"weight_nz_mode": 1, "dynamic_eplb": True}
+    assert not list(foreign.check_keys({"additional-config": config}, "0.23.0"))
+    (found,) = foreign.check_keys({"additional-config": config}, "0.30.0")
+    assert isinstance(found, Doubt) and "dynamic_eplb: vLLM's plugin on this stack has no such key beside" in found
+    added = {"additional-config": {"kvpp_config": {}}}
+    assert list(foreign.check_keys(added, "0.23.0")) and not list(foreign.check_keys(added, "0.30.0"))
 
 
 def test_without_a_plugin_any_key_is_accepted():

@@ -39,6 +39,24 @@ def test_weights_that_stay_in_the_memory_of_the_host_are_not_on_the_chips():
 
 
 @pytest.mark.parametrize(
+    ("args", "layers"),
+    [
+        # Of each 4 of the 24 layers the last is in the memory of the host; the chip has a buffer for the next one.
+        ({"offload-group-size": 4}, 6 - 1),
+        ({"offload-group-size": 4, "offload-num-in-group": "3", "offload-prefetch-step": 2}, 18 - 2),
+        ({"offload-group-size": 24, "offload-prefetch-step": 8}, 0),
+        ({"offload-group-size": 4, "offload-backend": "uva"}, 0),
+        ({"offload-group-size": 4, "offload-params": ["gate_up_proj"]}, 0),
+    ],
+)
+def test_layers_that_vllm_fetches_from_the_host_are_not_on_the_chips(args, layers):
+    """PrefetchOffloader takes the last offload-num-in-group layers of each group."""
+    embeddings = 2 * 201088 * 2880 * 2
+    found = replace(REQUEST, args=args).footprint().weights
+    assert REQUEST.footprint().weights - found == pytest.approx((WEIGHTS - embeddings) * layers / 24)
+
+
+@pytest.mark.parametrize(
     ("method", "precision", "release", "gib"),
     [
         # neuralmagic's AutoFP8 shows "Loading model weights took 8.4595 GB" of Llama 3 8B with its matrices in FP8.

@@ -66,6 +66,11 @@ def test_it_is_off_by_default():
     ({}, {"release": "0.25.1"}, "vLLM 0.25.1 has no `vllm preload`"),
     ({"residents": "a"}, {}, "an instance with residents sleeps"),
     ({"args": {"enable-sleep-mode": True}}, {}, "weights of another process cannot sleep"),
+    (
+        {"args": {"gpu-memory-utilization": 0.999}},
+        {},
+        "gpu-memory-utilization 0.999 leaves 0.1 GiB of a chip, of which the process that holds the weights takes 0.5",
+    ),
     ({"args": {"load-format": "dummy"}}, {}, "args set load-format, which preload sets"),
 ])  # fmt: skip
 def test_what_excludes_it_is_one_sentence(requested, more, why):
