@@ -62,7 +62,9 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
             host, task, values = self._read(result)
-            self._errors.append({"host": host, "task": task.get_name(), "message": problem_of(values)})
+            self._errors.append(
+                {"host": host, "task": task.get_name(), "message": problem_of(values, task.delegate_to)}
+            )
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         self.v2_runner_on_failed(result)

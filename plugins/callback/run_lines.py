@@ -56,7 +56,7 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            self._say(result, _shortened(problem_of(_values(result))))
+            self._say(result, _shortened(problem_of(_values(result), read_result(result)[1].delegate_to)))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         self._say(result, f"not reachable: {problem_of(_values(result))}")

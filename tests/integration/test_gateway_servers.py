@@ -63,7 +63,7 @@ def test_the_table_of_services_has_what_haproxy_reports(tmp_path):
         until(lambda: run(found)["backends"]["chat"]["ready"] == 1)
         head, _rule, row = services_table({"gw": run(found)}, [], {"gw": "https://192.0.2.10"}, 200)
     assert head.split("  ")[0] == "service" and head.endswith("last change")
-    told = r"gw down \(L7STS.*\) for less than a minute; failures: 1$"
+    told = r"gw down \(L7STS.*\) for less than a minute; went down once$"
     assert re.search(rf"^chat +https://192.0.2.10 +1 of 2 +0 +0 +{told}", row), row
 
 

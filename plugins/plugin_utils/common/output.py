@@ -60,13 +60,14 @@ def as_lines(value: Any) -> str:
     return "\n".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def problem_of(values: Mapping[str, Any]) -> str:
+def problem_of(values: Mapping[str, Any], delegate_to: Any = None) -> str:
     """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
     failed = next((each for each in values.get("results") or () if each.get("failed") or each.get("unreachable")), None)
     if failed:
-        # An item that names another host, such as a gateway, is the place.
-        item = failed.get("item") if failed.get("unreachable") else None
-        return f"{item}: {problem_of(failed)}" if isinstance(item, str) else problem_of(failed)
+        # An item that names another host, such as a gateway, is the place; the host may know itself by another name.
+        is_host, text = failed.get("unreachable") or delegate_to == "{{ item }}", problem_of(failed)
+        item = failed.get("item") if is_host else None
+        return f"{item}: {text}" if isinstance(item, str) and not text.startswith(f"{item}: ") else text
     message = " ".join(as_lines(values.get("msg") or "it failed without a message").split())
     message = message[found.end() :] if (found := _OF_ANSIBLE.match(message)) else message
     said = str(values.get("stderr") or values.get("module_stderr") or "").strip().splitlines()

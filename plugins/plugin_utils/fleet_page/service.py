@@ -104,6 +104,7 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
     state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
     # Each gateway has its own checks of the same servers.
     downs = sum(entry["downs"] for _since, _host, entry in servers) // len(found)
+    down = f"; went down {'once' if downs == 1 else f'{downs:,} times'}" if downs else ""
     return [
         name,
         ", ".join(models),
@@ -113,7 +114,7 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
         f"{sum(entry['sessions'] for _since, _host, entry in servers):,}",
         f"{sum(each['queued'] for each in backends) + sum(entry['queued'] for _since, _host, entry in servers):,}",
         f"{sum(rates):,.1f}" if any(rates) else "",
-        f"{host} {state} for {age(since)}{f'; failures: {downs:,}' if downs else ''}",
+        f"{host} {state} for {age(since)}{down}",
     ]
 
 

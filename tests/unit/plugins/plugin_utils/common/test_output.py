@@ -48,6 +48,15 @@ def test_why_a_task_failed_is_one_line(values, told):
     assert problem_of(values) == told
 
 
+def test_an_item_that_is_a_host_is_the_place():
+    """A gateway knows its own name, which need not be that of the inventory."""
+    values = {"results": [{"failed": True, "item": "gw-1", "msg": "node7: service chat: no"}]}
+    assert problem_of(values, "{{ item }}") == "gw-1: node7: service chat: no"
+    assert problem_of(values) == problem_of(values, "gw-2") == "node7: service chat: no"
+    values["results"][0]["msg"] = "gw-1: service chat: no"
+    assert problem_of(values, "{{ item }}") == "gw-1: service chat: no"
+
+
 def test_json_stays_json():
     with mock.patch.object(Display, "display") as printed:
         show_json({HOSTILE: [HOSTILE]})

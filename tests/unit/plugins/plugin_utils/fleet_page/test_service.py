@@ -105,7 +105,7 @@ def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
     _head, _rule, chat, code = services_table(results, lines, {"gw1": "https://192.0.2.10"}, 200)
     assert re.split(r"  +", chat) == [
         "chat", "openai/gpt-oss-20b", "0.33.0", "https://192.0.2.10, gw2", "1 of 2", "6", "12", "1,000.5",
-        "gpu-2 down (L7STS: 503) for 3 min; failures: 2",
+        "gpu-2 down (L7STS: 503) for 3 min; went down 2 times",
     ]  # fmt: skip
     assert code.startswith("code ") and code.endswith("gpu-1 up for 2 h")
     assert services_table({"gw1": {"msg": "no socket"}}, lines, {}, 200) == []
