@@ -8,7 +8,9 @@ place=$PWD/.cache/haproxy13
 if [[ ! -d $place ]]; then
   rm -rf "$place.partial"
   mkdir -p "$place.partial"
-  mmdebstrap --quiet --mode=chrootless --variant=extract --include=haproxy trixie "$place.partial/root" >&2
+  # From the sources that the lab's images have.
+  mapfile -t sources < <(.venv/bin/python -c 'from tools.lab.images import read_recipe; print(*read_recipe("trixie").sources, sep="\n")')
+  mmdebstrap --quiet --mode=chrootless --variant=extract --include=haproxy trixie "$place.partial/root" "${sources[@]}" >&2
   cat >"$place.partial/haproxy" <<END
 #!/bin/sh
 exec $place/root/usr/lib64/ld-linux-x86-64.so.2 --argv0 "\$0" --library-path $place/root/usr/lib/x86_64-linux-gnu \\

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ipaddress
 import os
 import subprocess
 import threading
 
-HERE, FIRST, SECOND = "198.18.39.1", "198.18.39.2", "198.18.39.3"
-_NAME, _LINK = "inference-other", "inf-other"
+# Other runs of the tests on this machine have their own. A process id has 22 bits.
+_NET = ipaddress.ip_network((int(ipaddress.ip_address("198.18.0.0")) + os.getpid() % (1 << 14) * 8, 29))
+HERE, FIRST, SECOND = (str(_NET[number]) for number in (1, 2, 3))
+_NAME = _LINK = f"other-{os.getpid()}"
 _CLONE_NEWNET = 0x40000000
 
 
-def _ip(*words, check=True):
-    subprocess.run(["ip", *words], check=check, capture_output=True)
+def _ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 def there(call):
@@ -37,7 +40,6 @@ def there(call):
 @contextlib.contextmanager
 def other_host():
     """Make the other host, which reaches this one at HERE."""
-    _ip("netns", "delete", _NAME, check=False)
     _ip("netns", "add", _NAME)
     try:
         _ip("link", "add", _LINK, "type", "veth", "peer", "name", "eth0", "netns", _NAME)
@@ -47,5 +49,7 @@ def other_host():
             _ip("-n", _NAME, "address", "add", f"{address}/29", "dev", "eth0")
         _ip("-n", _NAME, "link", "set", "eth0", "up")
         yield
+        # At once; with the namespace alone it goes some time later.
+        _ip("link", "delete", _LINK)
     finally:
         _ip("netns", "delete", _NAME)
