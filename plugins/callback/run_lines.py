@@ -74,10 +74,12 @@ class CallbackModule(CallbackBase):
 
     @staticmethod
     def _say(result: Any, text: str, with_task: bool = True) -> None:
-        host, task, _values_of_it = read_result(result)
-        place = f"{host}: {_name(task)}" if with_task else host
+        host, task, values = read_result(result)
+        # A task that runs once, for all hosts, has any of them.
+        parts = [] if task.run_once and not values.get("unreachable") else [host]
+        parts += [_name(task)] if with_task else []
         # A table keeps its columns, and a text that begins with the host needs no other place.
-        show(text if "\n" in text or text.startswith(f"{host}: ") else f"{place}: {text}")
+        show(text if "\n" in text or text.startswith(f"{host}: ") else ": ".join([*parts, text]))
 
 
 def _shortened(text: str) -> str:

@@ -247,7 +247,7 @@ def test_a_plan_is_short_and_all_has_the_rest(site):
 
 def test_a_plan_says_what_it_does_not_judge_of_gateways(site):
     told = (
-        "gw1: services, clients and limits of the gateways are valid; `inference check gateways` also reads keys, "
+        "services, clients and limits of the gateways are valid; `inference check gateways` also reads keys, "
         "certificates and ports\n"
     )
     for words in (("gw1",), ("gw1", "--all")):
