@@ -114,7 +114,8 @@ def check_names_and_values(
         _check_value(name, spec, value)
         _check_contents(name, value)
         # No error, because a plan may be made on another controller.
-        if name == "vllm_caches_dir" and value and not os.path.isdir(os.path.expanduser(str(value))):
+        is_known = name == "vllm_caches_dir" and value and not is_template(value)
+        if is_known and not os.path.isdir(os.path.expanduser(str(value))):
             warnings.append(f"{name}: {_show(value)} is not a directory on this controller, so no instance gets caches")
     return warnings
 

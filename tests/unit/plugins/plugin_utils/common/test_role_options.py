@@ -212,6 +212,7 @@ def test_an_empty_text_is_a_choice_only_where_it_is_listed():
 def test_a_directory_of_caches_that_is_not_there_is_a_warning(tmp_path):
     """Nothing would say that no instance gets any."""
     assert check("vllm", vllm_caches_dir=str(tmp_path)) == check("vllm", vllm_caches_dir="") == []
+    assert check("vllm", vllm_caches_dir="{{ inventory_dir }}/caches") == []
     (warning,) = check("vllm", vllm_caches_dir="/nowhere/caches")
     assert warning.startswith("gpu-1: vllm_caches_dir: '/nowhere/caches' is not a directory on this controller")
 
