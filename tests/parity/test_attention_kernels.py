@@ -17,7 +17,11 @@ CAPABILITIES = {
     "sm75": (7, 5), "sm80": (8, 0), "sm86": (8, 6), "sm87": (8, 7), "sm89": (8, 9), "sm90": (9, 0), "sm100": (10, 0),
     "sm103": (10, 3), "sm120": (12, 0), "sm121": (12, 1),
 }  # fmt: skip
-GROUPS = [group for group in load_exclusive() if "only_on" in group]
+GROUPS = [
+    group
+    for group in load_exclusive()
+    if "only_on" in group and {*group["settings"]} & {"attention-backend", "attention-config.backend"}
+]
 
 
 class Capability(NamedTuple):

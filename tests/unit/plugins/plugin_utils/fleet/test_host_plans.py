@@ -175,6 +175,26 @@ def test_kernels_that_vllm_refuses_on_a_chip_are_taken_from_a_recipe_and_refused
             found(model, **asked)
 
 
+def test_what_vllm_has_for_compute_capability_10_is_taken_from_a_recipe_for_all_of_blackwell(tmp_path):
+    """DeepSeek-V4-Flash turns both off for eight RTX PRO 6000 alone; RTX 6000D is as much Blackwell without them."""
+    words = "[--moe-backend, deep_gemm_mega_moe, --attention_config.indexer_kv_dtype, mxfp4]"
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "m.yaml").write_text(
+        f"model: {{model_id: org/m}}\nhardware_overrides: {{blackwell: {{extra_args: {words}}}}}\n"
+    )
+
+    def found(model, **own):
+        given = {"recipe_path": [str(tmp_path)]}
+        return plans(model, {"chat": {"recipe": "org/m", "args": own}}, **given)["chat"]["args"]
+
+    own = {"moe-backend": "deep_gemm_mega_moe", "attention-config": {"indexer_kv_dtype": "mxfp4"}}
+    assert {name: found("b300")[name] for name in own} == own
+    assert not {*own} & {*found("rtx_6000_d")}
+    for name, value in own.items():
+        with pytest.raises(PlanError, match="is not for these chips: vLLM has"):
+            found("rtx_6000_d", **{name: value})
+
+
 @pytest.mark.parametrize("stack", ["cuda", "rocm", "cann"])
 def test_a_group_s_own_variables_cause_no_warning(stack):
     group = Group("chat", {"h1": "10.0.0.1"}, 0, "head", "eth1", 1)
