@@ -61,8 +61,8 @@ HEAD = """\
 What vLLM, its plugin for Ascend, its recipes and the vendors offered when they were last read, and what of it the
 catalogue lacks.
 In a [checkout](../../CONTRIBUTING.md#set-up), `make upstream` prints the table from the stored copy, and
-`make upstream U=--read` reads upstream again. vllm-ascend may be newer on its front page than in the index. A vendor's page may
-have been read from a stored copy, which can be older than the date of its row.
+`make upstream U=--read` reads upstream again. vllm-ascend may be newer on its front page than in the index. A vendor's
+page may have been read from a stored copy, which can be older than the date of its row.
 [Add a release](../contribute/add-a-flag-or-release.md#a-release), [add a chip](../contribute/add-a-chip.md).
 
 """
