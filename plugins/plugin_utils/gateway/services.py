@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
-from ...module_utils.gateway.servers import server_name
+from ...module_utils.gateway.servers import server_name, server_prefix
 from ...module_utils.vllm.plan_document import INNER, PlanDocument
 from ..common.tables import hosts_in_words
 from ..planning.groups import bracketed
@@ -109,7 +110,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     """
     services, problems = _collect_services(gateway, backends)
     unusable = _assign_ports(services, options)
-    problems += [*unusable, *_missing_servers(services, backends, options)]
+    problems += [*unusable, *_missing_servers(services, backends, options), *_ambiguous_hosts(backends)]
     warnings = [*_set_models(services, problems), *_unproven(options)]
     impossible, not_held = assign_places(services, options)
     scale, wrong = scale_plan(gateway, services, options)
@@ -142,6 +143,17 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "ports": _ports(services, options),
         "warnings": warnings,
     }
+
+
+def _ambiguous_hosts(backends: Sequence[Backend]) -> list[str]:
+    """Return the hosts whose servers have names that servers of another host could have."""
+    hosts = {server_prefix(backend.host): backend.host for backend in backends}
+    return [
+        f"the hosts {hosts[start]} and {host}: a server {start}... could be of both; rename one in the inventory"
+        for prefix, host in hosts.items()
+        for start in (prefix[: dashes.end()] for dashes in re.finditer("--", prefix[:-2]))
+        if start in hosts
+    ]
 
 
 def _unproven(options: Mapping[str, Any]) -> list[str]:

@@ -66,6 +66,12 @@ class TestServices:
             "name": "b--chat", "service": "chat", "model": "baremetal/gpt-oss-smoke",
         }  # fmt: skip
 
+    def test_no_server_can_be_of_two_hosts(self):
+        assert refused(backend("xn"), backend("xn--p1"), backend("c")) == (
+            "the hosts xn and xn--p1: a server xn--... could be of both; rename one in the inventory"
+        )
+        assert decided(backend("xn--p1"), backend("xn-p1"), backend("x"))
+
     def test_an_instance_is_reached_where_it_listens(self):
         found = decided(
             backend("a", one=plan(1, "10.1.1.1")),
