@@ -62,6 +62,7 @@ SAID = [
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
     ("any", "rtx_5090", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
     ("any", "gb10", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
+    ("any", "gb10", {}, {}, "gpu-memory-utilization to 0.85"),
     ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_310p", {"dtype": None}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_a3", FP8_CACHE, ASCEND, "kv-cache-dtype away with null"),
@@ -110,6 +111,7 @@ SAID = [
 # The way out of each, and the same on other hardware or with other weights.
 QUIET = [
     ("any", "ascend_310p", {}, {"release": "0.30.0"}),
+    ("any", "gb10", {"gpu-memory-utilization": 0.85}, {}),
     ("any", "t4", {}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-backend": "FLASHINFER"}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-config.backend": "FLASHINFER"}, {}),
