@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -29,7 +30,7 @@ class ActionModule(ControllerAction):
             text = request.text()
             found = redact(answer(request, text), text)
         except self.ERRORS as exc:
-            told = str(exc).replace("accelerators: ", "adopt_accelerator: ", 1)
+            told = re.sub("^accelerators: ", "adopt_accelerator: ", str(exc))
             raise AnsibleActionFail(redact(told, text)) from None
         show(found.pop("text"))
         return {**found}

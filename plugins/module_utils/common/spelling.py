@@ -10,17 +10,24 @@ from .kinds import show_value
 
 # The time of a comparison grows with the square of a word, and no known name is as long.
 _LONGEST = 200
+# More names fill a terminal.
+_LISTED = 50
 _SLIP = 2
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``nearest: 'x'`` for a misspelt name, whatever its capitals, or what is known where nothing is near."""
+    """Return ``nearest: 'x'`` for a misspelt name, whatever its capitals, or what is known where nothing is near.
+
+    Of many known names only the number is returned.
+    """
     names = sorted(str(name) for name in known)
     spellings = {each.lower(): each for each in reversed(names)}
     word = str(name)[:_LONGEST].lower()
     begun = [each for each in spellings if each.startswith(word)]
     close = difflib.get_close_matches(word, begun, n=1) or difflib.get_close_matches(word, spellings, n=1)
-    return f"nearest: {spellings[close[0]]!r}" if close else f"known: {', '.join(names) or 'none'}"
+    if close:
+        return f"nearest: {spellings[close[0]]!r}"
+    return f"known: {', '.join(names) or 'none'}" if len(names) <= _LISTED else f"none of {len(names)} names is near"
 
 
 def not_a_number(value: Any, expected: str) -> str:

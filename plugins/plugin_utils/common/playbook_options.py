@@ -24,7 +24,7 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt, slip
 from .booleans import BooleanError, read_boolean
 from .places import COLLECTION, ROLES, collection_of
-from .role_options import is_slip, options_of
+from .role_options import is_slip, is_used, options_of
 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
@@ -77,7 +77,8 @@ WRITTEN = (
     "monitoring_dir", "render_dir", "status_page", "tune_dir",
 )  # fmt: skip
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
-_NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
+# Neither a module (baremetal.inference.provision_hosts) nor a file (provision_next.yml).
+_NAME = re.compile(rf"(?<!\binference\.)\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b(?!\.yml\b)")
 _WORD = re.compile(r"\w+")
 # Until 0.10 each playbook had its own name for target_hosts. Unread, it would leave a run without its limit.
 HOSTS = "target_hosts"
@@ -151,10 +152,15 @@ def refuse_other_names(names: Iterable[str]) -> None:
             raise PlaybookOptionError(f"-e {name}: no playbook has this option; nearest: {HOSTS!r}")
 
 
-def refuse_misspelt(names: Iterable[str]) -> None:
-    """Raise PlaybookOptionError for a variable of the inventory that misspells an option of playbooks."""
-    for name in sorted({*names} - known_options()):
-        if near := misspelt(name, known_options()):
+def refuse_misspelt(variables: Mapping[str, Any], prefix: str) -> None:
+    """Raise PlaybookOptionError for a variable of the inventory that misspells an option with the same beginning.
+
+    A name that differs by more than two letters may be the site's own, and so is one that another variable uses.
+    """
+    options = {option for option in known_options() if option.startswith(prefix)}
+    for name in sorted(name for name in variables.keys() - options if name.startswith(prefix)):
+        near = slip(name, options)
+        if near and not is_used(name, variables):
             raise PlaybookOptionError(f"{name}: no playbook reads it; nearest: {near!r}")
 
 

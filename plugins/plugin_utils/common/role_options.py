@@ -120,6 +120,12 @@ def check_names_and_values(
     return warnings
 
 
+def is_used(name: str, variables: Mapping[str, Any]) -> bool:
+    """Return whether a template of another variable has the name."""
+    values = [value for key, value in variables.items() if key not in _OF_ANSIBLE]
+    return any(name in str(value) for value in values if isinstance(value, (str, list, dict)) and has_template(value))
+
+
 # Hosts of a fleet have few different sets of variables.
 @functools.lru_cache(maxsize=256)
 def _set_options(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -167,8 +173,7 @@ def _check_spelling(variables: Mapping[str, Any], roles: tuple[str, ...]) -> lis
     roles = tuple(role for role in roles if role not in SERVING or PURPOSES[0] in groups)
     warnings = []
     for name, option in _spelt_otherwise(frozenset(variables), roles):
-        values = [value for key, value in variables.items() if key not in _OF_ANSIBLE]
-        if any(name in str(value) for value in values if isinstance(value, (str, list, dict)) and has_template(value)):
+        if is_used(name, variables):
             continue
         text = f"no role has an option {name}; nearest: {option!r}"
         is_meant = option.startswith("vllm_") or is_slip(name, option)

@@ -136,7 +136,7 @@ class HostReader:
             is_entry = isinstance(own.get("provision"), Mapping) or (own.get("groups") or {}).get("provisioner")
             if own.get("provision") is not None and is_entry and not has_template(own["provision"]):
                 read_entry(host, own["provision"])
-                refuse_misspelt(name for name in own if name.startswith("provision_"))
+                refuse_misspelt(own, "provision_")
         except (PlaybookOptionError, RoleOptionError, ProvisionError) as exc:
             raise FleetError(str(exc)) from exc
         # A cached fact becomes its own variable only where Ansible is configured to inject facts.

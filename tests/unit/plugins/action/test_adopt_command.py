@@ -46,6 +46,7 @@ def test_a_name_that_no_instance_can_have_is_refused():
         ({"release": "0.33"}, r"^adopt_release: no release '0\.33' in .*nearest: '0\.33\.0'"),
         ({"accelerator": "h200:0"}, "^adopt_accelerator: found 'h200:0', expected MODEL or MODEL:COUNT"),
         ({"accelerator": "h20o"}, "^adopt_accelerator: unknown accelerator 'h20o'; nearest: 'h20'"),
+        ({"command": "", "file": "/accelerators: h200"}, "^adopt_file: /accelerators: h200 cannot be read"),
     ],
 )
 def test_an_error_names_the_option_of_the_playbook(options, message):

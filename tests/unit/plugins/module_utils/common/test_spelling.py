@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
         ("zzz", ["podman", "docker"], "known: docker, podman"),
         ("zzz", [], "known: none"),
         (4, [3, 44], "nearest: '44'"),
+        ("mychip", [f"h{number}" for number in range(60)], "none of 60 names is near"),
     ],
 )
 def test_the_nearest_name_whatever_its_capitals(name, known, expected):

@@ -87,6 +87,12 @@ def test_the_playbooks_of_another_version_are_refused(checkout):
         tags.check_tags({"args": [str(checkout / "playbooks/site.yml")]})
 
 
+def test_a_copy_without_a_version_is_refused(checkout):
+    (checkout / "galaxy.yml").unlink()
+    with pytest.raises(tags.TagError, match=r"site\.yml is of version unknown; roles and plugins are \d"):
+        tags.check_tags({"args": [str(checkout / "playbooks/site.yml")]})
+
+
 def test_every_tag_of_the_roles_is_known():
     """The page of tags is compared with what Ansible lists."""
     page = (COLLECTION / "docs/reference/tags.md").read_text()

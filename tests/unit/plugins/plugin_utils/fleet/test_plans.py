@@ -501,6 +501,10 @@ SERVER = {
             ["provision_ssh_key: no playbook reads it; nearest: 'provision_ssh_keys'"],
         ),
         ({"provision": SERVER, "provision_colour": "red"}, []),
+        # The site's own, which resemble options, modules and playbooks.
+        ({"provision": SERVER, **dict.fromkeys(("provision_disk", "provision_ntp", "provision_os"), "x")}, []),
+        ({"provision": SERVER, **dict.fromkeys(("provision_host", "provision_nexts", "provision_ssh_user"), "x")}, []),
+        ({"provision": SERVER, "provision_users": ["x"], "mine": as_template("{{ provision_users }}")}, []),
         ({"provision_ssh_key": ["x"]}, []),
         ({"provison": SERVER}, ["no playbook reads provison; nearest: 'provision'"]),
     ],
