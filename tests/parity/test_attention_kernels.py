@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The chips on which vLLM takes each kernel of attention, by its own classes: the groups with only_on."""
+"""The chips on which vLLM takes each kernel of attention, by its own classes: the groups with only_on or not_on."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import NamedTuple
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_exclusive
 
-from tools.vllm.fetch_vllm_release import FetchError, sources
+from tests.parity.conftest import fetched
+from tools.vllm.fetch_vllm_release import sources
 
 CDNA = {"gfx90a": 2, "gfx942": 3, "gfx950": 4, "gfx1100": 0, "gfx1201": 0}
 CAPABILITIES = {
-    "sm75": (7, 5), "sm80": (8, 0), "sm86": (8, 6), "sm87": (8, 7), "sm89": (8, 9), "sm90": (9, 0), "sm100": (10, 0),
-    "sm103": (10, 3), "sm120": (12, 0), "sm121": (12, 1),
+    "sm70": (7, 0), "sm75": (7, 5), "sm80": (8, 0), "sm86": (8, 6), "sm87": (8, 7), "sm89": (8, 9), "sm90": (9, 0),
+    "sm100": (10, 0), "sm103": (10, 3), "sm120": (12, 0), "sm121": (12, 1),
 }  # fmt: skip
 GROUPS = [
     group
     for group in load_exclusive()
-    if "only_on" in group and {*group["settings"]} & {"attention-backend", "attention-config.backend"}
+    if {"only_on", "not_on"} & {*group} and {*group["settings"]} & {"attention-backend", "attention-config.backend"}
 ]
 
 
@@ -32,10 +33,7 @@ class Capability(NamedTuple):
 @pytest.fixture(scope="module")
 def backends():
     """Return each class of vLLM below v1 and models, and its expression for the chips that it supports."""
-    try:
-        top = sources("0.33.0") / "vllm"
-    except FetchError as exc:
-        pytest.skip(str(exc))
+    top = fetched(sources, "0.33.0") / "vllm"
     registry = (top / "v1/attention/backends/registry.py").read_text()
     paths = dict(re.findall(r'^    ([A-Z0-9_]+) = \(?\s*"([\w.]+)"', registry, re.M))
     found = {}
@@ -67,4 +65,5 @@ def test_vllm_takes_the_kernels_on_these_chips_alone(group, backends):
     (listed,) = group["settings"].values()
     chips = CDNA if group["stack"] == "rocm" else CAPABILITIES
     for name in listed if isinstance(listed, list) else [listed]:
-        assert [chip for chip in chips if supports(backends, name, chip)] == group["only_on"], name
+        taken = [chip for chip in chips if supports(backends, name, chip)]
+        assert taken == group.get("only_on", [chip for chip in chips if chip not in group.get("not_on", ())]), name

@@ -164,21 +164,22 @@ def words_of(entry):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_word_in_another_case_is_judged_as_vllm_does(release, shapes, upstream_recipes, real_engines):
+    """About 90 s with 0.32.0 on two cores, less than 10 s with 0.33.0."""
     accelerator, request = hardware("h200", 8), {"recipe": LLAMA}
     base = planned(accelerator, request, release, shapes, upstream_recipes)
 
-    def verdicts(name, word):
-        plan = {**base, "argv": [*base["argv"], f"--{name}={word}"], "chips": list(range(8))}
+    def plan_refuses(name, word):
         args = {**request, "args": {name: word}}
-        return (
-            refuses(real_engines[release].judge, plan, accelerator),
-            refuses(planned, accelerator, args, release, shapes, upstream_recipes),
-        )
+        return refuses(planned, accelerator, args, release, shapes, upstream_recipes)
+
+    def vllm_refuses(name, word):
+        plan = {**base, "argv": [*base["argv"], f"--{name}={word}"], "chips": list(range(8))}
+        return refuses(real_engines[release].judge, plan, accelerator)
 
     judged = {
-        name: verdicts(name, words[1])
+        name: (vllm_refuses(name, words[1]), plan_refuses(name, words[1]))
         for name, entry in load_table(release).flags.items()
-        if (words := words_of(entry)) and verdicts(name, words[0]) == (False, False)
+        if (words := words_of(entry)) and not plan_refuses(name, words[0]) and not vllm_refuses(name, words[0])
     }
     assert len(judged) > 40 and {name for name, (engine, plan) in judged.items() if engine != plan} == set()
 

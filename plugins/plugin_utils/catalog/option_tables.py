@@ -77,7 +77,10 @@ def load_exclusive(directory: Path = BUNDLED) -> Sequence[Mapping[str, Any]]:
     data = _read(path)
     if not isinstance(data, list) or not all(isinstance(entry, dict) and "settings" in entry for entry in data):
         raise OptionTableError(f"{path}: expected a list of groups, each with settings and because")
-    return data
+    # A backend of attention has two spellings.
+    named = [(entry, entry["settings"]) for entry in data if isinstance(entry["settings"], dict)]
+    other = [(entry, found["attention-backend"]) for entry, found in named if "attention-backend" in found]
+    return [*data, *({**entry, "settings": {"attention-config.backend": kernels}} for entry, kernels in other)]
 
 
 @functools.lru_cache(maxsize=None)

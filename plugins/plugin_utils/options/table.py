@@ -39,6 +39,8 @@ _READ_AS |= {**dict.fromkeys(("boolean", "one", "switch"), "0 or 1"), "json": "J
 
 # The flag whose keys a plugin of vLLM defines.
 ADDITIONAL = "additional-config"
+# The releases of vllm-ascend that refuse keys which they do not know.
+EXACT = ">=0.30.0rc0"
 # The flag and the key that name a connector, and the key that names its module.
 CONNECTOR = ("kv-transfer-config", "kv_connector", "kv_connector_module_path")
 
@@ -122,7 +124,8 @@ class Foreign(NamedTuple):
             text = f"--{ADDITIONAL}.{key}: vLLM's plugin on this stack has no such key"
             near = misspelt(str(key), known)
             if key in known - read:
-                yield Doubt(f"{text} beside vLLM {version}; from 0.30.0 on it refuses what it does not know")
+                refuses = "; it refuses keys that it does not know" if satisfies(version, EXACT) else ""
+                yield Doubt(f"{text} in release {version}{refuses}")
             elif key not in known:
                 yield f"{text}; nearest: {near!r}" if near else Doubt(f"{text} in any release that is known here")
 

@@ -56,9 +56,9 @@ def exclusions(
     """
     have = {**to_mapping(args, table), **env}
     for group in exclusive:
-        names = _together(have, group["settings"])
+        names = together(have, group["settings"])
         if "needs" in group:
-            if names and not any(_together(have, [name]) for name in group["needs"]):
+            if names and not any(together(have, [name]) for name in group["needs"]):
                 needed = " or ".join(_describe_setting(name, value) for name, value in _pairs(group["needs"]))
                 yield f"{' and '.join(names)} needs {needed}: {group['because']}"
         elif "at_most" in group:
@@ -94,7 +94,7 @@ def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[st
             )
 
 
-def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
+def together(have: Mapping[str, Any], settings: Any) -> list[str]:
     """Return the settings as the user writes them where all of them are set, else nothing."""
     found = []
     for name, wanted in _pairs(settings):

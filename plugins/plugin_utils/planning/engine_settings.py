@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
+from ..common.versions import satisfies
 from ..options.table import Foreign
 from ..options.values import decoded
 from .checks import (
@@ -20,6 +21,7 @@ from .checks import (
     option_problems,
     placeholders,
     stopping_variables,
+    together,
 )
 from .choices import Chosen, facts_of
 from .compose import Composed, Layer, compose, layers_of
@@ -46,6 +48,13 @@ from .side_models import draft_problems, with_paths
 PLACE = {
     "model": "recipe", "served-model-name": "served_model_names", "host": "host", "port": "port", "device-ids": "chips",
 }  # fmt: skip
+# Settings that a recipe or the site makes for graphs: vLLM refuses or ignores the collection's own beside them.
+GRAPHS = (
+    "enforce-eager", "cudagraph-capture-sizes", "max-cudagraph-capture-size", {"optimization-level": "0"},
+    {"compilation-config.cudagraph_mode": ["NONE", "0"]}, "compilation-config.max_cudagraph_capture_size",
+)  # fmt: skip
+# The keys of a group of settings that name architectures of chips.
+CHIPS = {"only_on", "not_on"}
 
 
 def with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:
@@ -82,7 +91,7 @@ def compose_settings(
     first = compose(layers, entry.table, where)
     check_depth(first.args, entry.where)
     # The site's own settings come after these too.
-    chips_own = [*_graph_layers(first, accelerator)]
+    chips_own = [*_graph_layers(entry, first, accelerator)]
     chips_own += _refused_kernels(entry, first, _relations_on(library, accelerator))
     layers = [layer for each in layers for layer in ([*chips_own, each] if each is own else [each])]
     because = "offline, quiet, and caches that survive a restart"
@@ -142,9 +151,10 @@ def _chip_layers(accelerator: Accelerator) -> list[Layer]:
     return [Layer("collection", {"dtype": "float16", "mamba-ssm-cache-dtype": "float16"}, {}, because)]
 
 
-def _graph_layers(first: Composed, accelerator: Accelerator) -> list[Layer]:
+def _graph_layers(entry: Chosen, first: Composed, accelerator: Accelerator) -> list[Layer]:
     """Return the graphs that a 310P captures, by the mode and the sizes of vllm-ascend's guides (0.30.0rc2)."""
-    if accelerator.generation != "ascend_310p" or first.args.get("enforce-eager"):
+    read = accelerator.generation == "ascend_310p" and satisfies(entry.table.version, ">=0.30.0rc0")
+    if not read or any(together(first.args, [setting]) for setting in GRAPHS):
         return []
     guesses = decoded(first.args.get("speculative-config"))
     tokens = 1 + (size_of(guesses, "num_speculative_tokens", 0) if isinstance(guesses, Mapping) else 0)
@@ -160,15 +170,16 @@ def _relations_on(library: Library, accelerator: Accelerator) -> list[Mapping[st
     kinds = {name.partition(":")[2] for name in accelerator.architectures}
 
     def holds(group: Mapping[str, Any]) -> bool:
-        elsewhere = kinds and not kinds & {*group["only_on"]} if "only_on" in group else True
-        return bool(elsewhere) and group.get("stack", accelerator.stack) == accelerator.stack
+        able = kinds & {*group["only_on"]} if "only_on" in group else kinds - {*group.get("not_on", kinds)}
+        elsewhere = not able and (bool(kinds) or not CHIPS & {*group})
+        return elsewhere and group.get("stack", accelerator.stack) == accelerator.stack
 
     return [group for group in library.exclusive if holds(group)]
 
 
 def _refused_kernels(entry: Chosen, first: Composed, groups: Sequence[Mapping[str, Any]]) -> list[Layer]:
     """Return the layers that remove kernels which a recipe names for all chips of a vendor, and vLLM refuses here."""
-    found = [group for group in groups if "only_on" in group]
+    found = [group for group in groups if CHIPS & {*group}]
     found = [group for group in found if [*exclusions(first.args, first.env, [group], entry.table)]]
     return [Layer("collection", {name: None}, {}, group["because"]) for group in found for name in group["settings"]]
 

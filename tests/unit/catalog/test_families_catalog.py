@@ -62,7 +62,7 @@ SAID = [
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),
     ("any", "rtx_5090", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
     ("any", "gb10", {"moe-backend": "flashinfer_trtllm"}, {}, "compute capability 10"),
-    ("any", "gb10", {}, {}, "gpu-memory-utilization to 0.85"),
+    ("any", "gb10", {}, {}, "takes 0.9 or more; set args gpu-memory-utilization to 0.85"),
     ("any", "ascend_310p", {"dtype": "bfloat16"}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_310p", {"dtype": None}, {"release": "0.30.0"}, "in float16 only"),
     ("any", "ascend_a3", FP8_CACHE, ASCEND, "kv-cache-dtype away with null"),
@@ -112,6 +112,7 @@ SAID = [
 QUIET = [
     ("any", "ascend_310p", {}, {"release": "0.30.0"}),
     ("any", "gb10", {"gpu-memory-utilization": 0.85}, {}),
+    ("any", "gb10", {"kv-cache-memory-bytes": "60G"}, {}),
     ("any", "t4", {}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-backend": "FLASHINFER"}, {}),
     ("any", "t4", {**FP8_CACHE, "attention-config.backend": "FLASHINFER"}, {}),

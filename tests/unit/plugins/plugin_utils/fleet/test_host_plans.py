@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
@@ -130,15 +132,39 @@ def test_an_atlas_300i_captures_graphs_of_decoding_of_a_few_sizes(tmp_path, args
     (tmp_path / "org").mkdir()
     (tmp_path / "org" / "m.yaml").write_text("model: {model_id: org/m, base_args: [-cc.cudagraph_mode=PIECEWISE]}\n")
 
-    def found(**own):
+    def found(release="0.30.0", **own):
         chat = {"recipe": "org/m", "args": {**args, **own}}
-        return plans("ascend_310p", {"chat": chat}, "0.30.0", recipe_path=[str(tmp_path)])["chat"]["args"]
+        return plans("ascend_310p", {"chat": chat}, release, recipe_path=[str(tmp_path)])["chat"]["args"]
 
     graphs = {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": sizes}
     assert found()["compilation-config"] == graphs
     own = {"cudagraph_mode": "PIECEWISE"}
     assert found(**{"compilation-config": own})["compilation-config"] == own
     assert found(**{"enforce-eager": True})["compilation-config"] == {"cudagraph_mode": "PIECEWISE"}
+    assert found("0.23.0")["compilation-config"] == {"cudagraph_mode": "PIECEWISE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cudagraph-capture-sizes", [1, 2, 4]),
+        ("max-cudagraph-capture-size", 16),
+        ("optimization-level", 0),
+        ("compilation-config.cudagraph_mode", "none"),
+        ("compilation-config.max_cudagraph_capture_size", 16),
+    ],
+)
+@pytest.mark.parametrize("by_recipe", [False, True])
+def test_an_atlas_300i_captures_the_graphs_that_the_site_or_a_recipe_chose(tmp_path, by_recipe, name, value):
+    words = [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    words = ["-O0"] if name == "optimization-level" else words
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "m.yaml").write_text(f"model: {{model_id: org/m, base_args: {words if by_recipe else []}}}\n")
+    chat = {"recipe": "org/m", "args": {} if by_recipe else {name: value}}
+    found = plans("ascend_310p", {"chat": chat}, "0.30.0", recipe_path=[str(tmp_path)])["chat"]["args"]
+    flag, _dot, key = name.partition(".")
+    assert str(found[flag]).replace("'", "") == str({key: value} if key else value).replace("'", "")
+    assert key or "compilation-config" not in found
 
 
 AITER = "{model: {model_id: org/m}, hardware_overrides: {amd: {extra_args: [--attention-backend, ROCM_AITER_FA]}}}"
@@ -152,6 +178,7 @@ MLA = "{model: {model_id: org/m}, hardware_overrides: {blackwell: {extra_args: [
         (MLA, "TOKENSPEED_MLA", ["b200", "gb300"], ["rtx_pro_6000", "gb10"]),
         ("{model: {model_id: org/m}}", "FLASHMLA", ["h200", "b200"], ["a100", "rtx_5090"]),
         ("{model: {model_id: org/m}}", "FLASH_ATTN", ["a100", "gb10"], ["t4"]),
+        ("{model: {model_id: org/m}}", "FLASH_ATTN_MLA", ["h200"], ["b200"]),
     ],
 )
 def test_kernels_that_vllm_refuses_on_a_chip_are_taken_from_a_recipe_and_refused_of_a_site(
@@ -173,6 +200,16 @@ def test_kernels_that_vllm_refuses_on_a_chip_are_taken_from_a_recipe_and_refused
         assert len(warned) == ("overrides" in recipe)
         with pytest.raises(PlanError, match=f"--attention-backend {kernels.upper()} is not for these chips: vLLM"):
             found(model, **asked)
+        with pytest.raises(PlanError, match=f"--attention-config.backend {kernels.upper()} is not for these chips"):
+            found(model, **{"attention-config": {"backend": kernels}})
+
+
+@pytest.mark.parametrize("capability", ["11.0", "14.0"])
+def test_an_architecture_that_the_catalogue_does_not_have_takes_kernels_that_start_at_8_0(capability):
+    chips = replace(accelerator("h200", 1), compute_capability=capability)
+    instances = {"chat": {"recipe": "openai/gpt-oss-20b", "args": {"attention-backend": "FLASH_ATTN"}}}
+    found = plan_host("h1", chips, {"instances": instances, "release": "0.33.0", **SITE})["chat"]
+    assert found["args"]["attention-backend"] == "FLASH_ATTN"
 
 
 def test_what_vllm_has_for_compute_capability_10_is_taken_from_a_recipe_for_all_of_blackwell(tmp_path):

@@ -586,15 +586,17 @@ def test_a_key_of_the_plugin_is_checked(config, problem):
 
 def test_a_key_that_newer_releases_of_the_plugin_refuse_is_a_doubt_there():
     """AscendConfig of vllm-ascend 0.30.0rc2 has extra="forbid"; earlier ones read what they knew."""
-    releases = {">=0.10.2": ["weight_nz_mode"], ">=0.10.2,<0.30.0": ["dynamic_eplb"], ">=0.30.0": ["kvpp_config"]}
-    listed = {"additional-config": {spec: {"": names} for spec, names in releases.items()}}
-    foreign = Foreign.from_data({"cann": {"listed": listed}})
+    foreign = load_foreign("cann")
     config = {"weight_nz_mode": 1, "dynamic_eplb": True}
     assert not list(foreign.check_keys({"additional-config": config}, "0.23.0"))
-    (found,) = foreign.check_keys({"additional-config": config}, "0.30.0")
-    assert isinstance(found, Doubt) and "dynamic_eplb: vLLM's plugin on this stack has no such key beside" in found
-    added = {"additional-config": {"kvpp_config": {}}}
-    assert list(foreign.check_keys(added, "0.23.0")) and not list(foreign.check_keys(added, "0.30.0"))
+    added = {"additional-config": {"enable_kvpp": True}}
+    text = "--additional-config.{}: vLLM's plugin on this stack has no such key in release {}"
+    for release in ("0.30.0rc2", "0.30.0"):
+        (found,) = foreign.check_keys({"additional-config": config}, release)
+        refuses = "; it refuses keys that it does not know"
+        assert isinstance(found, Doubt) and found == text.format("dynamic_eplb", release) + refuses
+        assert not list(foreign.check_keys(added, release))
+    assert [*foreign.check_keys(added, "0.23.0")] == [text.format("enable_kvpp", "0.23.0")]
 
 
 def test_without_a_plugin_any_key_is_accepted():
