@@ -7,6 +7,8 @@ SHELL := /bin/bash
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
 TWICE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
+# What no other test needs: firmware, and the programs that make the ramdisk and the images.
+POWER_OFF := cpio dosfstools mtools ovmf qemu-utils zstd
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -95,6 +97,7 @@ vm: ready  ## Install Debian's NVIDIA driver in a virtual machine, with a real r
 	$(BIN)/pytest -x tests/vm/test_cuda.py
 
 power-off: ready  ## Write a system to a server that is switched off, in QEMU, from its BMC to SSH, each phase with its seconds
+	dpkg --status $(POWER_OFF) >/dev/null 2>&1 || apt-get install --yes -qq --no-install-recommends $(POWER_OFF)
 	$(BIN)/pytest -x -s tests/vm/test_power_off.py
 
 vm-short: ready  ## Run the first part of make vm: until the machine has booted with the compiled module

@@ -278,28 +278,29 @@ class IronicLab:
         threading.Thread(target=self._listener.serve_forever, daemon=True).start()
 
     def _inventory(self) -> None:
-        image = self.directory / "http/debian13.raw"
-        sha256, build = hashlib.sha256(image.read_bytes()).hexdigest(), BUILD
+        builds = {"debian13": {"build_id": BUILD}}
         if self.images:
-            build = json.loads((self.images / "images.json").read_text())["images"]["debian13"]["build_id"]
+            builds = json.loads((self.images / "images.json").read_text())["images"]
         site = {
             "url": f"https://{self.address}:{self.port}",
             "certificate": (self.directory / "config/tls.crt").read_text(),
             "bmc_ca": str(self.ca),
             "wipes": True,
             "images": {
-                "debian13": {
-                    "url": f"http://{self.address}:{self.http_port}/debian13.raw",
-                    "sha256": sha256,
-                    "build_id": build,
+                name: {
+                    "url": f"http://{self.address}:{self.http_port}/{name}.raw",
+                    "sha256": hashlib.sha256((self.directory / f"http/{name}.raw").read_bytes()).hexdigest(),
+                    "build_id": build["build_id"],
                 }
+                for name, build in builds.items()
             },
         }
         (self.directory / "config/site.json").write_text(json.dumps(site))
         hosts = {
             f"gpu-{number:02d}": {
                 "provision": {
-                    "bmc": f"https://{server['address']}:{BMC_PORT}", "mac": server["mac"], "image": "debian13",
+                    "bmc": f"https://{server['address']}:{BMC_PORT}", "mac": server["mac"],
+                    "image": server.get("image", "debian13"),
                     "address": server.get("guest", {}).get("address", f"{server['address']}/8"),
                     "gateway": self.address, "root_serial": server["disks"][0],
                     "firmware": "set" if server.get("firmware") else "report",

@@ -18,6 +18,7 @@ from tests.fakes.ironic_lab import ROLE, TOP, IronicLab, ironic_environment
 
 CACHE = TOP / ".cache"
 LIBRARY = TOP / "plugins/module_utils/provisioning"
+UBUNTU = "http://archive.ubuntu.com/ubuntu"
 BRIDGE, TAP = "bmi-power", "bmi-power0"
 ADDRESS, HOST = "10.88.42.1", "10.88.42.11"
 # Ten times what a quiet machine needs; only a hang takes longer.
@@ -34,7 +35,7 @@ def images():
     library = ("disk_marks_host.py", "named_disks.py", "wipe_host.py", "agent_network_host.py")
     for file in (*(ROLE / "files" / name for name in names), *(LIBRARY / name for name in library)):
         shutil.copy(file, here)
-    packages = {"MIRROR": "http://deb.debian.org/debian", "COMPONENTS": "main", "PACKAGES": "", "UBUNTU_MIRROR": ""}
+    packages = {"MIRROR": "http://deb.debian.org/debian", "COMPONENTS": "main", "PACKAGES": "", "UBUNTU_MIRROR": UBUNTU}
     more = {"INDEX": os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple/"), "PYTHON": shutil.which("python3")}
     words = ["bash", str(here / "build.sh"), str(CACHE / "provision-work"), str(out)]
     subprocess.run(words, check=True, env={**os.environ, **packages, **more, "HERE": str(here)})
@@ -56,14 +57,14 @@ def network():
 
 
 @pytest.fixture
-def lab(tmp_path, images, network):
+def lab(tmp_path, images, network, image):
     """Return a lab with one server."""
     login = tmp_path / "login"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(login)], check=True)
     guest = tmp_path / "guest"
     guest.mkdir()
     server = {
-        "address": "127.20.42.1", "mac": "52:54:00:00:42:01", "serial": "SRV0042",
+        "address": "127.20.42.1", "mac": "52:54:00:00:42:01", "serial": "SRV0042", "image": image,
         "disks": ["OSDISK0042", "DATA0042"], "guest": {"directory": str(guest), "tap": TAP, "address": f"{HOST}/24"},
     }  # fmt: skip
     with IronicLab(
@@ -90,11 +91,12 @@ def has_data(lab, disk):
     return any(each["data"] for each in json.loads(subprocess.run(words, check=True, capture_output=True).stdout))
 
 
-def test_a_server_that_is_switched_off_answers_ssh(lab, images):
+@pytest.mark.parametrize("image", ["debian13", "ubuntu2404"])
+def test_a_server_that_is_switched_off_answers_ssh(lab, images, image):
     play(lab)
     assert ssh(lab, "cat /etc/baremetal-inference/host /etc/baremetal-inference/image").split() == [
         "gpu-01",
-        json.loads((images / "images.json").read_text())["images"]["debian13"]["build_id"],
+        json.loads((images / "images.json").read_text())["images"][image]["build_id"],
     ]
     assert [has_data(lab, disk) for disk in ("OSDISK0042", "DATA0042")] == [True, False]
     assert "changed=0" in play(lab)
