@@ -66,7 +66,7 @@ integration: ready  ## Run the tests that need root and create their own lab hos
 
 hostile: ready  ## Attack the real parts: what they must refuse or bound
 	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long"
-	tests/haproxy13.sh $(BIN)/pytest -q tests/hostile/test_gateway_http2.py tests/hostile/test_gateway_headers.py \
+	GATEWAY_REQUIRED=1 tests/haproxy13.sh $(BIN)/pytest -q tests/hostile/test_gateway_http2.py tests/hostile/test_gateway_headers.py \
 	  tests/hostile/test_gateway_connections.py::test_the_keys_of_a_team_hold_together_as_many_streams_as_one_key
 
 long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, make matrix, all tests of all scenarios

@@ -8,9 +8,10 @@ place=$PWD/.cache/haproxy13
 if [[ ! -d $place ]]; then
   rm -rf "$place.partial"
   mkdir -p "$place.partial"
-  # From the sources that the lab's images have.
-  mapfile -t sources < <(.venv/bin/python -c 'from tools.lab.images import read_recipe; print(*read_recipe("trixie").sources, sep="\n")')
-  mmdebstrap --quiet --mode=chrootless --variant=extract --include=haproxy trixie "$place.partial/root" "${sources[@]}" >&2
+  # With apt's settings and from the sources that the lab's images have.
+  mapfile -t words < <(.venv/bin/python -c 'from tools.lab.images import read_recipe
+recipe = read_recipe("trixie"); print(*(each for each in recipe.options if "aptopt" in each), "trixie", "'"$place.partial/root"'", *recipe.sources, sep="\n")')
+  mmdebstrap --quiet --mode=chrootless --variant=extract --include=haproxy "${words[@]}" >&2
   cat >"$place.partial/haproxy" <<END
 #!/bin/sh
 exec $place/root/usr/lib64/ld-linux-x86-64.so.2 --argv0 "\$0" --library-path $place/root/usr/lib/x86_64-linux-gnu \\
@@ -19,4 +20,6 @@ END
   chmod +x "$place.partial/haproxy"
   mv "$place.partial" "$place"
 fi
-PATH="$place:$PATH" exec "$@"
+export PATH=$place:$PATH
+[[ $(haproxy -v) == *"version 3."* ]]
+exec "$@"

@@ -147,7 +147,7 @@ class IronicLab:
         plan = {
             "certificate": str(self.directory / "server.pem"),
             "authority": str(self.ca),
-            "servers": self.servers,
+            "servers": [{key: value for key, value in each.items() if key != "image"} for each in self.servers],
         }
         (self.directory / "plan.json").write_text(json.dumps(plan))
         module = "qemu_server" if self.images else "servers_off"

@@ -151,7 +151,7 @@ def _ambiguous_hosts(backends: Sequence[Backend]) -> list[str]:
     return [
         f"the hosts {hosts[start]} and {host}: a server {start}... could be of both; rename one in the inventory"
         for prefix, host in hosts.items()
-        for start in (prefix[: dashes.end()] for dashes in re.finditer("--", prefix[:-2]))
+        for start in (prefix[: dashes.start() + 2] for dashes in re.finditer("(?=--)", prefix[:-2]))
         if start in hosts
     ]
 

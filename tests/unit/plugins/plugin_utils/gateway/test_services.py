@@ -70,6 +70,7 @@ class TestServices:
         assert refused(backend("xn"), backend("xn--p1"), backend("c")) == (
             "the hosts xn and xn--p1: a server xn--... could be of both; rename one in the inventory"
         )
+        assert "the hosts a- and a---b" in refused(backend("a-"), backend("a---b"))
         assert decided(backend("xn--p1"), backend("xn-p1"), backend("x"))
 
     def test_an_instance_is_reached_where_it_listens(self):
