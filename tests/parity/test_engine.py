@@ -162,7 +162,9 @@ def words_of(entry):
     return (words[0], words[0].swapcase()) if words else ()
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    "release", [pytest.param(each, marks=[pytest.mark.long] * (each == "0.32.0")) for each in RELEASES]
+)
 def test_a_word_in_another_case_is_judged_as_vllm_does(release, shapes, upstream_recipes, real_engines):
     """About 90 s with 0.32.0 on two cores, less than 10 s with 0.33.0."""
     accelerator, request = hardware("h200", 8), {"recipe": LLAMA}

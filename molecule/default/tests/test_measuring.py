@@ -12,7 +12,10 @@ from serving_host import SECRETS, TOP, chat, playbook
 pytestmark = pytest.mark.long
 SHORT = {"short": {"title": "Short chats", "dataset": "random", "input_tokens": 32, "output_tokens": 16}}
 # The health service keeps its state and its figures.
-CHANGED = "find /etc /var/lib /opt /usr/local -newer /run/before -type f ! -path '/var/lib/systemd/*' ! -path '*/vllm-health[./]*'"
+CHANGED = (
+    "find /etc /var/lib /opt /usr/local -newer /run/before -type f"
+    " ! -path '/var/lib/systemd/*' ! -path '*/vllm-health[./]*'"
+)
 
 
 def configuration(host):
