@@ -91,10 +91,13 @@ def try_model(given: argparse.Namespace, model: str) -> str:
     # Any chip will do where none is named: a recipe need not list one.
     asked = {"recipes": [model], "accelerators": given.accelerators or "cpu"}
     asked["recipe_path"] = "{{ vllm_recipe_path | default([]) }}"
+    asked["accelerator_catalog_path"] = "{{ accelerator_catalog_path | default([]) }}"
     document = playbooks.run_ad_hoc(given, ["localhost", "-i", "localhost,"], "baremetal.inference.recipe_trial", asked)
-    for trial in document["results"].get("localhost", {"trials": ()})["trials"][:1]:
+    trials = document["results"].get("localhost", {}).get("trials", [])
+    for trial in trials[:1]:
         given.chips = (trial["accelerator"], trial["accelerator_count"], trial["stack"])
-    problem = [*(error["message"] for error in document["errors"]), document.get("problem", "")][0]
+    missing = "" if trials else "Ansible's answer has no trial of this model; -v shows what it ran"
+    problem = [*(error["message"] for error in document["errors"]), document.get("problem") or missing][0]
     if problem.startswith("accelerators: "):
         raise CommandError(f"--{problem}")
     return str(problem)

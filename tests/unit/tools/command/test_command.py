@@ -14,8 +14,6 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.release import __version__
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import RECIPES, known_names
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tools.command import main
 from tools.command.main import value_of
@@ -23,7 +21,6 @@ from tools.command.playbooks import VERBS
 from tools.command.site import RELEASES
 
 TOP = Path(__file__).resolve().parents[4]
-FOUR = ("h200", 8, "cuda")
 # ansible-core 2.18 adds words of its own to an error.
 IS_OLD = __version__.startswith("2.18.")
 SERVERS = "gpu-a-01=192.0.2.10,gpu-a-02=192.0.2.11"
@@ -109,76 +106,6 @@ def test_the_new_site_is_valid_yaml_with_comments(site):
         assert path.read_text().startswith("---\n# ")
 
 
-def test_detected_accelerators_are_written(tmp_path, monkeypatch):
-    found = {"gpu-a-01": FOUR}
-    monkeypatch.setattr(main.site, "detect", lambda given, servers, user: found if user == "ops" else {})
-    assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS, "--login", "ops", "--gateway", "none"]) == 0
-    text = (tmp_path / "s/hosts.yml").read_text()
-    assert "accelerator: h200, accelerator_count: 8" in text
-    assert "# What gpu-a-02 has is not known" in text
-    assert not (tmp_path / "s/group_vars/gateways.yml").exists()
-
-
-def test_the_servers_are_asked_for_their_accelerators(tmp_path):
-    """As a user runs it; one server is this machine, the other one cannot be reached."""
-    hosts = ("--hosts", "here=127.0.0.1,gone=127.0.0.2", "--gateway", "none")
-    connection = "{{ 'local' if inventory_hostname == 'here' else 'ssh' }}"
-    variables = json.dumps({"ansible_connection": connection, "ansible_port": 9})
-    done = run("init", str(tmp_path / "s"), *hosts, "-e", variables)
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^gone: .*127\.0\.0\.2", done.stdout, re.MULTILINE)
-    written = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
-    assert (set(written["here"]) > {"accelerator"}, "accelerator" in written["gone"]) == (True, False)
-
-
-def test_a_new_site_pins_the_release_of_its_chips(tmp_path, monkeypatch):
-    assert RELEASES == DEFAULT_RELEASES
-    found = {"gpu-a-01": FOUR, "gpu-a-02": ("ascend_a3", 16, "cann")}
-    monkeypatch.setattr(main.site, "detect", lambda *given: found)
-    assert main.main(["init", str(tmp_path / "s"), "--hosts", SERVERS]) == 0
-    hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
-    assert {name: host["vllm_release"] for name, host in hosts.items()} == {"gpu-a-01": "0.33.0", "gpu-a-02": "0.30.0"}
-    assert "vllm_release" not in yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())
-
-
-def test_accelerators_may_be_named_where_no_server_can_be_asked(tmp_path):
-    done = run("init", str(tmp_path / "s"), "--hosts", SERVERS, "--gateway", "none", "--accelerators", "ascend_a3:16")
-    assert done.returncode == 0, done.stderr
-    assert "Asking" not in done.stdout
-    hosts = yaml.safe_load((tmp_path / "s/hosts.yml").read_text())["inference"]["hosts"]
-    assert {(host["accelerator"], host["accelerator_count"]) for host in hosts.values()} == {("ascend_a3", 16)}
-    assert yaml.safe_load((tmp_path / "s/group_vars/inference.yml").read_text())["vllm_release"] == RELEASES["cann"]
-
-
-@pytest.mark.parametrize("name", known_names("recipes", RECIPES, ()))
-def test_each_recipe_may_be_named(tmp_path, name):
-    """One that lists no chip, too."""
-    done = run("init", str(tmp_path / "s"), "--hosts", "a", "--gateway", "none", "--no-detect", "--model", name)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_recipe_of_the_site_may_be_named(tmp_path):
-    """The directory that vllm_recipe_path names counts, as it does for fit."""
-    (tmp_path / "recipes/org").mkdir(parents=True)
-    shutil.copy(TOP / "catalog/recipes/openai/gpt-oss-20b.yml", tmp_path / "recipes/org/own.yml")
-    path = json.dumps({"vllm_recipe_path": [str(tmp_path / "recipes")]})
-    words = ("--hosts", "a", "--gateway", "none", "--no-detect", "--model", "org/own", "-e", path)
-    done = run("init", str(tmp_path / "s"), *words)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_site_to_read_is_what_init_writes(tmp_path, monkeypatch):
-    """inventories/four-servers, without the keys. To write it again: copy what this test writes."""
-    monkeypatch.setattr(main.site, "detect", lambda given, servers, user: {name: FOUR for name, _address in servers})
-    servers = ",".join(f"gpu-a-0{number}=192.0.2.1{number}" for number in range(1, 5))
-    assert main.main(["init", str(tmp_path / "s"), "--hosts", servers, "--gateway", "gw-1=192.0.2.10"]) == 0
-    written, kept = (
-        {path.relative_to(top).as_posix(): path.read_text() for path in top.rglob("*") if path.is_file()}
-        for top in (tmp_path / "s", TOP / "inventories/four-servers")
-    )
-    assert {name: text for name, text in written.items() if not name.startswith(".keys/")} == kept
-
-
 def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
     done = run("plan", "gpu-a-09", cwd=site, ANSIBLE_FORCE_COLOR="1")
     assert done.returncode not in (0, main.USAGE)
@@ -215,10 +142,10 @@ def test_an_error_of_a_site_is_one_sentence_with_its_file(tmp_path, file, text, 
             r"group 'inferrence' .*gpu-a-01, gpu-a-02; nearest: 'inference'$",
         ),
         (
-            "group_vars/gateways.yml",
-            "team: product",
-            "tema: x",
-            r"^gw1: gateway_clients.product: unknown key 'tema'; nearest: 'team' \(group_vars/gateways.yml:\d+\)$",
+            "hosts.yml",
+            '    gw1: {ansible_host: "192.0.2.5"}',
+            "    gw1: {gateway_clients: {product: {tema: x, key_file: x}}}\n    gw2: {}",
+            r"^gw1: gateway_clients.product: unknown key 'tema'; nearest: 'team' \(hosts.yml:\d+\)$",
         ),
         (
             "group_vars/gateways.yml",
@@ -235,7 +162,8 @@ def test_a_plan_refuses_a_misspelt_group_and_what_a_gateway_could_not_take(site,
     (tmp_path / "s" / file).write_text(text.replace(old, new, 1))
     assert old in text
     done = run("plan", cwd=tmp_path / "s")
-    assert done.returncode and re.search(message, done.stdout + done.stderr, re.MULTILINE), done.stdout + done.stderr
+    told = done.stdout + done.stderr
+    assert done.returncode and re.search(message, told, re.MULTILINE) and "are valid" not in told, told
 
 
 def test_a_plan_is_short_and_all_has_the_rest(site):
@@ -348,44 +276,11 @@ def test_the_command_stays_small():
             ["apply", "-i", "{full}/../hosts.yml", "gpu-1"],
             "none of these is in the group inference, mirrors or gateways",
         ),
-        (
-            ["init", "{empty}", "--hosts", "True=192.0.2.1"],
-            "found 'True=192.0.2.1', a word that YAML or Ansible reads as",
-        ),
-        (["init", "{empty}", "--hosts", "a,None"], "found 'None'"),
-        (["init", "{empty}", "--hosts", "a", "--gateway", "all"], "--gateway: expected none or NAME=ADDRESS"),
-        (["init", "{empty}", "--hosts", "a", "--gateway", "none", "--teams", "x"], "only a gateway has teams"),
-        (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,x"], "--teams: x stands there twice"),
-        (
-            ["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "x,no"],
-            "such as product, found 'no', a word",
-        ),
-        (["init", "{empty}", "--hosts", "a", "--gateway", "b", "--teams", "2026-11-29"], "--teams: expected names"),
-        (["init", "{empty}", "--hosts", "a=1.2.3.4,b=1.2.3.4"], "a=1.2.3.4 and b=1.2.3.4: one host has one name"),
-        (["init", "{empty}", "--hosts", "a=1.2.3.4", "--gateway", "a=1.2.3.5"], "a=1.2.3.5 and a=1.2.3.4: one host"),
-        (["init", "{empty}", "--hosts", "a", "--login", "on"], "such as root, found 'on', a word"),
-        (["init", "{full}/file/x", "--hosts", "a", "--no-detect"], "Not a directory"),
-        (["init", " ", "--hosts", "a"], "found nothing, expected a value"),
         (["key", "add"], "NAME"),
         (["logs", "a", "../b"], "INSTANCE: found '../b', expected the name of an instance"),
         (["logs", "a", "b", "--since", "now; reboot"], "expected a time such as"),
         (["usage", "--since", "yesterdy"], "--since: found 'yesterdy', expected a time such as -1h or"),
         (["lab", "up", "--", "-f", "1"], "lab runs nothing of Ansible that could take -f"),
-        (["init", "{empty}", "--hosts", "a=10.0.0.999"], "such as gpu-a-01=192.0.2.10, found 'a=10.0.0.999'"),
-        (["init", "{empty}", "--no-detect"], "--hosts is missing: expected names such as gpu-a-01=192.0.2.10"),
-        (["init", "{empty}", "--hosts", "a b"], "--hosts: expected names such as gpu-a-01=192.0.2.10, found 'a b'"),
-        (["init", "{empty}", "--hosts", "a,a", "--no-detect"], "--hosts: a stands there twice"),
-        (["init", "{empty}", "--hosts", "a", "--model", "gpt"], "--model: expected ORGANISATION/NAME, found 'gpt'"),
-        (
-            ["init", "{empty}", "--hosts", "a", "--model", "openai/gpt-oss-2b"],
-            "--model: no recipe 'openai/gpt-oss-2b' in {top}/catalog/recipes; nearest: 'openai/gpt-oss-20b'",
-        ),
-        (["init", "{empty}", "--hosts", "a", "--model", "OpenAI/GPT-OSS-20B"], "nearest: 'openai/gpt-oss-20b'"),
-        (["init", "{empty}", "--hosts", "a", "--model", "qwen/qwen3-8b"], "nearest of vLLM's own: 'Qwen/Qwen3-8B'"),
-        (["init", "{empty}", "--hosts", "a", "--accelerators", "h20o:8"], "--accelerators: accelerator 'h20o' of"),
-        (["init", "{empty}", "--hosts", "a", "--accelerators", "h200:0"], "--accelerators: found 'h200:0', expected"),
-        (["init", "{empty}", "--hosts", "a", "--accelerators", "h200"], "found 'h200', expected a chip and its number"),
-        (["init", "{full}", "--hosts", "a"], "exists and is not empty"),
         (["plan"], "no site: {empty} has no hosts.yml; name one with -i DIR"),
         (["plan", "-i", "nowhere"], "-i nowhere: there is no such file or directory"),
     ],
@@ -398,7 +293,7 @@ def test_a_wrong_line_is_one_sentence(tmp_path, words, message):
     (tmp_path / "hosts.yml").write_text("all: {hosts: {gpu-1: }}\n", encoding="utf-8")
     done = run(*(word.replace("{empty}", str(empty)).replace("{full}", str(full)) for word in words), cwd=empty)
     assert done.returncode == main.USAGE
-    assert message.replace("{empty}", str(empty)).replace("{top}", str(TOP)) in done.stderr
+    assert message.replace("{empty}", str(empty)) in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"file", "hosts.yml"}
 
@@ -482,13 +377,6 @@ def test_no_text_of_a_user_is_a_template(here, words):
     """Somebody's words: a question from a chat, a reason from a ticket."""
     run(*words, f"a{{% if lookup('pipe', 'touch {here}/evaluated') %}}{{% endif %}}", cwd=here)
     assert not (here / "evaluated").exists()
-
-
-@pytest.mark.parametrize(("count", "known"), [(8, 8), ("x", 1), ([], 1), (10**9, 1), (-1, 1), (True, 1)])
-def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count, known):
-    document = {"results": {"gpu-a-01": {"accelerator": {"model": "h200", "count": count}}}, "errors": []}
-    monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", lambda *_asked: document)
-    assert main.site.detect(None, [("gpu-a-01", "192.0.2.10")], "root")["gpu-a-01"][1] == known
 
 
 def test_warnings_are_in_the_document(site):
