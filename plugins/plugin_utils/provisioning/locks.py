@@ -27,13 +27,14 @@ class Lock:
 
     HERE: the system that this inventory's record describes. OTHER: anything else. SILENT: nobody. ``at_ironic`` is
     whether Ironic has the server: then a run before this one has switched it on. ``deed`` is what would happen
-    to the host.
+    to the host, and ``reason`` why the system there did not say what it is.
     """
 
     answers: str
     released: bool
     at_ironic: bool
     deed: str = "overwritten"
+    reason: str = ""
 
 
 def refusal(entry: Entry, server: Server, record: Mapping[str, object], lock: Lock) -> str | None:
@@ -93,9 +94,8 @@ def _other_disk(entry: Entry, server: Server) -> str | None:
 def _answers_ssh(entry: Entry, lock: Lock) -> str | None:
     if lock.answers == SILENT:
         return None
-    who = (
-        "the system that was provisioned here" if lock.answers == HERE else "a system that this inventory does not know"
-    )
+    unknown = "a system that this inventory does not know" + (f": {lock.reason}" if lock.reason else "")
+    who = "the system that was provisioned here" if lock.answers == HERE else unknown
     return (
         f"{entry.address.ip} answers SSH ({who}), and it would be {lock.deed}; to allow that: "
         f"-e provision_release={entry.host}"

@@ -90,7 +90,8 @@ def _judge(job: Job) -> None:
     if not server:
         return
     own = job.at_ironic and not job.record.done
-    lock = Lock(answers=SILENT if own and job.answers == HERE else job.answers, released=job.released, at_ironic=own)
+    answers = SILENT if own and job.answers == HERE else job.answers
+    lock = Lock(answers, job.released, at_ironic=own, reason=job.proof.reason)
     refused = refusal(job.entry, server, {"bmc_serial": job.record.bmc_serial}, lock)
     if refused:
         job.fail("bmc", refused)

@@ -25,7 +25,7 @@ from .node import BUILD, ORDER, HostKey
 
 PORT = 22
 CONNECT = 4  # seconds
-COMMAND = 20  # seconds
+COMMAND = 60  # seconds; cloud-init alone takes 15 on a slow system
 MOST_OUTPUT = 2000
 KILLED = -signal.SIGKILL
 NO_END = f"SSH did not answer within {COMMAND} s"

@@ -51,6 +51,14 @@ def test_anything_else_that_answers_at_the_address_is_refused(tmp_path):
     assert "answers SSH (a system that this inventory does not know)" in check(site).text
 
 
+def test_the_reason_why_a_provisioned_host_did_not_prove_itself_is_named(tmp_path):
+    site = FakeSite(tmp_path)
+    recorded(site, done="yes")
+    site.systems["gpu-01"] = Proof(reason="SSH did not answer within 60 s")
+    site.ports.add("10.0.1.11")
+    assert "(a system that this inventory does not know: SSH did not answer within 60 s)" in check(site).text
+
+
 def test_a_host_that_answers_is_not_refused_when_its_order_is_not_finished(tmp_path):
     site = FakeSite(tmp_path)
     order = recorded(site)
