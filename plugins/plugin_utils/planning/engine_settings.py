@@ -180,7 +180,7 @@ def _relations_on(library: Library, accelerator: Accelerator) -> list[Mapping[st
 def _refused_kernels(entry: Chosen, first: Composed, groups: Sequence[Mapping[str, Any]]) -> list[Layer]:
     """Return the layers that remove kernels which a recipe names for all chips of a vendor, and vLLM refuses here."""
     found = [group for group in groups if CHIPS & {*group}]
-    found = [group for group in found if [*exclusions(first.args, first.env, [group], entry.table)]]
+    found = [group for group in found if any(exclusions(first.args, first.env, [group], entry.table))]
     return [Layer("collection", {name: None}, {}, group["because"]) for group in found for name in group["settings"]]
 
 

@@ -98,16 +98,17 @@ def test_podman_has_no_packages_that_are_held():
     assert part.hold == () and not packages.holds(Request(), "rpm") and packages.holds(Request(), "deb")
 
 
+BOTH = ("nvidia-container-toolkit", "nvidia-container-toolkit-base")
+
+
 @pytest.mark.parametrize(
     ("installed", "way_version", "expected"),
     [
         ({}, (28,), ("nvidia-container-toolkit-base",)), ({"nvidia-container-toolkit-base": "1.18.0-1"}, (28,), ()),
         ({"nvidia-container-toolkit-base": "1.17.8-1"}, (28,), ("nvidia-container-toolkit-base",)),
-        ({"nvidia-container-toolkit": "1.17.8-1"}, (28,),
-        ("nvidia-container-toolkit", "nvidia-container-toolkit-base")),
+        ({"nvidia-container-toolkit": "1.17.8-1"}, (28,), BOTH),
         ({"nvidia-container-toolkit": "1.13.5-1"}, (24,), ()),
-        ({"nvidia-container-toolkit-base": "1.18.0-1"}, (24,),
-        ("nvidia-container-toolkit", "nvidia-container-toolkit-base")),
+        ({"nvidia-container-toolkit-base": "1.18.0-1"}, (24,), BOTH),
     ],
 )  # fmt: skip
 def test_nvidias_toolkit_keeps_the_specification_up_to_date_from_1_18(installed, way_version, expected):
