@@ -30,6 +30,10 @@ SERVICE, INSTANCE, DIGEST = "service", "instance", "sha256"
 HOUR, DAY = 3600, 86400
 # A larger number in a record is damage. SQLite would refuse it, and all records of that answer with it, for ever.
 LARGEST = 10**12
+# More tokens than a request has. Sums of such records stay within SQLite's numbers.
+MOST_TOKENS = 10**9
+# Records of a gateway that was away are stored in the hours of their requests so far back, older ones when they come.
+BACK = 7 * DAY
 _TIME = re.compile("[0-9]{1,11}")
 # More than an instance sends: 1 MiB of records, of more than 100 bytes each. Names of files stay in the database.
 MOST_ANSWER_BYTES, MOST_LINES, _MOST_LINE = 2 * 1024 * 1024, 20_000, 16 * 1024
@@ -176,17 +180,19 @@ def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:
     differ. A clock that is quite wrong must not hide tokens in a month that nobody looks at.
     """
     at = int(record["at"])
-    if not oldest <= at <= now + DAY:
+    if not max(oldest, now - BACK) <= at <= now + DAY:
         at = now
     tokens = {name: int(record[name]) for name in ("prompt", "cached", "completion")}
-    if not all(0 <= count <= LARGEST for count in (*tokens.values(), int(record["number"]))):
+    if not all(0 <= count <= MOST_TOKENS for count in tokens.values()) or not 0 <= int(record["number"]) <= LARGEST:
         raise ValueError("no count")
-    names = {name: str(record[name])[:256] for name in ("gateway", "client", "team", "model")}
+    # SQLite takes no half of a surrogate pair.
+    texts = {name: str(record[name]) for name in ("gateway", "client", "team", "model")}
+    names = {name: text.encode("utf-8", "replace").decode()[:256] for name, text in texts.items()}
     # What the gateway writes where a client has no team, and an open gateway no client.
     names.update({name: "" for name in ("client", "team") if names[name] == "-"})
     state = record["state"]
     return {
         **names, **tokens, "at": at, "hour": at // HOUR * HOUR,
         "aborted": int(state == "aborted"), "uncounted": int(state == "uncounted"),
-        "id": str(record.get("id", ""))[:128],
+        "id": str(record.get("id", "")).encode("utf-8", "replace").decode()[:128],
     }  # fmt: skip

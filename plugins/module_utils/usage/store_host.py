@@ -79,7 +79,9 @@ class Store:
     def used(self, since: int) -> list[tuple[str, str, int]]:
         """Return clients, their teams and their tokens in the hours from ``since`` on. Raises sqlite3.Error."""
         with self.lock, self._reporting():
-            query = "SELECT client, team, SUM(prompt + completion) FROM usage WHERE hour >= ? GROUP BY client, team"
+            # Not SUM, which ends with an error beyond SQLite's numbers.
+            tokens = "CAST(TOTAL(prompt + completion) AS INTEGER)"
+            query = f"SELECT client, team, {tokens} FROM usage WHERE hour >= ? GROUP BY client, team"  # noqa: S608
             return self._open().execute(query, (since,)).fetchall()
 
     def add(self, server: str, parts: list[Part], now: int) -> tuple[list[dict[str, Any]], int]:

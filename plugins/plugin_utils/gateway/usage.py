@@ -91,7 +91,7 @@ def _csv(rows: Rows) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "@") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _readable(row: Mapping[str, Any]) -> dict[str, Any]:

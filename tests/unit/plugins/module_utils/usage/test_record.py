@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage.record i
     DAY,
     INSTANCE,
     LARGEST,
+    MOST_TOKENS,
     SERVICE,
     Asked,
     Part,
@@ -83,7 +84,17 @@ def test_a_time_of_a_clock_that_is_quite_wrong_is_not_stored(at, stored):
     assert row_of(record, 100, 10)["at"] == stored
 
 
-@pytest.mark.parametrize("change", [{"number": LARGEST + 1}, {"prompt": LARGEST + 1}, {"cached": -1}])
+def test_a_record_is_in_the_hour_of_its_request_for_a_week():
+    record = {"number": 1, **record_of(Asked.from_header(b"gw1 a t r"), 30 * DAY, "m", "complete", Tokens())}
+    assert row_of(record, 37 * DAY, 0)["at"] == 30 * DAY and row_of(record, 38 * DAY, 0)["at"] == 38 * DAY
+
+
+def test_half_a_surrogate_pair_in_a_name_is_replaced():
+    record = {"number": 1, **record_of(Asked.from_header(b"gw1 a t r"), 5, "m\ud800", "complete", Tokens())}
+    assert row_of({**record, "id": "\udfff"}, 5, 0).items() >= {"model": "m?", "id": "?"}.items()
+
+
+@pytest.mark.parametrize("change", [{"number": LARGEST + 1}, {"prompt": MOST_TOKENS + 1}, {"cached": -1}])
 def test_a_number_that_no_database_takes_is_damage(change):
     record = {"number": 1, **record_of(Asked.from_header(b"gw1 a t r"), 5, "m", "complete", Tokens()), **change}
     with pytest.raises(ValueError, match="no count"):

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import read_usage
 from ansible_collections.baremetal.inference.plugins.module_utils.usage import store_host
-from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import read_parts
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import MOST_TOKENS, read_parts
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
 
 from tests.fakes.usage_records import FILE, NOW, part, record, rows
@@ -37,6 +37,12 @@ def test_a_server_that_names_ever_new_clients_fills_no_database(store, monkeypat
     assert len(store.offsets("evil")) <= store_host.KEPT
     store.add("a", [part(record(1))], NOW)
     assert len(rows(store)) == 5
+
+
+def test_the_largest_records_of_an_hour_add_up(store):
+    most = {"prompt": MOST_TOKENS, "completion": MOST_TOKENS}
+    store.add("a", [part(*({**record(number), **most} for number in range(1, 2000)))], NOW)
+    assert [tokens for _client, _team, tokens in store.used(0)] == [1999 * 2 * MOST_TOKENS]
 
 
 def test_a_gap_in_the_numbers_of_a_process_is_stored(store):
@@ -81,7 +87,7 @@ def test_a_damaged_record_counts_nothing_and_stops_nothing(store, text):
 
 
 def test_old_months_are_removed(store):
-    store.add("a", [part(record(1, NOW - 300 * 86400))], NOW)
+    store.add("a", [part(record(1, NOW - 300 * 86400))], NOW - 300 * 86400)
     later = NOW + 120 * 86400
     store.add("a", [part(record(2, later))], later)
     assert [row["hour"] for row in rows(store)] == [later // 3600 * 3600]
@@ -158,3 +164,11 @@ def test_a_damaged_database_is_put_aside_with_a_line_and_counting_goes_on(store,
         f"{store.path}: damaged; it is now {aside}, and a new one is made",
         f"{store.path}: works again",
     ]
+
+
+def test_sums_beyond_sqlites_numbers_end_no_service(store):
+    """As of records that releases up to 0.15.0 took."""
+    store.add("a", [part(record(1))], NOW)
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE usage SET prompt = ?", (2**63 - 1,))
+    assert store.used(0)[0][2] == 2**63 - 1
