@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
             text = request.text()
             found = redact(answer(request, text), text)
         except self.ERRORS as exc:
-            told = re.sub("^accelerators: ", "adopt_accelerator: ", str(exc))
-            raise AnsibleActionFail(redact(told, text)) from None
+            message = re.sub("^accelerators: ", "adopt_accelerator: ", str(exc))
+            raise AnsibleActionFail(redact(message, text)) from None
         show(found.pop("text"))
         return {**found}

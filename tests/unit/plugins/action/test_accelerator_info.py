@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 
 from tests.fakes.actions import ACTIONS, read_result, run_action
+from tests.fakes.own_chip import ACME
 from tests.fakes.sysfs import ASPEED, line, lines, write_procfs, write_sysfs, x86
 
 ROOT = Path(__file__).parents[4]
@@ -35,14 +36,6 @@ HOSTS = {
 }
 # Hosts for which a run of ansible-playbook runs the role; for the others its action is run in this process.
 BY_THE_ROLE = ("hgx", "mixed", "missing_one", "own_chip")
-ACME = """
-vendor: acme
-name: Acme
-stack: acme
-pci_vendors: {abcd: {classes: ["1200"], unknown_is_error: true}}
-stacks: {acme: {}}
-models: {rocket: {title: Acme Rocket, generation: r1, memory_gib: 8, pci_ids: {"abcd:0001": {}}}}
-"""
 PLAYBOOK = """
 - hosts: all
   gather_facts: false

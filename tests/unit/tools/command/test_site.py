@@ -14,19 +14,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tests.fakes.actions import run_action
+from tests.fakes.own_chip import ACME
 from tests.unit.tools.command.test_command import SERVERS, TOP, run
 from tools.command import main
 from tools.command.site import RELEASES
 
 FOUR = ("h200", 8, "cuda")
-ACME = """
-vendor: acme
-name: Acme
-stack: acme
-pci_vendors: {abcd: {classes: ["1200"], unknown_is_error: true}}
-stacks: {acme: {}}
-models: {mychip: {title: My Chip, generation: r1, memory_gib: 8, pci_ids: {"abcd:0001": {}}}}
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -99,10 +92,10 @@ def test_a_recipe_and_a_chip_of_the_site_may_be_named(tmp_path):
     (tmp_path / "chips").mkdir()
     (tmp_path / "chips/acme.yml").write_text(ACME)
     paths = {"vllm_recipe_path": [str(tmp_path / "recipes")], "accelerator_catalog_path": [str(tmp_path / "chips")]}
-    words = ("--hosts", "a", "--gateway", "none", "--model", "org/own", "--accelerators", "mychip:8")
+    words = ("--hosts", "a", "--gateway", "none", "--model", "org/own", "--accelerators", "rocket:8")
     done = run("init", str(tmp_path / "s"), *words, "-e", json.dumps(paths))
     assert done.returncode == 0, done.stderr
-    assert "accelerator: mychip, accelerator_count: 8" in (tmp_path / "s/hosts.yml").read_text()
+    assert "accelerator: rocket, accelerator_count: 8" in (tmp_path / "s/hosts.yml").read_text()
 
 
 def test_an_answer_without_a_trial_is_one_error(tmp_path, monkeypatch, capsys):
@@ -167,7 +160,7 @@ def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count
         (["init", "{empty}", "--hosts", "a", "--accelerators", "h200:0"], "--accelerators: found 'h200:0', expected"),
         (["init", "{empty}", "--hosts", "a", "--accelerators", "h200"], "found 'h200', expected a chip and its number"),
         (["init", "{full}", "--hosts", "a"], "exists and is not empty"),
-        (["init", "{empty}", "--hosts", "a", "--accelerators", "mychip:8"], "the catalogue; none of "),
+        (["init", "{empty}", "--hosts", "a", "--accelerators", "rocket:8"], "the catalogue; none of "),
     ],
 )
 def test_a_wrong_answer_is_one_sentence(tmp_path, monkeypatch, capsys, words, message):
