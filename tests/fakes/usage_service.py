@@ -17,7 +17,10 @@ from tests.fakes.gateways import HANGS, program
 def service(directory, name, engines, port, output=None, **more):
     """Run the program that stores tokens, as the unit does; ``output`` is a file for what it logs."""
     config = {
-        "gateway": name, "servers": {f"127.0.0.1:{each.port}": f"gpu{n}--chat" for n, each in enumerate(engines)},
+        "gateway": name,
+        "servers": {
+            f"127.0.0.1:{each.port}": {"name": f"gpu{n}--chat", "service": "chat"} for n, each in enumerate(engines)
+        },
         "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port,
         "log": False, "budgets": {}, "map": str(directory / name / "maps/over.map"),
         "stats": str(directory / name / "stats"), "secret": str(directory / name / "secret"), **more,

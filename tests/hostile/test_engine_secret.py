@@ -82,7 +82,7 @@ def counted(place, engine, name, secret):
     more = {"options": {"tokens": True}, "variables": {"gateway_tokens": True}, "name": name, "secret": secret}
     log = (place / f"{name}.log").open("w")
     found = gateway(place / name, [engine.port], [client(team="research")], **more)
-    servers = {f"127.0.0.1:{engine.port}": "gw--chat-1"}
+    servers = {f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat"}}
     with log, found as running, service(place, name, [engine], free_port(), output=log, servers=servers):
         until(lambda: running.state("gw--chat-1") == "UP")
         yield running
@@ -133,9 +133,21 @@ def test_a_gateway_with_another_secret_serves_and_says_that_it_does_not_count(pl
         assert stored(place, "gw") == [] and NEW not in log.read_text()
 
 
-def test_an_engine_that_has_no_secret_yet_counts_for_gateways_that_send_one(place):
+def test_who_has_an_engines_port_and_not_its_key_charges_nobody(place, monkeypatch):
+    """One without a key tells records as anybody does; they wait until it proves that they are its own."""
     with counted_engine(place / "run0") as engine, counted(place, engine, "gw", NEW) as found:
         assert found.ask("POST", CHAT, KEY, BODY)[0] == 200
+        log = place / "gw.log"
+        until(lambda: "does not prove that it is the instance's" in log.read_text())
+        assert stored(place, "gw") == []
+    monkeypatch.setenv("GATEWAY_SECRET", accepted_by(NEW, "chat", "gw", "chat-1"))
+    with counted_engine(place / "run0") as engine, service(
+        place,
+        "gw",
+        [engine],
+        free_port(),
+        servers={f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat"}},
+    ):
         until(lambda: [row["completion"] for row in stored(place, "gw")] == [5])
 
 

@@ -25,7 +25,19 @@ import urllib.parse
 from typing import Any, AsyncGenerator, Callable, Iterator
 
 from ..common.foreign_numbers import read_count
-from ..usage.record import HEADER, INSTANCE, PROOF_VARIABLE, RECORDS_PATH, SERVICE, Asked, Tokens, proves, record_of
+from ..usage.record import (
+    HEADER,
+    INSTANCE,
+    PROOF_HEADER,
+    PROOF_VARIABLE,
+    RECORDS_PATH,
+    SERVICE,
+    Asked,
+    Tokens,
+    proof_of_answer,
+    proven_by,
+    record_of,
+)
 from ..usage.records_host import Records
 from .asgi import App, Message, Receive, Scope, Send, send_answer
 
@@ -47,8 +59,12 @@ class Usage:
         """Hand a request to vLLM, and count it if a gateway asks for it."""
         named = next((value for name, value in scope.get("headers", ()) if name == HEADER), None)
         if scope["type"] == "http" and scope["path"] == RECORDS_PATH:
-            return await self._tell(scope, send, self._accepts(named or b"", INSTANCE))
-        if named is None or scope.get("method", "POST") != "POST" or not self._accepts(named, SERVICE):
+            return await self._tell(scope, send, named or b"")
+        if (
+            named is None
+            or scope.get("method", "POST") != "POST"
+            or not self._accepts(proven_by(named, self.accepted, SERVICE))
+        ):
             return await self.app(scope, receive, send)
         answer = Answer(Asked.from_header(named), self.records, _followed_engine(scope), receive, send)
         present = _ANSWER.set(answer)
@@ -58,13 +74,14 @@ class Usage:
             _ANSWER.reset(present)
             answer.end()
 
-    def _accepts(self, header: bytes, kind: str) -> bool:
-        """Return whether a header is one of the gateways; without a key that of everybody counts."""
-        return not self.accepted or proves(header, self.accepted, kind)
+    def _accepts(self, key: str) -> bool:
+        """Return whether a header that a key proves is one of the gateways; without keys that of everybody counts."""
+        return not self.accepted or bool(key)
 
-    async def _tell(self, scope: Scope, send: Send, permitted: bool) -> None:
+    async def _tell(self, scope: Scope, send: Send, header: bytes) -> None:
         """Answer a gateway: records after the offsets in the query, as soon as there is one."""
-        if not permitted:
+        key = proven_by(header, self.accepted, INSTANCE)
+        if not self._accepts(key):
             return await send_answer(send, 403, b"only gateways with the key of this instance may read this\n")
         query = urllib.parse.parse_qs(scope.get("query_string", b"").decode("ascii", "replace"))
         told = {name: read_count(value) for text in query.get("after", ()) for name, value in _pairs(text)}
@@ -76,7 +93,8 @@ class Usage:
         while not body and time.monotonic() < ends and not os.path.exists(self.closed):
             await asyncio.sleep(LOOK)
             body = self.records.read(offsets)
-        return await send_answer(send, 200, body, b"application/jsonl")
+        proof = proof_of_answer(key, header, body).encode()
+        return await send_answer(send, 200, body, b"application/jsonl", (PROOF_HEADER, proof))
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

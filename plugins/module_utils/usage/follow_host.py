@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import http.client
+import os
 import sqlite3
 import time
 from typing import Mapping
@@ -14,7 +16,17 @@ from ..common.lines_host import write_line
 from ..instance.api_host import within
 from .budgets import Budgets
 from .counters import Counters, log_lines
-from .record import HEADER, MOST_ANSWER_BYTES, RECORDS_PATH, Part, header_of_reader, read_parts
+from .record import (
+    HEADER,
+    MOST_ANSWER_BYTES,
+    PROOF_HEADER,
+    RECORDS_PATH,
+    Part,
+    header_of_reader,
+    proof_of_answer,
+    read_parts,
+)
+from .rights_host import UNKNOWN, Rights
 from .store_host import Store
 
 # Seconds that an instance may wait for a record, and after a failure.
@@ -32,28 +44,38 @@ WHY_NOT = {
     404: "counts no tokens; restart the instance, so that it loads the middleware of this release",
     403: "counts no tokens, because it has another gateway_secret or release; run site.yml for it, then gateway.yml",
 }
+UNPROVEN = (
+    "counts no tokens, because the answer does not prove that it is the instance's: it runs with an earlier release or "
+    "without gateway_secret (run site.yml for it, then restart it), or another process has its port"
+)
 
 
 class NotCountedError(Exception):
     """The instance has no records for this gateway; the message says why, and what to do."""
 
 
-def ask(address: str, offsets: Mapping[str, int], key: str) -> list[Part]:
-    """Return the records of an instance after the offsets. Raises NotCountedError and one of FAULTS."""
+def ask(address: str, offsets: Mapping[str, int], key: str) -> tuple[list[Part], bool]:
+    """Return the records of an instance after the offsets, and whether it has proven that they are its own.
+
+    Raises NotCountedError and one of FAULTS.
+    """
     # An instance has few files, and those were read last.
     after = ",".join(f"{name}:{offsets[name]}" for name in list(offsets)[-MOST_FILES:])
     connection = http.client.HTTPConnection(address, timeout=WAIT + 10)
     with contextlib.closing(connection), within(WAIT + 10, connection):
-        headers = {HEADER.decode(): header_of_reader(key)}
-        connection.request("GET", f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}", headers=headers)
+        header = header_of_reader(key, os.urandom(16).hex())
+        path = f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}"
+        connection.request("GET", path, headers={HEADER.decode(): header})
         answer = connection.getresponse()
-        text = answer.read(MOST_ANSWER_BYTES + 1).decode("utf-8", "replace")
+        body = answer.read(MOST_ANSWER_BYTES + 1)
     if answer.status in WHY_NOT:
         raise NotCountedError(WHY_NOT[answer.status])
     if answer.status != http.client.OK:
         raise ValueError(f"HTTP {answer.status}")
+    given = answer.getheader(PROOF_HEADER.decode(), "").encode("latin-1", "replace")
+    proven = hmac.compare_digest(given, proof_of_answer(key, header.encode(), body).encode())
     # More files than an instance has.
-    return read_parts(text)[:MOST_FILES]
+    return read_parts(body.decode("utf-8", "replace"))[:MOST_FILES], proven
 
 
 class Follower:
@@ -62,24 +84,38 @@ class Follower:
     def __init__(
         self,
         address: str,
-        server: str,
+        server: Mapping[str, str],
         key: str,
         store: Store,
         counters: Counters,
         budgets: Budgets,
+        rights: Rights,
         log: bool = False,
     ) -> None:
-        self.address, self.server, self.key, self.store = address, server, key, store
+        """``server`` has its ``name`` at gateways and that of its ``service``."""
+        self.address, self.server, self.service = address, server["name"], server["service"]
+        self.key, self.store, self.rights = key, store, rights
         self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
+        # Without a secret everybody is believed; with one, besides who proves it, an instance that an earlier release
+        # of the gateway has read, until its first proof: it may not have restarted since.
+        self.proven = self.trusted = False
 
     def step(self) -> float:
         """Read once; return the seconds until the next time."""
         try:
             if self.offsets is None:
                 self.offsets = self.store.offsets(self.server)
-            parts = ask(self.address, self.offsets, self.key)
+                self.proven = self.store.proven(self.server)
+                self.trusted = not self.key or (bool(self.offsets) and not self.proven)
+            parts, proven = ask(self.address, self.offsets, self.key)
+            if proven and self.key and not self.proven:
+                self.store.set_proven(self.server)
+                self.proven, self.trusted = True, False
+            if not proven and not self.trusted:
+                raise NotCountedError(UNPROVEN)
             if parts:
+                self._report_foreign(self.rights.check(self.service, parts))
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
                 self.budgets.add(rows, now)
@@ -109,6 +145,13 @@ class Follower:
         if self.counters.servers.get(self.server, "") != why:
             write_line(f"{self.server} ({self.address}): {why or 'is counted'}")
         self.counters.servers[self.server] = why
+
+    def _report_foreign(self, foreign: int) -> None:
+        if foreign:
+            write_line(
+                f"{self.server} ({self.address}): {foreign} records name clients that have no right to {self.service}, "
+                f"or another team; their tokens are those of {UNKNOWN}"
+            )
 
     def _report_missing(self, missing: int) -> None:
         if missing:

@@ -3,7 +3,8 @@
 
 A gateway names itself, the client, the client's team, the request's id and the time on its clock in the header HEADER
 of a request, and proves them with a key of the service. The service that counts reads the records of an instance with a
-key of that instance alone. Both keys follow from the secret of the site, which instances do not have. The instance
+key of that instance alone; an instance proves its answer with that key, so that nobody else at its port is believed.
+Both keys follow from the secret of the site, which instances do not have. The instance
 writes a line of JSON for the answer into a file whose name has its process; the number of a record is the next one of
 its process. GET RECORDS_PATH returns, for each file, a line with its name and the place behind what follows, then its
 lines.
@@ -23,6 +24,8 @@ from ..common.foreign_json import load_json
 
 HEADER = b"x-gateway-usage"
 RECORDS_PATH = "/gateway/usage"
+# With records, the proof of the instance.
+PROOF_HEADER = b"x-gateway-proof"
 # What an instance accepts in HEADER, as KIND:VALUE; without it, it accepts the header of everybody.
 PROOF_VARIABLE = "GATEWAY_SECRET"
 # Kinds: the key of the service, of the instance, and the sha256 of the secret that gateways of 0.9.0 send as it is.
@@ -81,23 +84,28 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def header_of_reader(key: str) -> str:
+def header_of_reader(key: str, nonce: str) -> str:
     """Return the header with which the service of a gateway asks an instance for records, with its key."""
-    told = "- - - - -"
+    told = f"- - - {nonce} -"
     return f"{told} {_proof(key, told.encode())}"
 
 
-def proves(header: bytes, accepted: Sequence[str], kind: str) -> bool:
-    """Return whether one of the words of PROOF_VARIABLE accepts a header; ``kind`` is SERVICE or INSTANCE."""
+def proof_of_answer(key: str, header: bytes, body: bytes) -> str:
+    """Return what proves that records are the answer of the instance with a key to the header of a reader."""
+    return _proof(key, b"%s\n%s" % (header, body))
+
+
+def proven_by(header: bytes, accepted: Sequence[str], kind: str) -> str:
+    """Return which value of PROOF_VARIABLE's words accepts a header, or nothing; ``kind`` is SERVICE or INSTANCE."""
     told, _space, given = header.rpartition(b" ")
     sent, digest = given.lower() if len(given) == _HEX else b"", hashlib.sha256(given).hexdigest()
     for of, _colon, value in (word.partition(":") for word in accepted):
         # Of a file that is damaged a value may be empty.
         if of == kind and value and hmac.compare_digest(_proof(value, told).encode(), sent):
-            return True
+            return value
         if of == DIGEST and hmac.compare_digest(value, digest):
-            return True
-    return False
+            return value
+    return ""
 
 
 def _proof(key: str, told: bytes) -> str:

@@ -9,6 +9,7 @@ stored too.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
@@ -23,6 +24,7 @@ from .budgets import Budgets
 from .counters import Counters
 from .follow_host import PAUSE, Follower
 from .record import INSTANCE
+from .rights_host import Rights
 from .store_host import Store
 
 
@@ -36,10 +38,11 @@ class UsageService:
         self.map = BudgetMap(self.budgets, config["map"], config["stats"])
         # A map of HAProxy, empty where there is no secret.
         keys = dict(line.split(" ", 1) for line in text_of(config["secret"]).splitlines() if " " in line)
-        common = (self.store, self.counters, self.budgets, config.get("log", False))
+        rights = Rights(os.path.dirname(config["map"]))
+        common = (self.store, self.counters, self.budgets, rights, config.get("log", False))
         self.followers = [
-            Follower(address, name, keys.get(f"{INSTANCE}:{name}", ""), *common)
-            for address, name in config["servers"].items()
+            Follower(address, server, keys.get(f"{INSTANCE}:{server['name']}", ""), *common)
+            for address, server in config["servers"].items()
         ]
 
     def start(self) -> None:

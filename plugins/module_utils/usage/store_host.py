@@ -33,6 +33,8 @@ CREATE TABLE IF NOT EXISTS processes (
 CREATE TABLE IF NOT EXISTS gaps (
     hour INTEGER, server TEXT, missing INTEGER, PRIMARY KEY (hour, server)
 ) WITHOUT ROWID;
+-- Servers that have proven once that an answer is their own.
+CREATE TABLE IF NOT EXISTS proven (server TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 ADD = """
 INSERT INTO usage VALUES (
@@ -75,6 +77,16 @@ class Store:
         with self.lock, self._reporting():
             query = "SELECT file, offset FROM files WHERE server = ? ORDER BY seen"
             return dict(self._open().execute(query, (server,)).fetchall())
+
+    def proven(self, server: str) -> bool:
+        """Return whether a server has proven an answer. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            return bool(self._open().execute("SELECT 1 FROM proven WHERE server = ?", (server,)).fetchall())
+
+    def set_proven(self, server: str) -> None:
+        """Keep that a server has proven an answer. Raises sqlite3.Error."""
+        with self.lock, self._reporting():
+            self._open().execute("INSERT OR IGNORE INTO proven VALUES (?)", (server,))
 
     def used(self, since: int) -> list[tuple[str, str, int]]:
         """Return clients, their teams and their tokens in the hours from ``since`` on. Raises sqlite3.Error."""

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from unittest import mock
 
@@ -20,13 +21,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage.record i
     INSTANCE,
     header_of_reader,
     key_of,
+    proof_of_answer,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import Rights
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.store_host import Store
 
 from tests.fakes.dripping import DRIPS, dripping
 from tests.fakes.usage_records import FILE, NOW, part, record, rows
 
 NONE = Budgets({})
+SERVER = {"name": "gw--chat-1", "service": "chat"}
 KEY = key_of("s" * 32, INSTANCE, "gw--chat-1")
 
 
@@ -39,6 +43,9 @@ class Instance(BaseHTTPRequestHandler):
         status, text = self.server.status, self.server.text if f":{self.server.end}" not in asked else ""
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
+        proof = self.server.prove(self.server.proof.encode(), text.encode())
+        if proof is not None:
+            self.send_header("X-Gateway-Proof", proof)
         self.end_headers()
         self.wfile.write(text.encode())
 
@@ -50,6 +57,7 @@ class Instance(BaseHTTPRequestHandler):
 def instance():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Instance)
     server.text, server.end, server.status = "", 100, 200
+    server.prove = partial(proof_of_answer, KEY)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -64,14 +72,14 @@ def answer(*records, end=100):
 
 @pytest.fixture
 def follower(instance, store):
-    return Follower(f"127.0.0.1:{instance.server_port}", "gw--chat-1", KEY, store, Counters("gw1"), NONE)
+    return Follower(f"127.0.0.1:{instance.server_port}", SERVER, KEY, store, Counters("gw1"), NONE, Rights("/nowhere"))
 
 
 def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
     instance.text = answer(record(1, time.time()))
     for _time in range(3):
         follower.step()
-    again = Follower(follower.address, follower.server, "", Store(store.path, 13), follower.counters, NONE)
+    again = Follower(follower.address, SERVER, "", Store(store.path, 13), follower.counters, NONE, follower.rights)
     again.step()
     assert [row["requests"] for row in rows(store)] == [1] and f"{FILE}:100" in instance.asked
 
@@ -159,12 +167,60 @@ def test_an_instance_that_counts_nothing_is_named(instance, follower, store, cap
 
 def test_an_instance_with_another_secret_is_named_with_what_to_do(instance, follower, store, capsys):
     instance.status = 403
-    assert follower.step() == PATIENCE and instance.proof == header_of_reader(KEY)
+    assert follower.step() == PATIENCE and instance.proof == header_of_reader(KEY, instance.proof.split()[3])
     said = capsys.readouterr().out
     assert (
         "counts no tokens, because it has another gateway_secret or release; run site.yml" in said and KEY not in said
     )
     assert 'inference_usage_server_counted{server="gw--chat-1"} 0' in follower.counters.text(not store.fault)
+
+
+@pytest.mark.parametrize(
+    "prove",
+    [
+        lambda _header, _body: None,
+        lambda _header, _body: "",
+        lambda _header, _body: "\xe9",
+        lambda header, _body: header.rpartition(b" ")[2].decode(),
+        lambda _header, body: proof_of_answer(KEY, header_of_reader(KEY, "0" * 32).encode(), body),
+        lambda header, _body: proof_of_answer(KEY, header, b""),
+        lambda header, body: proof_of_answer(key_of("s" * 32, INSTANCE, "gw--chat-2"), header, body),
+    ],
+    ids=["none", "empty", "odd", "what was sent", "another question", "another answer", "another instance"],
+)
+def test_who_has_the_port_of_an_instance_and_not_its_key_is_not_believed(instance, follower, store, capsys, prove):
+    instance.text, instance.prove = answer(record(1, time.time())), prove
+    assert follower.step() == PATIENCE and rows(store) == []
+    assert "does not prove that it is the instance's" in capsys.readouterr().out
+    instance.prove = partial(proof_of_answer, KEY)
+    follower.step()
+    assert [row["requests"] for row in rows(store)] == [1]
+
+
+def test_an_instance_that_an_earlier_release_has_read_is_believed_until_its_first_proof(instance, follower, store):
+    """It may have begun before the gateway's release did."""
+    store.add(follower.server, [part(record(1), end=50)], NOW)
+    instance.text, instance.end = answer(record(2, time.time())), 100
+    signs, instance.prove = instance.prove, lambda _header, _body: None
+    follower.step()
+    assert sum(row["requests"] for row in rows(store)) == 2
+    instance.prove = signs
+    follower.step()
+    again = Follower(follower.address, SERVER, KEY, Store(store.path, 13), follower.counters, NONE, follower.rights)
+    instance.text, instance.end = answer(record(3, time.time()), end=150), 150
+    instance.prove = lambda _header, _body: None
+    assert follower.step() == again.step() == PATIENCE
+    assert sum(row["requests"] for row in rows(store)) == 2
+
+
+def test_an_instance_charges_no_client_that_has_no_right_to_its_service(instance, follower, store, tmp_path, capsys):
+    (tmp_path / "rights.map").write_text("alice:other 1\nbob:chat 1\n")
+    follower.rights = Rights(str(tmp_path))
+    instance.text = answer(record(1, time.time(), client="alice"), record(2, time.time(), client="bob", team="-"))
+    follower.step()
+    assert sorted(row["client"] for row in rows(store)) == ["bob", "unknown"]
+    assert "gw--chat-1 (127.0.0.1" in (said := capsys.readouterr().out)
+    assert "1 records name clients that have no right to chat" in said
 
 
 def test_an_instance_that_is_down_is_asked_again(follower, instance):

@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage.record i
     header_of_reader,
     key_of,
     line_of,
-    proves,
+    proven_by,
     read_parts,
     record_of,
     row_of,
@@ -45,13 +45,13 @@ def test_a_header_that_lacks_something_is_no_error(header):
 
 
 def test_a_key_proves_for_its_kind_and_name_only():
-    header = header_of_reader(key_of("s" * 32, INSTANCE, "a--chat")).encode()
+    header = header_of_reader(key_of("s" * 32, INSTANCE, "a--chat"), "n").encode()
     for kind, name, known in ((INSTANCE, "a--chat", True), (INSTANCE, "b--chat", False), (SERVICE, "a--chat", False)):
         words = [f"{kind}:{key_of('s' * 32, kind, name)}"]
-        assert proves(header, words, INSTANCE) is known
+        assert bool(proven_by(header, words, INSTANCE)) is known
         # HAProxy's hex is in upper case.
         told, _space, proof = header.rpartition(b" ")
-        assert proves(told + b" " + proof.upper(), words, INSTANCE) is known
+        assert bool(proven_by(told + b" " + proof.upper(), words, INSTANCE)) is known
 
 
 def test_the_key_of_a_service_reads_no_records_and_that_of_an_instance_asks_for_none():
@@ -59,18 +59,18 @@ def test_the_key_of_a_service_reads_no_records_and_that_of_an_instance_asks_for_
     keys = {kind: key_of("s" * 32, kind, "chat") for kind in (SERVICE, INSTANCE)}
     words = [f"{kind}:{key}" for kind, key in keys.items()]
     for kind, other in ((SERVICE, INSTANCE), (INSTANCE, SERVICE)):
-        header = header_of_reader(keys[kind]).encode()
-        assert proves(header, words, kind) and not proves(header, words, other)
+        header = header_of_reader(keys[kind], "n").encode()
+        assert proven_by(header, words, kind) and not proven_by(header, words, other)
 
 
 @pytest.mark.parametrize("header", [b"", b" ", b"-", b"gw a - i 1", b"gw a - i 1 \xff", b"gw a - i 1 -", b"x" * 9999])
 @pytest.mark.parametrize("words", [["service:"], ["service:A"], ["service:!"], ["sha256:"], ["x:y"], ["service"]])
 def test_what_is_damaged_or_odd_proves_nothing(header, words):
-    assert not proves(header, words, SERVICE)
+    assert not proven_by(header, words, SERVICE)
 
 
 def test_a_key_that_is_empty_proves_nothing():
-    assert not proves(header_of_reader("").encode(), ["instance:"], INSTANCE)
+    assert not proven_by(header_of_reader("", "n").encode(), ["instance:"], INSTANCE)
 
 
 def test_a_client_without_team_and_an_open_gateway_have_no_names():

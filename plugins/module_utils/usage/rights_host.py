@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which clients an instance may name in its records: an instance that is taken over must not charge any of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Iterable, Mapping
+
+from ..common.files_host import text_of
+from .record import Part
+
+# In place of a client without a right, and of its team.
+UNKNOWN = "unknown"
+# In place of a service in the map of rights: all of them.
+_ANY = "*"
+# What a record has for a client without a team.
+_NONE = {"-", ""}
+
+
+class Rights:
+    """The maps of the gateway with the rights and teams of its clients, in ``directory``.
+
+    What a client had since the start stays, because an answer may end after its right has.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self.paths = [os.path.join(directory, name) for name in ("rights.map", "teams.map")]
+        self.services: dict[str, set[str]] = {}
+        self.teams: dict[str, set[str]] = {}
+        self.all_teams: set[str] = set()
+        self.lock = threading.Lock()
+        self.seen: list[tuple[int, int, int]] = []
+        self._read()
+
+    def check(self, service: str, parts: Iterable[Part]) -> int:
+        """Replace the clients that have no right to a service, and teams that are not theirs; return how many.
+
+        A client that this gateway does not have may be another gateway's; it has no part in a team of this one.
+        """
+        with self.lock:
+            self._read()
+            foreign = [record for part in parts for record in part.records if not self._holds(service, record)]
+        for record in foreign:
+            record.update(client=UNKNOWN, team=UNKNOWN)
+        return len(foreign)
+
+    def _read(self) -> None:
+        """Add what the maps have now; a right is in its file before HAProxy has it."""
+        seen = [_version(path) for path in self.paths]
+        if seen == self.seen:
+            return
+        rights, teams = ([line.split() for line in text_of(path).splitlines()] for path in self.paths)
+        for client, _colon, service in (words[0].partition(":") for words in rights if words):
+            self.services.setdefault(client, set()).add(service.partition("=")[0])
+            self.teams.setdefault(client, set(_NONE))
+        for client, team in (words for words in teams if len(words) == 2):
+            self.teams.setdefault(client, set(_NONE)).add(team)
+            self.all_teams.add(team)
+        self.seen = seen
+
+    def _holds(self, service: str, record: Mapping[str, object]) -> bool:
+        client, team = str(record.get("client")), record.get("team")
+        if client not in self.services:
+            return team not in self.all_teams
+        return bool({_ANY, service} & self.services[client]) and team in self.teams[client]
+
+
+def _version(path: str) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0, 0)
+    return (found.st_ino, found.st_mtime_ns, found.st_size)

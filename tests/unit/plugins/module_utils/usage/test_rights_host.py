@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whom the records of an instance may charge."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import Rights
+
+from tests.fakes.usage_records import part, record
+
+CLIENTS = (
+    Client("all", ()),
+    Client("chat", (), services=("chat",), team="research"),
+    Client("adapter", (), services=("chat=sql", "other")),
+    Client("other", (), services=("other",), team="product"),
+)
+
+
+@pytest.fixture
+def rights(tmp_path):
+    def write(*clients):
+        for name, entries in maps_of(clients).items():
+            (tmp_path / name).write_text(map_text(entries))
+
+    write(*CLIENTS)
+    found = Rights(str(tmp_path))
+    found.write = write
+    return found
+
+
+@pytest.mark.parametrize(
+    ("client", "team", "kept"),
+    [
+        ("all", "-", True), ("all", "", True), ("chat", "research", True), ("adapter", "-", True),
+        # A client has lost its team, and its gateway has not, or not yet.
+        ("chat", "-", True),
+        ("other", "product", False), ("all", "research", False), ("chat", "product", False),
+        # Another gateway's client, or none: in no team of this gateway.
+        ("else", "-", True), ("else", "theirs", True), ("", "", True), ("-", "-", True), ("else", "research", False),
+        ("*", "research", False), ("chat:chat", "product", False), (5, "product", False), (None, None, True),
+    ],
+)  # fmt: skip
+def test_a_record_charges_who_may_use_the_service(rights, client, team, kept):
+    found = part(record(1, client=client, team=team))
+    assert rights.check("chat", [found]) == (not kept)
+    assert (found.records[0]["client"], found.records[0]["team"]) == (
+        (client, team) if kept else ("unknown", "unknown")
+    )
+
+
+def test_a_right_that_was_just_given_counts_and_one_that_was_just_taken_does_too(rights):
+    rights.write(
+        Client("new", (), services=("chat",), team="late"), Client("other", (), services=("chat",), team="late")
+    )
+    for client, team in (("new", "late"), ("other", "late"), ("other", "product"), ("chat", "research")):
+        assert rights.check("chat", [part(record(1, client=client, team=team))]) == 0
+    assert rights.check("other", [part(record(1, client="new", team="late"))]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "x", ":", "a b c d\n", "\0 \xff", ": 1\n"])
+def test_maps_that_are_missing_or_odd_hold_nobody_back(tmp_path, text):
+    (tmp_path / "rights.map").write_text(text)
+    (tmp_path / "teams.map").write_text(text)
+    found = Rights(str(tmp_path))
+    assert found.check("chat", [part(record(1))]) == 0
