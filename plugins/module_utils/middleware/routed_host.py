@@ -3,7 +3,8 @@
 
 vLLM runs this class before its own code (``--middleware routed.Routed``). vllm-router has a prefill host compute a
 prompt, and adds ``kv_transfer_params`` to the request for the decode host: where the KV cache is. vLLM fetches it from
-any address that stands there, so no client may set it.
+any address that stands there, so no client may set it. The router passes on what a client has set where the prefill
+host says nothing, so that host proves what it says with a key of the service.
 
 vllm-router changes requests whose path it knows, and refuses some that vLLM answers. So gateways send it ``/routed``
 before the path, which this class removes. It drops all headers but those of W3C's tracing. So gateways put whom they
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import json
 import os
-from typing import Any
+from typing import Any, Mapping
 
 from ..common.foreign_json import load_json
-from ..usage.record import HEADER
-from .asgi import App, Receive, Scope, Send, read_body, replay, with_headers, with_length
+from ..usage.record import HEADER, PROOF_VARIABLE, SERVICE, keys_in, proof_of
+from .asgi import App, Message, Receive, Scope, Send, read_body, replay, with_headers, with_length
 from .steering import PLACE, PRIORITY, containers, mentions
 
 PREFIX = "/routed"
@@ -34,6 +36,8 @@ BAGGAGE, BAGGAGE_KEY = b"baggage", b"gateway-usage="
 REQUEST_ID, ROUTERS_ID = b"x-request-id", b"___prefill_addr_"
 # Says on each answer of a decode host who computed the prompt: another host, or this one.
 PREFILL, REMOTE, HERE = b"prefill", b"remote", b"local"
+# In PLACE, of the prefill host; a larger answer has none, and the decode host computes the prompt itself.
+PROOF, MOST_PROVEN = "proof", 1024 * 1024
 
 
 class Routed:
@@ -45,6 +49,7 @@ class Routed:
     def __init__(self, app: App) -> None:
         self.app = app
         self.prefill = os.environ["PREFILL_HOSTS"].split()
+        self.keys = keys_in(os.environ.get(PROOF_VARIABLE, "").split(), SERVICE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request to vLLM, as vllm-router or a client meant it."""
@@ -62,7 +67,10 @@ class Routed:
         if body is None:
             return
         body, remote = self._checked(body, own)
-        send = with_headers(send, (PREFILL, REMOTE if remote else HERE)) if self.prefill else send
+        if self.prefill:
+            send = with_headers(send, (PREFILL, REMOTE if remote else HERE))
+        elif remote and self.keys:
+            send = with_proof(send, self.keys[0])
         await self.app(with_length(scope, body), replay(body, receive), send)
 
     def _checked(self, body: bytes, own: bool) -> tuple[bytes, bool]:
@@ -77,6 +85,8 @@ class Routed:
             return body, False
         place = asked.get(PLACE)
         allowed = is_alone(asked) and self._may_set(place, own)
+        if allowed and isinstance(place, dict):
+            place.pop(PROOF, None)
         found = [each for each in containers(asked) if PLACE in each]
         for each in found:
             if each is not asked or not allowed:
@@ -88,8 +98,58 @@ class Routed:
         if not isinstance(place, dict):
             return False
         if self.prefill:
-            return own and place.get("remote_host") in self.prefill
+            return own and place.get("remote_host") in self.prefill and self._is_proven(place)
         return all(place.get(name) is None for name in FROM)
+
+    def _is_proven(self, place: Mapping[str, Any]) -> bool:
+        """Return whether a prefill host has said it; without a secret everybody is believed."""
+        given = str(place.get(PROOF)).encode("utf-8", "replace")
+        return not self.keys or any(
+            hmac.compare_digest(proof_of_place(key, place).encode(), given) for key in self.keys
+        )
+
+
+def proof_of_place(key: str, place: Mapping[str, Any]) -> str:
+    """Return the proof of a prefill host for what it says of a KV cache."""
+    told = {name: value for name, value in place.items() if name != PROOF}
+    return proof_of(key, b"place " + json.dumps(told, sort_keys=True).encode())
+
+
+def with_proof(send: Send, key: str) -> Send:
+    """Return ``send`` for a prefill host, which proves where the KV cache of the prompt is."""
+    start: list[Message] = []
+    parts: list[bytes] = []
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            return start.append(message)
+        if not start:
+            return await send(message)
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+        if more and sum(map(len, parts)) <= MOST_PROVEN:
+            return None
+        body = b"".join(parts)
+        if not more:
+            body = proven(body, key)
+            start[0] = dict(with_length(start[0], body))
+        await send(start.pop())
+        return await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    return sent
+
+
+def proven(body: bytes, key: str) -> bytes:
+    """Return an answer with the proof of what it says of a KV cache; any other stays as it is."""
+    try:
+        answer = load_json(body)
+    except ValueError:
+        return body
+    place = answer.get(PLACE) if isinstance(answer, dict) else None
+    if not isinstance(place, dict):
+        return body
+    place[PROOF] = proof_of_place(key, place)
+    return json.dumps(answer).encode()
 
 
 def is_own(scope: Scope) -> bool:

@@ -87,12 +87,12 @@ def digest_of(secret: str) -> str:
 def header_of_reader(key: str, nonce: str) -> str:
     """Return the header with which the service of a gateway asks an instance for records, with its key."""
     told = f"- - - {nonce} -"
-    return f"{told} {_proof(key, told.encode())}"
+    return f"{told} {proof_of(key, told.encode())}"
 
 
 def proof_of_answer(key: str, header: bytes, body: bytes) -> str:
     """Return what proves that records are the answer of the instance with a key to the header of a reader."""
-    return _proof(key, b"%s\n%s" % (header, body))
+    return proof_of(key, b"%s\n%s" % (header, body))
 
 
 def proven_by(header: bytes, accepted: Sequence[str], kind: str) -> str:
@@ -101,14 +101,20 @@ def proven_by(header: bytes, accepted: Sequence[str], kind: str) -> str:
     sent, digest = given.lower() if len(given) == _HEX else b"", hashlib.sha256(given).hexdigest()
     for of, _colon, value in (word.partition(":") for word in accepted):
         # Of a file that is damaged a value may be empty.
-        if of == kind and value and hmac.compare_digest(_proof(value, told).encode(), sent):
+        if of == kind and value and hmac.compare_digest(proof_of(value, told).encode(), sent):
             return value
         if of == DIGEST and hmac.compare_digest(value, digest):
             return value
     return ""
 
 
-def _proof(key: str, told: bytes) -> str:
+def keys_in(accepted: Sequence[str], kind: str) -> list[str]:
+    """Return the keys of a kind among the words of PROOF_VARIABLE, the present one first."""
+    return [value for of, _colon, value in (word.partition(":") for word in accepted) if of == kind and value]
+
+
+def proof_of(key: str, told: bytes) -> str:
+    """Return what proves to others with the key that one of them has told something."""
     try:
         return hmac.digest(base64.b64decode(key), told, "sha256").hex()
     except binascii.Error:

@@ -47,6 +47,74 @@ def ask(body, monkeypatch, client=DECODE, side="decode", path="/v1/chat/completi
     return got, dict(sent[0]["headers"]).get(b"prefill", b"").decode()
 
 
+def answered(place, monkeypatch, key, parts=2, size=0):
+    """Return what the router gets of a prefill host that says ``place`` of a KV cache."""
+    monkeypatch.setenv("PREFILL_HOSTS", "")
+    monkeypatch.setenv("GATEWAY_SECRET", f"service:{key} instance:{KEYS[1]} sha256:0" if key else "")
+    text, sent = json.dumps({"id": "x", "pad": "x" * size, **place}).encode(), []
+
+    async def engine(_scope, receive, send):
+        await receive()
+        length = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(text))]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        step = len(text) // parts + 1
+        for at in range(0, len(text), step):
+            more = at + step < len(text)
+            await send({"type": "http.response.body", "body": text[at : at + step], "more_body": more})
+
+    async def receive():
+        return {"type": "http.request", "body": json.dumps({**CHAT, "kv_transfer_params": WANTED}).encode()}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "path": "/v1/messages", "method": "POST", "client": (DECODE, 4), "server": (PREFILL, 8000)}
+    asyncio.run(routed.Routed(engine)({**scope, "headers": []}, receive, send))
+    body = b"".join(message.get("body", b"") for message in sent)
+    assert int(dict(sent[0]["headers"])[b"content-length"]) == len(body)
+    return json.loads(body)
+
+
+KEYS = [base64.b64encode(bytes([number]) * 32).decode() for number in range(3)]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_a_decode_host_believes_what_a_prefill_host_has_proven(monkeypatch, parts):
+    said = answered({"kv_transfer_params": PLACE}, monkeypatch, KEYS[0], parts)["kv_transfer_params"]
+    # While the secret changes both are known.
+    for words, who in ((KEYS[:1], "remote"), ([KEYS[2], KEYS[0]], "remote"), (KEYS[1:], "local")):
+        monkeypatch.setenv("GATEWAY_SECRET", " ".join(f"service:{key}" for key in words))
+        got, by = ask({**CHAT, "kv_transfer_params": said}, monkeypatch)
+        assert by == who
+        assert json.loads(got["body"]) == ({**CHAT, "kv_transfer_params": PLACE} if who == "remote" else CHAT)
+
+
+def test_what_a_client_says_where_the_prefill_host_says_nothing_is_not_believed(monkeypatch):
+    """vllm-router 0.1.17 passes it on to the decode host, with a prefill host of this group in it too."""
+    for said in ({}, {"kv_transfer_params": None}):
+        assert answered(said, monkeypatch, KEYS[0]).get("kv_transfer_params") is None
+    said = answered({"kv_transfer_params": PLACE}, monkeypatch, KEYS[0])["kv_transfer_params"]
+    monkeypatch.setenv("GATEWAY_SECRET", f"service:{KEYS[0]}")
+    for more in (
+        {"proof": ""},
+        {"proof": None},
+        {"proof": "\ud800"},
+        {"proof": [1]},
+        {"remote_block_ids": [2]},
+        {"x": 1},
+    ):
+        got, who = ask({**CHAT, "kv_transfer_params": {**said, **more}}, monkeypatch)
+        assert json.loads(got["body"]) == CHAT and who == "local"
+    got, who = ask({**CHAT, "kv_transfer_params": PLACE}, monkeypatch)
+    assert json.loads(got["body"]) == CHAT and who == "local"
+
+
+def test_a_large_answer_of_a_prefill_host_passes_without_a_proof(monkeypatch):
+    found = answered({"kv_transfer_params": PLACE}, monkeypatch, KEYS[0], 9, 3 * routed.MOST_PROVEN)
+    assert found["kv_transfer_params"] == PLACE
+    assert answered({"kv_transfer_params": PLACE}, monkeypatch, "")["kv_transfer_params"] == PLACE
+
+
 def test_no_answer_names_the_hosts(monkeypatch):
     headers = [(b"x-request-id", b"___prefill_addr_10.0.0.3:8000___decode_addr_10.0.0.1:8000_1")]
     got, _who = ask(CHAT, monkeypatch, path="/routed/v1/completions", headers=headers)
