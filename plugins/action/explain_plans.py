@@ -36,7 +36,7 @@ class ActionModule(ControllerAction):
         evidence = load_evidence(options["evidence_path"])
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
-        fleet.check("nothing is explained")
+        fleet.check("no plan is shown")
         # Of those the next play of the playbook speaks.
         gateways = frozenset(variables["groups"].get("gateways") or ())
         fleet.skipped[:] = [host for host in fleet.skipped if host not in gateways]
