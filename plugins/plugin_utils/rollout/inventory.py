@@ -280,16 +280,16 @@ def returned_by(directory: str) -> list[str]:
 
 def _chain(name: str, states: Mapping[str, JournalState]) -> list[JournalState]:
     """Return a rollout and the rollouts of the same kind that it continued, newest first."""
-    names, found = [name], []
-    while names:
-        state = states[names.pop(0)]
-        found.append(state)
+    names = [name]
+    for known in names:
+        begun = states[known].begun
         names += [
             earlier
-            for earlier in state.begun.get("resumes") or []
-            if earlier in states and states[earlier].begun.get("kind") == state.begun.get("kind")
+            for earlier in begun.get("resumes") or []
+            # A journal is a file: one that continues itself would be followed for ever.
+            if earlier in states and earlier not in names and states[earlier].begun.get("kind") == begun.get("kind")
         ]
-    return found
+    return [states[name] for name in names]
 
 
 def _states(directory: str) -> dict[str, JournalState]:

@@ -109,6 +109,10 @@ def test_a_rollback_undoes_a_rollout_and_those_that_it_continued(tmp_path):
     expected = {"a": {"chat": {"before": "1", "after": "3"}}, "b": {"chat": {"before": "1", "after": "3"}}}
     assert inventory.undone_by("last", str(tmp_path)) == inventory.undone_by("r2", str(tmp_path)) == expected
     assert inventory.undone_by("r1", str(tmp_path)) == {"a": {"chat": {"before": "1", "after": "2"}}}
+    # Journals that continue each other, as a wrong one may say.
+    journal(tmp_path, "r5", {"a": ("1", "2", "done")}, "done", resumes=["r5", "r6"])
+    journal(tmp_path, "r6", {"a": ("2", "3", "done")}, "done", resumes=["r5"])
+    assert inventory.undone_by("last", str(tmp_path)) == {"a": {"chat": {"before": "1", "after": "3"}}}
 
 
 def test_a_rollout_that_this_controller_does_not_know_is_named(tmp_path):
