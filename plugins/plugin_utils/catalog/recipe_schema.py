@@ -215,6 +215,7 @@ SIZE = either(dict, _map(INTEGER), INTEGER)
 # Numbers by strategy and by hardware, the one in the other, or none.
 FLOOR = either((dict, type(None)), _map(INTEGER), INTEGER)
 BY_HARDWARE = _map(_scalar)
+MODELS_BY_NAME = _map(NAMES)
 EXTRA = _block("extra_args", "extra_env", {})
 IMAGE = either(dict, _map(either(dict, _map(TEXT), TEXT)), TEXT)
 

@@ -14,7 +14,7 @@ from .chips import Demand, estimated_weights_gib, holds_estimate
 from .class_presets import with_class_presets
 from .compose import Choice, features_on
 from .disaggregation import check_release as check_disaggregation
-from .disaggregation import check_software, inner_strategy, side_of
+from .disaggregation import check_software, inner_strategy, side_of, transport_ports
 from .disaggregation import port_of as connector_port
 from .divisions import Division
 from .engine_memory import Engine
@@ -215,7 +215,7 @@ def _check_member(host: str, requested: Mapping[str, Any], where: str) -> None:
 
 def _with_sides(group: Group, side: str, requested: Mapping[str, Any], accelerator: Accelerator) -> Group:
     """Return the group of an instance some of whose hosts compute prompts for the others."""
-    port = connector_port(accelerator.stack, requested)
+    port = connector_port(accelerator, requested)
     # Each data-parallel rank of a host has a port, and there are at most as many as chips.
     return replace(
         group,
@@ -224,6 +224,7 @@ def _with_sides(group: Group, side: str, requested: Mapping[str, Any], accelerat
         ports=max(1, accelerator.count),
         prefill=tuple(requested["prefill"]),
         serves=int(requested.get("port", 8000)),
+        transport=transport_ports(accelerator),
     )
 
 

@@ -27,9 +27,13 @@ ROLES = {PREFILL: "kv_producer", DECODE: "kv_consumer"}
 CONFIG = "kv-transfer-config"
 # What becomes of a request whose transfer fails. Releases that are too old for this cannot be told.
 POLICY = "kv_load_failure_policy"
-# The first TCP port of the connector: vLLM's default for NIXL, and that of vllm-ascend's examples for Mooncake.
-PORTS = {"cann": 30000}
+# The first TCP port of the connector: vLLM's default for NIXL. AscendDirectTransport, below Mooncake, takes any of
+# MOONCAKE_PORTS for each chip of the host from MOONCAKE_FIRST on; vllm-ascend recommends the ports behind them, of 8
+# chips or 16 (docs/source/tutorials/features/pd_disaggregation_mooncake_multi_node.md of 0.23.0).
 NIXL_PORT = 5600
+MOONCAKE_FIRST, MOONCAKE_PORTS = 20000, 1000
+# Of the network ports of the chips, for Mooncake; the same page mounts it into containers.
+HCCN = "/etc/hccn.conf"
 # Ports of the router: requests, and its own metrics on loopback after it.
 ROUTER_PORT = 8300
 ROUTER_BYTES = 128 << 20
@@ -98,9 +102,22 @@ def check_requested(args: Mapping[str, Any], where: str) -> None:
         )
 
 
-def port_of(stack: str, requested: Mapping[str, Any]) -> int:
+def port_of(accelerator: Accelerator, requested: Mapping[str, Any]) -> int:
     """Return the first TCP port of the connector on each host."""
-    return int(requested.get("group_port", PORTS.get(stack, NIXL_PORT)))
+    if accelerator.stack != "cann":
+        return int(requested.get("group_port", NIXL_PORT))
+    return int(requested.get("group_port", MOONCAKE_FIRST + MOONCAKE_PORTS * max(8, accelerator.count)))
+
+
+def mounted_for(role: str, accelerator: Accelerator) -> list[str]:
+    """Return the files of the host that the connector of a container reads."""
+    return [HCCN] if role in SIDES and accelerator.stack == "cann" else []
+
+
+def transport_ports(accelerator: Accelerator) -> str:
+    """Return the range of the ports that the transport of a host takes besides, empty for none."""
+    last = MOONCAKE_FIRST + MOONCAKE_PORTS * accelerator.count - 1
+    return f"{MOONCAKE_FIRST}-{last}" if accelerator.stack == "cann" else ""
 
 
 def router_of(

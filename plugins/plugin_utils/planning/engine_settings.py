@@ -95,7 +95,7 @@ def compose_settings(
     chips_own += _refused_kernels(entry, first, _relations_on(library, accelerator))
     layers = [layer for each in layers for layer in ([*chips_own, each] if each is own else [each])]
     because = "offline, quiet, and caches that survive a restart"
-    base = Layer("collection", (), base_env(entry, site, needs_vocabulary(entry, first.args)), because)
+    base = Layer("collection", (), base_env(entry, accelerator, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
     adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
     layers = [base, compiling, adapting, *layers, *offload_layers(entry, first, accelerator, chips)]

@@ -28,16 +28,17 @@ def needs_vocabulary(entry: Chosen, args: Mapping[str, Any]) -> bool:
     return any(args.get(flag) in parsers for flag, parsers in _HARMONY_PARSERS.items())
 
 
-def base_env(entry: Chosen, site: SiteSettings, vocabulary: bool) -> dict[str, str]:
+def base_env(entry: Chosen, accelerator: Accelerator, site: SiteSettings, vocabulary: bool) -> dict[str, str]:
     """Return the variables that every instance starts with; recipe and site may override each of them."""
     own = entry.stack.get("env") if entry.runtime == "venv" else entry.stack.get("container_env")
+    without = entry.stack.get("env_not_on") or {}
     return {
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
         **({ENCODINGS_VARIABLE: site.encodings_dir} if vocabulary else {}),
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        **{key: str(value) for key, value in (own or {}).items()},
+        **{key: str(value) for key, value in (own or {}).items() if accelerator.model not in without.get(key, ())},
     }
 
 
@@ -102,7 +103,12 @@ def has_metadata(entry: Chosen) -> bool:
 
 
 def mounts_of(
-    name: str, weights: str | None, composed: Composed, accelerator: Accelerator, site: SiteSettings
+    name: str,
+    weights: str | None,
+    composed: Composed,
+    accelerator: Accelerator,
+    site: SiteSettings,
+    also: Sequence[str] = (),
 ) -> list[str]:
     """Return the host paths that a container mounts under the same names: inputs read-only, its cache writable."""
     encodings = composed.env.get(ENCODINGS_VARIABLE)
@@ -113,6 +119,7 @@ def mounts_of(
         *([encodings] if encodings else []),
         f"{site.config_dir}/{name}.yaml",
         *accelerator.mounts,
+        *also,
     ]
     cache = f"{site.cache_root}/{name}"
     return [*(f"{path}:{path}:ro" for path in dict.fromkeys(inputs)), f"{cache}:{cache}"]

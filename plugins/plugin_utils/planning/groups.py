@@ -35,7 +35,7 @@ class Group:
     """The group of one instance as one of its hosts sees it; ``members`` are addresses by host, in rank order.
 
     ``port`` is the first of ``ports`` TCP ports. Where some hosts compute prompts for others, ``prefill`` are those
-    hosts, and ``serves`` is the TCP port of each vLLM.
+    hosts, ``serves`` is the TCP port of each vLLM, and ``transport`` a range of ports that their connector takes too.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Group:
     ports: int = 1
     prefill: tuple[str, ...] = ()
     serves: int = 0
+    transport: str = ""
 
     @property
     def address(self) -> str:
@@ -59,6 +60,7 @@ class Group:
 
     def _guarded(self) -> list[str]:
         own = [f"{self.port}-{self.port + self.ports - 1}" if self.ports > 1 else str(self.port)]
+        own += [self.transport] if self.transport else []
         return [*own, str(self.serves)] if self.role == PREFILL else own
 
     def _watched(self) -> list[str]:

@@ -17,7 +17,7 @@ from .checks import judge, known_issues
 from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, features_on
-from .disaggregation import router_of
+from .disaggregation import mounted_for, router_of
 from .divisions import size_doubts
 from .engine_memory import Engine
 from .engine_settings import PLACE, compose_settings, config_of, doubts_about, kernels_of, weights_path, with_chips
@@ -185,7 +185,7 @@ def _plan(
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root, library.router())
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(kernels_of(entry, accelerator, site), env, accelerator.generation)
-    mounts = mounts_of(name, weights, composed, accelerator, site)
+    mounts = mounts_of(name, weights, composed, accelerator, site, mounted_for(role, accelerator))
     start = _start(entry, accelerator, site, chips, mounts, shm_size(composed.args, len(chips)))
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})

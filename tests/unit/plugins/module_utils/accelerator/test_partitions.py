@@ -83,6 +83,14 @@ def test_each_pair_of_modes_of_each_chip_is_as_the_kernel_has_it(model, compute,
             count_parts(modes, entry.compute_dies, entry.memory_modes)
 
 
+def test_a_chip_with_half_of_the_dies_has_half_of_the_parts():
+    """AMD's page MI350 Series microarchitecture: an MI350P has four XCDs and NPS1 only."""
+    entry = load_catalogue().models["mi350p"]
+    assert count_parts("CPX/NPS1", entry.compute_dies, entry.memory_modes) == 4
+    with pytest.raises(PartitionError):
+        count_parts("CPX/NPS2", entry.compute_dies, entry.memory_modes)
+
+
 def test_text_of_what_the_kernel_shows():
     assert partition_text("CPX\n", "NPS4\n") == "CPX/NPS4"
     assert partition_text("SPX", "") == "SPX"

@@ -27,7 +27,7 @@ TEMPLATE = re.compile(r"\{\{.*?\}\}")
 # Paths that the code reads, that packages bring, or that stand in examples: nothing writes them.
 READ = {
     "/etc/default/grub", "/etc/group", "/etc/nginx/mime.types", "/etc/os-release", "/etc/passwd",
-    "/etc/apt/auth.conf.d", "/etc/apt/sources.list", "/etc/nvidia/ClientConfigToken",
+    "/etc/apt/auth.conf.d", "/etc/hccn.conf", "/etc/apt/sources.list", "/etc/nvidia/ClientConfigToken",
     "/etc/cdi", "/etc/containers/certs.d", "/etc/docker/certs.d",
     "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin", "/usr/local/bin/npu-smi",
     "/usr/local/dcmi", "/usr/local/sbin", "/var/lib/private/gateway-agent",

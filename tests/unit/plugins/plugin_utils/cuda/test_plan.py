@@ -337,7 +337,7 @@ def test_what_cannot_be_had_halts_with_the_reason(system_name, machine_name, req
         ("10de:2901", 8, "570"),
         ("10de:3182", 8, "580"),
         ("10de:31c2", 4, "580"),
-        ("10de:2e12", 1, "590"),
+        ("10de:2e12", 1, "580"),
         ("10de:2bb1", 1, "570"),
         ("10de:2bb5", 8, "575"),
         ("10de:2bb9", 8, "580"),
@@ -364,8 +364,9 @@ def test_the_driver_is_new_enough_for_the_chips_also_with_an_old_release(pci_id,
     [
         ("10de:3182", "570", None, "driver branch 570 does not support b300, 580.82.07 is the first that does"),
         ("10de:3182", "580.65.06", ["580.65.06-1"], "driver 580.65.06 does not support b300, 580.82.07 is the first"),
-        ("10de:2e12", "580", None, 'driver branch 580 does not support gb10, 590.48.01 is the first that does; set '
-         'cuda_version to "590" or newer'),
+        ("10de:2e12", "575", None, 'driver branch 575 does not support gb10, 580.119.02 is the first that does; set '
+         'cuda_version to "580" or newer'),
+        ("10de:2e12", "580.105.08", ["580.105.08-1"], "driver 580.105.08 does not support gb10, 580.119.02 is"),
         ("10de:2bb5", "570", None, "driver branch 570 does not support rtx_pro_6000, 575.57.08 is the first that does"),
     ],
 )  # fmt: skip

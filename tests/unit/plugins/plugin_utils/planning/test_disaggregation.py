@@ -139,8 +139,16 @@ def test_each_chip_has_the_rdma_device_beside_it():
 
 def test_on_ascend_the_connector_is_mooncake_s():
     found = connector(plan("p1", model="ascend_a3", count=16, site={"release": "0.23.0"}))
-    assert (found["kv_connector"], found["kv_role"], found["kv_port"]) == ("MooncakeConnectorV1", "kv_producer", 30000)
+    assert (found["kv_connector"], found["kv_role"], found["kv_port"]) == ("MooncakeConnectorV1", "kv_producer", 36000)
     assert set(found["kv_connector_extra_config"]) == {"prefill", "decode"}
+    # Neither it nor the transport below it knows a password, and they never take each other's ports.
+    for model, count, guarded in (
+        ("ascend_a3", 16, ["36000-36015", "20000-35999", "8000"]),
+        ("ascend_a2", 8, ["28000-28007", "20000-27999", "8000"]),
+    ):
+        made = plan("p1", model=model, count=count, site={"release": "0.23.0"})
+        assert made["group"]["guarded"] == guarded and "/etc/hccn.conf:/etc/hccn.conf:ro" in made["mounts"]
+    assert "20000-" not in str(plan("p1")["group"]["guarded"]) and "hccn" not in str(plan("p1")["mounts"])
     assert found["engine_id"] == "2"
 
 

@@ -45,6 +45,14 @@ def test_no_instance_asks_the_internet_and_a_site_may_change_that():
     assert plan({"env": {"HF_HUB_OFFLINE": "0"}}, H200).env["HF_HUB_OFFLINE"] == "0"
 
 
+def test_a_variable_of_a_release_is_left_out_on_chips_that_it_stops():
+    stack = {**RELEASE["stacks"]["cuda"], "container_env": {"A": "1", "B": "2"}, "env_not_on": {"A": ["gb10"]}}
+    release = {**RELEASE, "stacks": {**RELEASE["stacks"], "cuda": stack}}
+    assert {"A": "1", "B": "2"}.items() <= plan(None, H200, release=release).env.items()
+    found = plan(None, replace(H200, model="gb10", count=1), release=release).env
+    assert "A" not in found and found["B"] == "2"
+
+
 def test_python_finds_the_middleware_first_then_what_the_site_names_then_a_missing_version():
     path = plan({"env": {"PYTHONPATH": "/opt/mine"}}, CPU, release=MODULE).env["PYTHONPATH"].split(":")
     assert path[:2] == ["/usr/local/lib/vllm", "/opt/mine"] and len(path) == 3
