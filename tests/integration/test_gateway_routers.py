@@ -24,6 +24,7 @@ class Stub:
     def __init__(self, name, kind="application/json"):
         self.name, self.kind = name, kind
         self.status, self.healthy, self.asked = 200, 200, []
+        self.notices = True
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -39,7 +40,7 @@ class Stub:
                 stub.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
                 self.reply(stub.status)
                 # A router finds out itself, some seconds later.
-                stub.healthy = stub.status if stub.status >= 500 else stub.healthy
+                stub.healthy = stub.status if stub.status >= 500 and stub.notices else stub.healthy
 
             def reply(self, status):
                 text = json.dumps({"by": stub.name}).encode()
@@ -126,7 +127,24 @@ def test_a_request_that_a_router_could_not_have_answered_is_repeated_at_vllm(tmp
     with routed(tmp_path) as (found, [(router, engine)]):
         router.status = status
         assert [answer(found)[:2] for _each in range(20)] == [(200, {"by": "engine0"})] * 20
-        assert len(router.asked) == 1 and len(engine.asked) == 20
+        # Until the router has found out itself.
+        assert len(router.asked) <= 20 and len(engine.asked) == 20
+        until(lambda: state(found, "router:gw--chat-0") == "DOWN")
+        router.asked.clear()
+        assert answer(found)[1] == {"by": "engine0"} and router.asked == []
+
+
+def test_no_request_of_a_client_puts_a_router_out_of_service_for_others(tmp_path):
+    """vllm-router 0.1.17 answers 500 to a chat with ``stream: 1``, which vLLM streams."""
+    with routed(tmp_path, 2) as (found, [(first, own), (second, other)]):
+        first.notices = second.notices = False
+        for _each in range(4):
+            first.status = second.status = 500
+            assert answer(found)[0] == 200
+            first.status = second.status = 200
+            assert {answer(found)[1]["by"] for _turn in range(4)} == {"router0", "router1"}
+        assert len(own.asked) + len(other.asked) == 4
+        assert {state(found, f"router:gw--chat-{n}") for n in (0, 1)} == {"UP"}
 
 
 def test_what_neither_answers_is_refused_without_the_words_of_the_router(tmp_path):
