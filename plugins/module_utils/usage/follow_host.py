@@ -21,16 +21,19 @@ from .record import (
     MOST_ANSWER_BYTES,
     PROOF_HEADER,
     RECORDS_PATH,
+    UNKNOWN,
     Part,
     header_of_reader,
     proof_of_answer,
     read_parts,
 )
-from .rights_host import UNKNOWN, Rights
+from .rights_host import Rights
 from .store_host import Store
 
 # Seconds that an instance may wait for a record, and after a failure.
 WAIT, PAUSE = 5, 1.0
+# Seconds between two lines of the journal about records that name clients without a right.
+REPORT_EVERY = 60.0
 # Seconds until an instance that does not count is asked again.
 PATIENCE = 30.0
 # More files than an instance keeps, with one for each of its processes.
@@ -100,6 +103,7 @@ class Follower:
         # Without a secret everybody is believed; with one, besides who proves it, an instance that an earlier release
         # of the gateway has read, until its first proof: it may not have restarted since.
         self.proven = self.trusted = False
+        self.foreign, self.report_at = 0, 0.0
 
     def step(self) -> float:
         """Read once; return the seconds until the next time."""
@@ -115,7 +119,7 @@ class Follower:
             if not proven and not self.trusted:
                 raise NotCountedError(UNPROVEN)
             if parts:
-                self._report_foreign(self.rights.check(self.service, parts))
+                self._report_foreign(self.rights.check(self.server, self.service, parts))
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
                 self.budgets.add(rows, now)
@@ -147,7 +151,10 @@ class Follower:
         self.counters.servers[self.server] = why
 
     def _report_foreign(self, foreign: int) -> None:
-        if foreign:
+        self.foreign += foreign
+        if self.foreign and time.monotonic() >= self.report_at:
+            self.report_at = time.monotonic() + REPORT_EVERY
+            foreign, self.foreign = self.foreign, 0
             write_line(
                 f"{self.server} ({self.address}): {foreign} records name clients that have no right to {self.service}, "
                 f"or another team; their tokens are those of {UNKNOWN}"

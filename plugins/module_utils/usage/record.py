@@ -44,6 +44,11 @@ _FILE = re.compile(r"[A-Za-z0-9.-]{1,100}", re.ASCII)
 _FIELDS = (
     "number", "at", "gateway", "client", "team", "model", "state", "prompt", "cached", "completion", "id",
 )  # fmt: skip
+# What a gateway tells of its clients, and of itself; "-" where it has nothing to tell. Anything else is UNKNOWN.
+_NAME = re.compile(r"-?|[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_GATEWAY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,127}", re.ASCII)
+_MOST_MODEL = 128
+UNKNOWN = "unknown"
 # Digits of a proof.
 _HEX = 64
 
@@ -183,8 +188,21 @@ def read_parts(text: str) -> list[Part]:
             parts.append(Part(str(found["file"]), int(found["end"]), []))
         elif parts:
             record = {name: found[name] for name in _FIELDS if isinstance(found.get(name), (str, int, float))}
-            parts[-1].records.append(record)
+            parts[-1].records.append(_named(record))
     return parts
+
+
+def _named(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record without names that no gateway, and no engine that is as it was installed, writes."""
+    names = [record[name] for name in ("client", "team") if name in record]
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        record.update(client=UNKNOWN, team=UNKNOWN)
+    if not _GATEWAY.fullmatch(str(record.get("gateway", UNKNOWN))):
+        record["gateway"] = UNKNOWN
+    model = record.get("model", "")
+    if not isinstance(model, str) or len(model) > _MOST_MODEL or not model.isprintable():
+        record["model"] = UNKNOWN
+    return record
 
 
 def row_of(record: Mapping[str, Any], now: int, oldest: int) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import threading
 from typing import Iterable, Mapping
 
 from ..common.files_host import text_of
-from .record import Part
+from .record import UNKNOWN, Part
 
-# In place of a client without a right, and of its team.
-UNKNOWN = "unknown"
+# Names of a kind in the records of a server: clients of other gateways with their teams, other gateways, models.
+MOST = {"client": 256, "gateway": 32, "model": 512}
 # In place of a service in the map of rights: all of them.
 _ANY = "*"
 # What a record has for a client without a team.
@@ -31,19 +31,26 @@ class Rights:
         self.all_teams: set[str] = set()
         self.lock = threading.Lock()
         self.seen: list[tuple[int, int, int]] = []
+        self.names: dict[tuple[str, str], set[str]] = {}
         self._read()
 
-    def check(self, service: str, parts: Iterable[Part]) -> int:
+    def check(self, server: str, service: str, parts: Iterable[Part]) -> int:
         """Replace the clients that have no right to a service, and teams that are not theirs; return how many.
 
-        A client that this gateway does not have may be another gateway's; it has no part in a team of this one.
+        A client that this gateway does not have may be another gateway's; it has no part in a team of this one. The
+        records of a server name a bounded number of such clients, of gateways and of models.
         """
+        foreign = 0
         with self.lock:
             self._read()
-            foreign = [record for part in parts for record in part.records if not self._holds(service, record)]
-        for record in foreign:
-            record.update(client=UNKNOWN, team=UNKNOWN)
-        return len(foreign)
+            for record in (record for part in parts for record in part.records):
+                for kind in ("gateway", "model"):
+                    if kind in record and not self._has_room(server, kind, str(record[kind])):
+                        record[kind] = UNKNOWN
+                if not self._holds(server, service, record):
+                    record.update(client=UNKNOWN, team=UNKNOWN)
+                    foreign += 1
+        return foreign
 
     def _read(self) -> None:
         """Add what the maps have now; a right is in its file before HAProxy has it."""
@@ -59,11 +66,18 @@ class Rights:
             self.all_teams.add(team)
         self.seen = seen
 
-    def _holds(self, service: str, record: Mapping[str, object]) -> bool:
+    def _holds(self, server: str, service: str, record: Mapping[str, object]) -> bool:
         client, team = str(record.get("client")), record.get("team")
         if client not in self.services:
-            return team not in self.all_teams
+            return team not in self.all_teams and self._has_room(server, "client", f"{client} {team}")
         return bool({_ANY, service} & self.services[client]) and team in self.teams[client]
+
+    def _has_room(self, server: str, kind: str, name: str) -> bool:
+        names = self.names.setdefault((server, kind), set())
+        if name not in names and len(names) >= MOST[kind]:
+            return False
+        names.add(name)
+        return True
 
 
 def _version(path: str) -> tuple[int, int, int]:

@@ -27,6 +27,9 @@ from .record import INSTANCE
 from .rights_host import Rights
 from .store_host import Store
 
+# Seconds for which a page is that of all who ask.
+PAGE_EVERY = 1.0
+
 
 class UsageService:
     """``config`` is that of gateway-usage.py."""
@@ -34,6 +37,7 @@ class UsageService:
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.store = Store(config["database"], config["months"])
         self.counters = Counters(config["gateway"])
+        self.making, self.made, self.made_at = threading.Lock(), b"", -PAGE_EVERY
         self.budgets = Budgets(config["budgets"])
         self.map = BudgetMap(self.budgets, config["map"], config["stats"])
         # A map of HAProxy, empty where there is no secret.
@@ -59,8 +63,15 @@ class UsageService:
         self.budgets.load(self.store.used, int(time.time()))
         return 0.0
 
+    def page(self) -> bytes:
+        """Return the page for Prometheus; it is made once a second at most, whoever asks."""
+        with self.making:
+            if time.monotonic() >= self.made_at + PAGE_EVERY:
+                self.made, self.made_at = self.text().encode(), time.monotonic()
+            return self.made
+
     def text(self) -> str:
-        """Return the page for Prometheus."""
+        """Return a new page."""
         text = self.counters.text(not self.store.fault) + self.budgets.text(int(time.time()))
         if self.budgets.limits:
             text += "# TYPE inference_usage_budgets_timestamp_seconds gauge\n"
@@ -76,7 +87,7 @@ class Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send the counters."""
         known = self.path == "/metrics/usage"
-        body = self.server.usage.text().encode() if known else b""  # type: ignore[attr-defined]
+        body = self.server.usage.page() if known else b""  # type: ignore[attr-defined]
         self.send_response(200 if known else 404)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.send_header("Content-Length", str(len(body)))

@@ -117,7 +117,7 @@ def test_while_the_database_is_locked_records_wait_at_the_instance(instance, fol
 
 def test_a_full_disk_loses_nothing(instance, follower, store):
     follower.step()
-    instance.text = answer(*[record(n, time.time(), client=f"{n}" * 200) for n in range(1, 500)])
+    instance.text = answer(*[record(n, time.time(), client=f"c{n}", model=f"{n}" * 40) for n in range(1, 500)])
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0] + 1
     store.connection.execute(f"PRAGMA max_page_count = {pages}")
     assert follower.step() == PAUSE and "full" in store.fault

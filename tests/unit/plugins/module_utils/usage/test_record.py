@@ -127,3 +127,25 @@ def test_of_a_record_the_known_fields_are_kept():
     line = json.dumps({"number": 1, "at": [[]] * 50, "more": [{}] * 50, "id": "r"})
     assert read_parts('{"file": "f", "end": 3}\n' + line) == [Part("f", 3, [{"number": 1, "id": "r"}])]
     assert read_parts('{"file": "f", "end": 3}\n{"number": 1, "x": "' + "x" * 20_000 + '"}') == [Part("f", 3, [])]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kept"),
+    [
+        ("client", "alice", True), ("client", "-", True), ("client", "", True), ("team", "", True),
+        # The key of a team among budgets, and what becomes a text only later.
+        ("client", "@research", False), ("client", 42, False), ("team", 42, False), ("team", True, False),
+        ("client", "a" * 65, False), ("client", "a b", False), ("client", "\ud800", False), ("team", "\u0660", False),
+        ("gateway", "gw-1.example.org", True), ("gateway", "", False), ("gateway", "g" * 129, False),
+        ("model", "org/model:tag", True), ("model", "", True), ("model", "m" * 129, False), ("model", "a\nb", False),
+        ("model", 5, False),
+    ],
+)  # fmt: skip
+def test_a_record_has_names_that_a_gateway_writes(field, value, kept):
+    found = {"client": "c", "team": "t", "gateway": "g", "model": "m", field: value}
+    text = head_of("1.p.jsonl", 9).decode() + line_of(1, found).decode()
+    ((record,),) = [part.records for part in read_parts(text)]
+    assert record[field] == (value if kept else "unknown")
+    # Neither of both is believed where one is odd.
+    if field in ("client", "team") and not kept:
+        assert record["client"] == record["team"] == "unknown"

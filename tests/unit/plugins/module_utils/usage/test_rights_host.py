@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
-from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import Rights
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import MOST, Rights
 
 from tests.fakes.usage_records import part, record
 
@@ -38,12 +38,12 @@ def rights(tmp_path):
         ("other", "product", False), ("all", "research", False), ("chat", "product", False),
         # Another gateway's client, or none: in no team of this gateway.
         ("else", "-", True), ("else", "theirs", True), ("", "", True), ("-", "-", True), ("else", "research", False),
-        ("*", "research", False), ("chat:chat", "product", False), (5, "product", False), (None, None, True),
+        ("*", "research", False), ("chat:chat", "product", False),
     ],
 )  # fmt: skip
 def test_a_record_charges_who_may_use_the_service(rights, client, team, kept):
     found = part(record(1, client=client, team=team))
-    assert rights.check("chat", [found]) == (not kept)
+    assert rights.check("gw--1", "chat", [found]) == (not kept)
     assert (found.records[0]["client"], found.records[0]["team"]) == (
         (client, team) if kept else ("unknown", "unknown")
     )
@@ -54,8 +54,8 @@ def test_a_right_that_was_just_given_counts_and_one_that_was_just_taken_does_too
         Client("new", (), services=("chat",), team="late"), Client("other", (), services=("chat",), team="late")
     )
     for client, team in (("new", "late"), ("other", "late"), ("other", "product"), ("chat", "research")):
-        assert rights.check("chat", [part(record(1, client=client, team=team))]) == 0
-    assert rights.check("other", [part(record(1, client="new", team="late"))]) == 1
+        assert rights.check("gw--1", "chat", [part(record(1, client=client, team=team))]) == 0
+    assert rights.check("gw--1", "other", [part(record(1, client="new", team="late"))]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "x", ":", "a b c d\n", "\0 \xff", ": 1\n"])
@@ -63,4 +63,15 @@ def test_maps_that_are_missing_or_odd_hold_nobody_back(tmp_path, text):
     (tmp_path / "rights.map").write_text(text)
     (tmp_path / "teams.map").write_text(text)
     found = Rights(str(tmp_path))
-    assert found.check("chat", [part(record(1))]) == 0
+    assert found.check("gw--1", "chat", [part(record(1))]) == 0
+
+
+def test_a_server_names_a_bounded_number_of_others_and_leaves_room_for_other_servers(rights):
+    many = [record(1, client=f"c{n}", team="-", model=f"m{n}", gateway=f"g{n}") for n in range(2000)]
+    found = part(*many)
+    assert rights.check("gw--1", "chat", [found]) == 2000 - MOST["client"]
+    for kind in ("client", "model", "gateway"):
+        assert len({each[kind] for each in found.records}) == MOST[kind] + 1
+    later = part(record(1, client="c1999", team="-"), record(2, client="all", team="-"))
+    assert rights.check("gw--2", "chat", [later]) == 0 and rights.check("gw--1", "chat", [later]) == 1
+    assert later.records[1]["client"] == "all"
