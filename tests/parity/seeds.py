@@ -38,9 +38,10 @@ SITE = {
         "other": {"address": "10.0.0.2", "interface": "eth1"},
     },
 }
-PLAIN_ARGS = {"fail-on-environ-validation": None}
-# vLLM's own variables that the collection sets for every instance: where its caches lie, and that it reports nothing.
-QUIET = ("VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS")
+PLAIN_ARGS = {"fail-on-environ-validation": None, "allowed-media-domains": None}
+# vLLM's own variables that the collection sets: where its caches lie, that it reports nothing, and that no client of a
+# model that takes pictures has it ask addresses of the network.
+QUIET = ("VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_MEDIA_URL_ALLOW_REDIRECTS")
 # Variables whose value is a path: that it is set is the same.
 FILE_LOCATIONS = ("TIKTOKEN_ENCODINGS_BASE",)
 # How a start makes the engine's processes: the recipes choose it from measured starts, and no answer depends on it.

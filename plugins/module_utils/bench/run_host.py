@@ -218,13 +218,17 @@ def _read(instance: Instance, place: str, directory: str) -> str:
             return ForeignDirectory(directory).read(RESULT, MAX_RESULT_BYTES).decode()
         words = list(target.inside)
         done = subprocess.run(
-            [*words, "cat", f"{place}/{RESULT}"], capture_output=True, text=True, timeout=60, check=False
-        )
+            # What runs in the container may have made a link of it.
+            [*words, "head", "-c", str(MAX_RESULT_BYTES + 1), f"{place}/{RESULT}"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
         subprocess.run([*words, "rm", "-rf", place], capture_output=True, timeout=60, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
         raise BenchError(f"vllm bench serve wrote no result: {exc}") from exc
     if done.returncode:
         raise BenchError(f"vllm bench serve wrote no result: {done.stderr.strip()}")
+    if len(done.stdout) > MAX_RESULT_BYTES:
+        raise BenchError(f"vllm bench serve wrote more than {MAX_RESULT_BYTES} bytes")
     return done.stdout
 
 

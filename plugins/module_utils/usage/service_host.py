@@ -64,7 +64,7 @@ class UsageService:
         return 0.0
 
     def page(self) -> bytes:
-        """Return the page for Prometheus; it is made once a second at most, whoever asks."""
+        """Return the page for Prometheus; it is made once a second at most, and all who ask get it."""
         with self.making:
             if time.monotonic() >= self.made_at + PAGE_EVERY:
                 self.made, self.made_at = self.text().encode(), time.monotonic()

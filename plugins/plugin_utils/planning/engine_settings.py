@@ -56,6 +56,12 @@ GRAPHS = (
 # The keys of a group of settings that name architectures of chips.
 CHIPS = {"only_on", "not_on"}
 
+# vLLM fetches pictures, films and sounds from these domains; without any, from every address.
+MEDIA_DOMAINS, MEDIA_REDIRECTS = "allowed-media-domains", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
+# No host has such a name (RFC 2606).
+NO_DOMAIN = "none.invalid"
+MEDIA_TASKS, MEDIA_CONFIGS = {"multimodal", "omni"}, {"vision_config", "audio_config", "thinker_config"}
+
 
 def with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:
     """Return the entry with the chips that its arguments take: a recipe's may divide otherwise than its strategy."""
@@ -98,7 +104,14 @@ def compose_settings(
     base = Layer("collection", (), base_env(entry, accelerator, site, needs_vocabulary(entry, first.args)), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
     adapting = Layer("collection", (), live_env(entry, first), BECAUSE)
-    layers = [base, compiling, adapting, *layers, *offload_layers(entry, first, accelerator, chips)]
+    layers = [
+        base,
+        compiling,
+        adapting,
+        *_media_layers(entry, library),
+        *layers,
+        *offload_layers(entry, first, accelerator, chips),
+    ]
     layers += _removals(entry, first)
     composed = compose(layers, entry.table, where)
     length = length_layer(entry, composed, accelerator, library)
@@ -141,6 +154,17 @@ def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: For
     unchecked = {STOP_AT_VARIABLES} if foreign.plugin or not site.strict else set()
     options = {*(release.get("supports") or [])} - unchecked
     return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
+
+
+def _media_layers(entry: Chosen, library: Library) -> list[Layer]:
+    """Return what keeps vLLM from asking any address that a client names, which it does for pictures by default."""
+    tasks = {*((entry.recipe.get("meta") or {}).get("tasks") or [])}
+    if not tasks & MEDIA_TASKS and not MEDIA_CONFIGS & {*config_of(entry, library)}:
+        return []
+    args = {MEDIA_DOMAINS: [NO_DOMAIN]} if MEDIA_DOMAINS in entry.table.flags else {}
+    env = {MEDIA_REDIRECTS: "0"} if MEDIA_REDIRECTS in entry.table.env else {}
+    because = "pictures come as data: URLs; clients could read addresses of this network otherwise"
+    return [Layer("collection", args, env, because)] if args or env else []
 
 
 def _chip_layers(accelerator: Accelerator) -> list[Layer]:

@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
@@ -180,6 +181,20 @@ def test_rules_know_the_sizes_that_the_instance_asked_for():
     a_recipe = recipe(hardware_overrides={"h200": {"rules": rules}})
     assert "a" not in plan(a_recipe=a_recipe).args
     assert plan({"args": {"tensor-parallel-size": 1}}, a_recipe=a_recipe).args["a"] == "one"
+
+
+def test_no_client_has_vllm_fetch_pictures_from_any_address(monkeypatch):
+    flags = {**fakes.FLAGS, "allowed-media-domains": {"kind": "list", "of": "text"}}
+    data = {"version": "2.0.0", "flags": flags, "env": [*fakes.ENV, "VLLM_MEDIA_URL_ALLOW_REDIRECTS"]}
+    monkeypatch.setattr(fakes, "TABLE", OptionTable.from_data(data))
+    seeing = recipe(meta={"tasks": ["multimodal"]})
+    found = plan(a_recipe=seeing)
+    assert found.args["allowed-media-domains"] == ["none.invalid"]
+    assert found.env["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"
+    allowed = {"args": {"allowed-media-domains": ["pictures.example.org"]}}
+    assert plan(allowed, a_recipe=seeing).args["allowed-media-domains"] == ["pictures.example.org"]
+    assert "allowed-media-domains" not in plan({"args": {"allowed-media-domains": None}}, a_recipe=seeing).args
+    assert "allowed-media-domains" not in plan().args
 
 
 def test_vllm_s_own_check_of_variables_is_left_out_where_a_plugin_has_variables(monkeypatch):
