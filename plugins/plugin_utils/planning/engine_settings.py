@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
@@ -60,7 +61,14 @@ CHIPS = {"only_on", "not_on"}
 MEDIA_DOMAINS, MEDIA_REDIRECTS = "allowed-media-domains", "VLLM_MEDIA_URL_ALLOW_REDIRECTS"
 # No host has such a name (RFC 2606).
 NO_DOMAIN = "none.invalid"
-MEDIA_TASKS, MEDIA_CONFIGS = {"multimodal", "omni"}, {"vision_config", "audio_config", "thinker_config"}
+MEDIA_TASKS = {"multimodal", "omni"}
+# A key in the configuration of such a model, and its class. More get it: it does nothing for a model of texts.
+_MEDIA_KEY = re.compile(
+    r"(^|_)(vi[st]|vision|visual|ima?ge?|audio|video|speech|media|mm|vq|thinker|patch|encoder|projector)(_|$)"
+)
+_MEDIA_CLASS = re.compile(
+    r"VL|Vi(sion|deo)|Image|Audio|Speech|Omni|Multi[Mm]od|MM|Molmo|Llava|Pixtral|ConditionalGeneration"
+)
 
 
 def with_chips(entry: Chosen, accelerator: Accelerator) -> Chosen:
@@ -159,7 +167,9 @@ def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: For
 def _media_layers(entry: Chosen, library: Library) -> list[Layer]:
     """Return what keeps vLLM from asking any address that a client names, which it does for pictures by default."""
     tasks = {*((entry.recipe.get("meta") or {}).get("tasks") or [])}
-    if not tasks & MEDIA_TASKS and not MEDIA_CONFIGS & {*config_of(entry, library)}:
+    config = config_of(entry, library)
+    known = any(map(_MEDIA_KEY.search, config)) or _MEDIA_CLASS.search(str(config.get("architectures")))
+    if not tasks & MEDIA_TASKS and not known:
         return []
     args = {MEDIA_DOMAINS: [NO_DOMAIN]} if MEDIA_DOMAINS in entry.table.flags else {}
     env = {MEDIA_REDIRECTS: "0"} if MEDIA_REDIRECTS in entry.table.env else {}

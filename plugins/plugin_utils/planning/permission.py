@@ -50,13 +50,19 @@ def check_permission(
         for each in restrictions.of_env(composed.env)
         if own.env.get(each.name) != each.value and each.feature not in features
     ]
-    if not args and not env:
+    # What the collection sets for every instance keeps clients from endpoints, and the instance from the internet.
+    removed = {name: None for name in own.env if name not in composed.env}
+    if not args and not env and not removed:
         return
     named = [
         *(f"{each.name} to {_format_value(each.value)}, which {each.because}" for each in env),
         *(f"--{each.name} to {_format_value(each.value)}, which {each.because}" for each in args),
+        *(f"{name} to null, which takes away what the collection or the site sets" for name in removed),
     ]
-    settings = {"args": {each.name: each.value for each in args}, "env": {each.name: each.value for each in env}}
+    settings = {
+        "args": {each.name: each.value for each in args},
+        "env": {**{each.name: each.value for each in env}, **removed},
+    }
     allowing = [
         f"{entry.where}.{key}: {{{', '.join(f'{name}: {_format_value(value)}' for name, value in found.items())}}}"
         for key, found in settings.items()

@@ -195,6 +195,22 @@ def test_no_client_has_vllm_fetch_pictures_from_any_address(monkeypatch):
     assert plan(allowed, a_recipe=seeing).args["allowed-media-domains"] == ["pictures.example.org"]
     assert "allowed-media-domains" not in plan({"args": {"allowed-media-domains": None}}, a_recipe=seeing).args
     assert "allowed-media-domains" not in plan().args
+    # A recipe says text, and the weights can do more.
+    for config in (
+        {"vision_config": {}}, {"img_processor": {}}, {"visual": {}}, {"vq_config": {}}, {"patch_size": 14},
+        {"encoder_config": {}}, {"architectures": ["MolmoForCausalLM"]},
+    ):  # fmt: skip
+        pinned = {"org/model": {**fakes.MANIFESTS["org/model"], "config": config}}
+        assert plan(manifests=pinned).args["allowed-media-domains"] == ["none.invalid"], config
+
+
+@pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "DO_NOT_TRACK"])
+def test_a_recipe_alone_takes_nothing_away_that_the_collection_sets(name):
+    a_recipe = recipe()
+    a_recipe["model"]["base_env"] = {name: None}
+    with pytest.raises(PlanError, match=f"the recipe sets {name} to null, which takes away what the collection"):
+        plan(a_recipe=a_recipe)
+    assert name not in plan({"env": {name: None}}, a_recipe=a_recipe).env
 
 
 def test_vllm_s_own_check_of_variables_is_left_out_where_a_plugin_has_variables(monkeypatch):
