@@ -17,9 +17,10 @@ from tests.fakes.gateways import HANGS, program
 def service(directory, name, engines, port, output=None, **more):
     """Run the program that stores tokens, as the unit does; ``output`` is a file for what it logs."""
     config = {
-        "gateway": name,
+        "gateway": name, "gateways": ["gw", "gw1", "gw2", "gw-a", "gw-b"],
         "servers": {
-            f"127.0.0.1:{each.port}": {"name": f"gpu{n}--chat", "service": "chat"} for n, each in enumerate(engines)
+            f"127.0.0.1:{each.port}": {"name": f"gpu{n}--chat", "service": "chat", "models": ["m"]}
+            for n, each in enumerate(engines)
         },
         "database": str(directory / f"{name}.sqlite"), "months": 13, "port": port,
         "log": False, "budgets": {}, "map": str(directory / name / "maps/over.map"),

@@ -82,7 +82,7 @@ def counted(place, engine, name, secret):
     more = {"options": {"tokens": True}, "variables": {"gateway_tokens": True}, "name": name, "secret": secret}
     log = (place / f"{name}.log").open("w")
     found = gateway(place / name, [engine.port], [client(team="research")], **more)
-    servers = {f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat"}}
+    servers = {f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat", "models": ["m"]}}
     with log, found as running, service(place, name, [engine], free_port(), output=log, servers=servers):
         until(lambda: running.state("gw--chat-1") == "UP")
         yield running
@@ -146,7 +146,7 @@ def test_who_has_an_engines_port_and_not_its_key_charges_nobody(place, monkeypat
         "gw",
         [engine],
         free_port(),
-        servers={f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat"}},
+        servers={f"127.0.0.1:{engine.port}": {"name": "gw--chat-1", "service": "chat", "models": ["m"]}},
     ):
         until(lambda: [row["completion"] for row in stored(place, "gw")] == [5])
 

@@ -9,7 +9,7 @@ import http.client
 import os
 import sqlite3
 import time
-from typing import Mapping
+from typing import Any, Mapping
 from urllib.parse import quote
 
 from ..common.lines_host import write_line
@@ -87,7 +87,7 @@ class Follower:
     def __init__(
         self,
         address: str,
-        server: Mapping[str, str],
+        server: Mapping[str, Any],
         key: str,
         store: Store,
         counters: Counters,
@@ -95,8 +95,8 @@ class Follower:
         rights: Rights,
         log: bool = False,
     ) -> None:
-        """``server`` has its ``name`` at gateways and that of its ``service``."""
-        self.address, self.server, self.service = address, server["name"], server["service"]
+        """``server`` has its ``name`` at gateways, that of its ``service`` and its ``models``."""
+        self.address, self.identity, self.server, self.service = address, server, server["name"], server["service"]
         self.key, self.store, self.rights = key, store, rights
         self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
@@ -119,7 +119,7 @@ class Follower:
             if not proven and not self.trusted:
                 raise NotCountedError(UNPROVEN)
             if parts:
-                self._report_foreign(self.rights.check(self.server, self.service, parts))
+                self._report_foreign(self.rights.check(self.identity, parts))
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
                 self.budgets.add(rows, now)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Iterable, Mapping
+from typing import Any, Iterable, Mapping
 
 from ..common.files_host import text_of
 from .record import UNKNOWN, Part
 
-# Names of a kind in the records of a server: clients of other gateways with their teams, other gateways, models.
-MOST = {"client": 256, "gateway": 32, "model": 512}
+# Rows of a server that this gateway does not know: clients of other gateways, adapters that were loaded since.
+MOST_OTHERS = 256
 # In place of a service in the map of rights: all of them.
 _ANY = "*"
 # What a record has for a client without a team.
@@ -24,30 +24,30 @@ class Rights:
     What a client had since the start stays, because an answer may end after its right has.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, gateway: str, gateways: Iterable[str] = ()) -> None:
         self.paths = [os.path.join(directory, name) for name in ("rights.map", "teams.map")]
+        self.gateway, self.gateways = gateway, {gateway, *gateways}
         self.services: dict[str, set[str]] = {}
         self.teams: dict[str, set[str]] = {}
         self.all_teams: set[str] = set()
         self.lock = threading.Lock()
         self.seen: list[tuple[int, int, int]] = []
-        self.names: dict[tuple[str, str], set[str]] = {}
+        self.others: dict[str, set[tuple[object, ...]]] = {}
         self._read()
 
-    def check(self, server: str, service: str, parts: Iterable[Part]) -> int:
+    def check(self, server: Mapping[str, Any], parts: Iterable[Part]) -> int:
         """Replace the clients that have no right to a service, and teams that are not theirs; return how many.
 
-        A client that this gateway does not have may be another gateway's; it has no part in a team of this one. The
-        records of a server name a bounded number of such clients, of gateways and of models.
+        ``server`` has the names of itself, its ``service`` and its ``models``. A client that this gateway does not have
+        may be another gateway's; it has no part in a team of this one.
         """
         foreign = 0
         with self.lock:
             self._read()
             for record in (record for part in parts for record in part.records):
-                for kind in ("gateway", "model"):
-                    if kind in record and not self._has_room(server, kind, str(record[kind])):
-                        record[kind] = UNKNOWN
-                if not self._holds(server, service, record):
+                if record.get("gateway") not in self.gateways:
+                    record["gateway"] = UNKNOWN
+                if not self._holds(server["service"], record) or not self._has_room(server, record):
                     record.update(client=UNKNOWN, team=UNKNOWN)
                     foreign += 1
         return foreign
@@ -66,18 +66,24 @@ class Rights:
             self.all_teams.add(team)
         self.seen = seen
 
-    def _holds(self, server: str, service: str, record: Mapping[str, object]) -> bool:
+    def _holds(self, service: str, record: Mapping[str, Any]) -> bool:
         client, team = str(record.get("client")), record.get("team")
         if client not in self.services:
-            return team not in self.all_teams and self._has_room(server, "client", f"{client} {team}")
+            own = self.services and record.get("gateway") == self.gateway and client not in _NONE
+            return team not in self.all_teams and not own
         return bool({_ANY, service} & self.services[client]) and team in self.teams[client]
 
-    def _has_room(self, server: str, kind: str, name: str) -> bool:
-        names = self.names.setdefault((server, kind), set())
-        if name not in names and len(names) >= MOST[kind]:
-            return False
-        names.add(name)
-        return True
+    def _has_room(self, server: Mapping[str, Any], record: dict[str, Any]) -> bool:
+        """Return whether a row is known or one of a few others; a model that has no room is replaced."""
+        if record.get("client") in {*self.services, *_NONE} and record.get("model") in {*server["models"], ""}:
+            return True
+        others = self.others.setdefault(server["name"], set())
+        row = tuple(record.get(name) for name in ("gateway", "client", "team", "model"))
+        if row in others or len(others) < MOST_OTHERS:
+            others.add(row)
+            return True
+        record["model"] = UNKNOWN
+        return record.get("client") in {*self.services, *_NONE}
 
 
 def _version(path: str) -> tuple[int, int, int]:

@@ -42,7 +42,7 @@ class UsageService:
         self.map = BudgetMap(self.budgets, config["map"], config["stats"])
         # A map of HAProxy, empty where there is no secret.
         keys = dict(line.split(" ", 1) for line in text_of(config["secret"]).splitlines() if " " in line)
-        rights = Rights(os.path.dirname(config["map"]))
+        rights = Rights(os.path.dirname(config["map"]), config["gateway"], config["gateways"])
         common = (self.store, self.counters, self.budgets, rights, config.get("log", False))
         self.followers = [
             Follower(address, server, keys.get(f"{INSTANCE}:{server['name']}", ""), *common)

@@ -30,7 +30,7 @@ from tests.fakes.dripping import DRIPS, dripping
 from tests.fakes.usage_records import FILE, NOW, part, record, rows
 
 NONE = Budgets({})
-SERVER = {"name": "gw--chat-1", "service": "chat"}
+SERVER = {"name": "gw--chat-1", "service": "chat", "models": ["m"]}
 KEY = key_of("s" * 32, INSTANCE, "gw--chat-1")
 
 
@@ -72,7 +72,15 @@ def answer(*records, end=100):
 
 @pytest.fixture
 def follower(instance, store):
-    return Follower(f"127.0.0.1:{instance.server_port}", SERVER, KEY, store, Counters("gw1"), NONE, Rights("/nowhere"))
+    return Follower(
+        f"127.0.0.1:{instance.server_port}",
+        SERVER,
+        KEY,
+        store,
+        Counters("gw1"),
+        NONE,
+        Rights("/nowhere", "gw1", ["gw2"]),
+    )
 
 
 def test_a_record_is_read_once_also_by_the_next_process(instance, follower, store):
@@ -215,7 +223,7 @@ def test_an_instance_that_an_earlier_release_has_read_is_believed_until_its_firs
 
 def test_an_instance_charges_no_client_that_has_no_right_to_its_service(instance, follower, store, tmp_path, capsys):
     (tmp_path / "rights.map").write_text("alice:other 1\nbob:chat 1\n")
-    follower.rights = Rights(str(tmp_path))
+    follower.rights = Rights(str(tmp_path), "gw1", ["gw2"])
     instance.text = answer(record(1, time.time(), client="alice"), record(2, time.time(), client="bob", team="-"))
     follower.step()
     assert sorted(row["client"] for row in rows(store)) == ["bob", "unknown"]

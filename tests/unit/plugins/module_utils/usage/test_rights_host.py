@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
-from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import MOST, Rights
+from ansible_collections.baremetal.inference.plugins.module_utils.usage.rights_host import MOST_OTHERS, Rights
 
 from tests.fakes.usage_records import part, record
 
@@ -17,6 +17,10 @@ CLIENTS = (
 )
 
 
+def server(name="gw--1", service="chat"):
+    return {"name": name, "service": service, "models": ["m"]}
+
+
 @pytest.fixture
 def rights(tmp_path):
     def write(*clients):
@@ -24,7 +28,7 @@ def rights(tmp_path):
             (tmp_path / name).write_text(map_text(entries))
 
     write(*CLIENTS)
-    found = Rights(str(tmp_path))
+    found = Rights(str(tmp_path), "gw1", ["gw2"])
     found.write = write
     return found
 
@@ -42,8 +46,8 @@ def rights(tmp_path):
     ],
 )  # fmt: skip
 def test_a_record_charges_who_may_use_the_service(rights, client, team, kept):
-    found = part(record(1, client=client, team=team))
-    assert rights.check("gw--1", "chat", [found]) == (not kept)
+    found = part(record(1, client=client, team=team, gateway="gw2"))
+    assert rights.check(server("gw--1", "chat"), [found]) == (not kept)
     assert (found.records[0]["client"], found.records[0]["team"]) == (
         (client, team) if kept else ("unknown", "unknown")
     )
@@ -54,24 +58,45 @@ def test_a_right_that_was_just_given_counts_and_one_that_was_just_taken_does_too
         Client("new", (), services=("chat",), team="late"), Client("other", (), services=("chat",), team="late")
     )
     for client, team in (("new", "late"), ("other", "late"), ("other", "product"), ("chat", "research")):
-        assert rights.check("gw--1", "chat", [part(record(1, client=client, team=team))]) == 0
-    assert rights.check("gw--1", "other", [part(record(1, client="new", team="late"))]) == 1
+        assert rights.check(server("gw--1", "chat"), [part(record(1, client=client, team=team))]) == 0
+    assert rights.check(server("gw--1", "other"), [part(record(1, client="new", team="late"))]) == 1
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "x", ":", "a b c d\n", "\0 \xff", ": 1\n"])
 def test_maps_that_are_missing_or_odd_hold_nobody_back(tmp_path, text):
     (tmp_path / "rights.map").write_text(text)
     (tmp_path / "teams.map").write_text(text)
-    found = Rights(str(tmp_path))
-    assert found.check("gw--1", "chat", [part(record(1))]) == 0
+    found = Rights(str(tmp_path), "gw1", ["gw2"])
+    assert found.check(server(), [part(record(1, gateway="gw2"))]) == 0
+
+
+@pytest.mark.parametrize(
+    ("gateway", "client", "kept"),
+    [
+        ("gw1", "all", ("gw1", "all")), ("gw1", "-", ("gw1", "-")), ("gw2", "else", ("gw2", "else")),
+        # A client that its own gateway would know, and a gateway that the site does not have.
+        ("gw1", "else", ("gw1", "unknown")), ("gw3", "all", ("unknown", "all")),
+    ],
+)  # fmt: skip
+def test_a_record_names_a_gateway_of_the_site_and_of_this_one_its_clients(rights, gateway, client, kept):
+    found = part(record(1, client=client, team="-", gateway=gateway))
+    rights.check(server(), [found])
+    assert (found.records[0]["gateway"], found.records[0]["client"]) == kept
 
 
 def test_a_server_names_a_bounded_number_of_others_and_leaves_room_for_other_servers(rights):
-    many = [record(1, client=f"c{n}", team="-", model=f"m{n}", gateway=f"g{n}") for n in range(2000)]
+    many = [record(1, client=f"c{n}", team="-", model=f"m{n}", gateway="gw2") for n in range(2000)]
     found = part(*many)
-    assert rights.check("gw--1", "chat", [found]) == 2000 - MOST["client"]
-    for kind in ("client", "model", "gateway"):
-        assert len({each[kind] for each in found.records}) == MOST[kind] + 1
-    later = part(record(1, client="c1999", team="-"), record(2, client="all", team="-"))
-    assert rights.check("gw--2", "chat", [later]) == 0 and rights.check("gw--1", "chat", [later]) == 1
-    assert later.records[1]["client"] == "all"
+    assert rights.check(server(), [found]) == 2000 - MOST_OTHERS
+    for kind in ("client", "model"):
+        assert len({each[kind] for each in found.records}) == MOST_OTHERS + 1
+    later = part(
+        *(
+            record(1, client=name, team="-", gateway="gw2", model=model)
+            for name, model in (("c1999", "m"), ("all", "x"))
+        )
+    )
+    assert rights.check(server("gw--2"), [later]) == 0 and later.records[1]["model"] == "x"
+    assert rights.check(server(), [later]) == 1
+    # What it served for a known client counts for that one.
+    assert (later.records[1]["client"], later.records[1]["model"]) == ("all", "unknown")

@@ -11,7 +11,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage import s
 
 def service(tmp_path, **more):
     config = {
-        "gateway": "gw1", "servers": {"127.0.0.1:1": {"name": "gw--chat-1", "service": "chat"}},
+        "gateway": "gw1", "gateways": ["gw1"],
+        "servers": {"127.0.0.1:1": {"name": "gw--chat-1", "service": "chat", "models": ["m"]}},
         "database": str(tmp_path / "usage.sqlite"),
         "months": 13, "port": 0, "budgets": {"alice": {"day": 5}}, "map": "/over.map", "secret": "/none",
         "stats": str(tmp_path / "none"),
