@@ -161,7 +161,7 @@ def _lines(stream: IO[bytes]) -> Iterator[str | None]:
         while True:
             if selector.select(max(0.0, next_pause - time.monotonic())):
                 data = os.read(stream.fileno(), 65536)
-                *complete, rest = (rest + data).split(b"\n")
+                *complete, rest = (rest[-65536:] + data).split(b"\n")
                 yield from (line.decode(errors="replace") for line in complete)
                 if not data:
                     yield rest.decode(errors="replace")
@@ -216,20 +216,24 @@ def _read(instance: Instance, place: str, directory: str) -> str:
         if not target.inside:
             # It belongs to the user that ran the benchmark.
             return ForeignDirectory(directory).read(RESULT, MAX_RESULT_BYTES).decode()
-        words = list(target.inside)
-        done = subprocess.run(
-            # What runs in the container may have made a link of it.
-            [*words, "head", "-c", str(MAX_RESULT_BYTES + 1), f"{place}/{RESULT}"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        subprocess.run([*words, "rm", "-rf", place], capture_output=True, timeout=60, check=False)
+        text = _of_container([*target.inside, "cat", f"{place}/{RESULT}"])
+        nowhere = subprocess.DEVNULL
+        subprocess.run([*target.inside, "rm", "-rf", place], stdout=nowhere, stderr=nowhere, timeout=60, check=False)
     except (OSError, ValueError, subprocess.TimeoutExpired) as exc:
         raise BenchError(f"vllm bench serve wrote no result: {exc}") from exc
-    if done.returncode:
-        raise BenchError(f"vllm bench serve wrote no result: {done.stderr.strip()}")
-    if len(done.stdout) > MAX_RESULT_BYTES:
-        raise BenchError(f"vllm bench serve wrote more than {MAX_RESULT_BYTES} bytes")
-    return done.stdout
+    if not text or len(text) > MAX_RESULT_BYTES:
+        raise BenchError(f"vllm bench serve wrote no result of 1 to {MAX_RESULT_BYTES:,} bytes in its container")
+    return text.decode("utf-8", "replace")
+
+
+def _of_container(words: list[str]) -> bytes:
+    """Return what a command in a container writes, bounded here: its programs, and the file, may be others by now."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            head = ["head", "-c", str(MAX_RESULT_BYTES + 1)]
+            return subprocess.run(head, stdin=process.stdout, stdout=subprocess.PIPE, timeout=60, check=False).stdout
+        finally:
+            process.kill()
 
 
 def _why(run: Run, command: str, seconds: float) -> str:

@@ -131,7 +131,7 @@ def test_a_container_is_entered_and_cleaned(host):
     result, _power = run(host)
     calls = (host.bin / "docker-calls").read_text().splitlines()
     assert result["completed"] == 2 and KEY not in "".join(calls)
-    assert [line.split("vllm-chat ")[1].split()[0] for line in calls] == ["timeout", "head", "rm"]
+    assert [line.split("vllm-chat ")[1].split()[0] for line in calls] == ["timeout", "cat", "rm"]
     [(_arguments, environment)] = host.calls()
     assert environment["OPENAI_API_KEY"] == KEY
 
