@@ -7,8 +7,9 @@ import time
 
 from tests.rollout.site import HOSTS, MODEL
 
-# The gateway stops no replica before ten minutes without need; a start takes minutes on a busy machine.
-QUIET, START = 900, 900
+# The gateway stops no replica before ten minutes without need in which all hosts answered; a start takes minutes on a busy
+# machine.
+QUIET, START = 2400, 900
 SECRET = "scale-" + "0" * 40
 INSTANCE = {
     "recipe": MODEL,
