@@ -7,8 +7,8 @@ import time
 
 from tests.rollout.site import HOSTS, MODEL
 
-# The gateway stops no replica before ten minutes without need in which all hosts answered; a start takes minutes on a busy
-# machine.
+# The gateway stops no replica before ten minutes without need, in which all hosts have answered. On a busy machine a
+# start takes minutes.
 QUIET, START = 2400, 900
 SECRET = "scale-" + "0" * 40
 INSTANCE = {
