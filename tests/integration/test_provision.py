@@ -242,6 +242,8 @@ def test_firmware_is_set_by_ironic_before_the_disk_is_written(lab):
     assert "and still" not in output
     assert lab.state()["127.20.6.1"]["firmware"] == {"PcieAspmL1": "Disabled", "MmioAbove4Gb": "Enabled"}
     assert written(lab) == ["127.20.6.1"]
+    # All else of nginx's directory is root's.
+    assert [each.name for each in (lab.directory / "http").iterdir() if each.is_dir()] == ["redfish"]
 
 
 ORDERS = {f"n{number}": f"order {number}" for number in range(1, 9)}

@@ -28,6 +28,8 @@ def test_ironic_runs_as_its_user_and_its_secrets_are_its_own(host):
         "/srv/provisioner": 0o2750,
     }.items():
         assert host.file(path).mode == mode, path
+    assert host.file("/srv/provisioner").user == "root"
+    assert host.run("runuser -u provisioner -- touch /srv/provisioner/redfish/x").rc == 0
     assert "molecule-s3cret" not in host.check_output("cat /etc/baremetal-provisioner/*")
 
 
@@ -41,12 +43,12 @@ def test_the_defaults_that_destroy_are_off(host, section, line):
 
 
 def test_media_are_served_and_never_listed(host):
-    host.check_output("install -o provisioner -g www-data -m 640 /etc/hostname /srv/provisioner/medium.iso")
+    host.check_output("install -o provisioner -g www-data -m 640 /etc/hostname /srv/provisioner/redfish/medium.iso")
     web = "curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8090"
-    assert host.check_output(f"{web}/medium.iso") == "200"
+    assert host.check_output(f"{web}/redfish/medium.iso") == "200"
     assert host.check_output(f"{web}/") == "403"
     assert host.check_output(f"{web}/.hidden") == "404"
-    assert host.check_output(f"{web}/medium.iso -X PUT -d x") == "403"
+    assert host.check_output(f"{web}/redfish/medium.iso -X PUT -d x") == "403"
 
 
 def test_what_it_offers_is_written_for_the_playbook(host):

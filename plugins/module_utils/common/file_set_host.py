@@ -66,8 +66,10 @@ def inspect(entry: Entry) -> Found:
     except NotADirectoryError:
         raise FileSetError(f"{entry.path}: a directory above it is a file") from None
     kind = _TYPES.get(stat.S_IFMT(status.st_mode), "special file")
-    # A link is replaced by a file or another link. A link to a directory is the site's own directory.
-    if entry.state == DIRECTORY and kind == LINK and os.path.isdir(entry.path):
+    # A link is replaced by a file or another link. A link of this user to a directory is the site's own directory;
+    # one of another user, such as Prometheus in its own directory, could name any.
+    own_link = kind == LINK and status.st_uid == os.geteuid()
+    if entry.state == DIRECTORY and own_link and os.path.isdir(entry.path):
         status, kind = os.stat(entry.path), DIRECTORY
     replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK, ABSENT))
     if not replaceable:

@@ -167,6 +167,7 @@ HOST = (
     Place("/usr/local/lib/baremetal-provisioner/", "provisioner", EVERYTHING),
     Place("/opt/provisioner/", "provisioner", EVERYTHING),
     Place("/var/lib/baremetal-provisioner/", "provisioner", EVERYTHING),
+    Place("/var/cache/baremetal-provisioner/", "provisioner", EVERYTHING),
     Place("/srv/provisioner/", "provisioner", EVERYTHING),
     Place("/etc/baremetal-inference/", "provision.yml", NOTHING),
     Place("/var/lib/docker-registry/", "mirror", NOTHING),

@@ -9,7 +9,8 @@ work=$1 out=$2
 keyrings=usr/share/keyrings
 description=$(cat "$HERE"/{build.sh,agent.txt,baremetal_guard.py,agent-network.py,disk_marks_host.py,named_disks.py,wipe_host.py,agent_network_host.py} <(echo "$MIRROR $COMPONENTS $PACKAGES $UBUNTU_MIRROR") | sha256sum | cut -c1-12)
 complete=$out/images.json
-if [ -e "$complete" ] && grep -q "\"description\": \"$description\"" "$complete" && (cd "$out" && sha256sum --quiet --check SHA256SUMS); then
+# Another's file, or a link, is from a time when this directory was not root's.
+if [ -O "$complete" ] && [ ! -L "$complete" ] && grep -q "\"description\": \"$description\"" "$complete" && (cd "$out" && sha256sum --quiet --check SHA256SUMS); then
     exit 0
 fi
 rm -rf "$work"
@@ -204,21 +205,21 @@ fi
 make_esp
 rm -f "$complete"
 files=(agent.kernel agent.initramfs esp.img "${images[@]/%/.raw}")
-for file in "${files[@]}"; do
-    install -m 644 "$work/$file" "$out/.$file.partial"
-    mv "$out/.$file.partial" "$out/$file"
-done
-(cd "$out" && sha256sum "${files[@]}" >SHA256SUMS)
-# Last: what has this file is complete.
+(cd "$work" && sha256sum "${files[@]}" >SHA256SUMS)
 {
     printf '{"description": "%s", "images": {' "$description"
     separator=
     for image in "${images[@]}"; do
-        printf '%s"%s": {"build_id": "%s", "sha256": "%s"}' "$separator" "$image" "$build_id" "$(sed -n "s/  $image.raw$//p" "$out/SHA256SUMS")"
+        printf '%s"%s": {"build_id": "%s", "sha256": "%s"}' "$separator" "$image" "$build_id" "$(sed -n "s/  $image.raw$//p" "$work/SHA256SUMS")"
         separator=', '
     done
     printf '}}\n'
-} >"$complete.partial"
-mv "$complete.partial" "$complete"
+} >"$work/images.json"
+# images.json last: what has this file is complete.
+for file in "${files[@]}" SHA256SUMS images.json; do
+    rm -rf "$out/.$file.partial"
+    install -m 644 -T "$work/$file" "$out/.$file.partial"
+    mv -T "$out/.$file.partial" "$out/$file"
+done
 rm -rf "$work"
 echo made

@@ -250,3 +250,15 @@ def test_an_instance_leaves_its_gateways_before_it_is_removed():
     included = [task.get("ansible.builtin.include_tasks") for task in tasks]
     assert included.index("leave_gateways.yml") < included.index("unit.yml")
     assert "when" not in tasks[included.index("leave_gateways.yml")]
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("mirror/tasks/configure.yml", "{{ not item.startswith(mirror_root ~ '/') }}"),
+        ("monitoring/tasks/install.yml", False),
+    ],
+)
+def test_no_directory_gets_a_mode_through_a_link_of_another_user(file, expected):
+    modules = [task.get("ansible.builtin.file", {}) for task in load(TOP / "roles" / file)]
+    assert [module.get("follow") for module in modules if module.get("state") == "directory"] == [expected]

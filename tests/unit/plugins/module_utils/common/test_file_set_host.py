@@ -62,6 +62,16 @@ def test_a_link_to_a_directory_serves_as_that_directory(tmp_path):
     assert os.readlink(tmp_path / "name") == str(tmp_path / "elsewhere")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+def test_a_directory_that_another_user_links_to_keeps_its_mode(tmp_path):
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    (tmp_path / "name").symlink_to(tmp_path / "secrets")
+    os.lchown(tmp_path / "name", 65534, 65534)
+    with pytest.raises(FileSetError, match="name is a link; expected a directory"):
+        put(entry(tmp_path / "name", state="directory", mode="0755"))
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
+
+
 def test_a_file_or_a_link_is_removed_once(tmp_path):
     requested = entry(tmp_path / "name", state="absent", mode=None)
     assert not put(requested)
