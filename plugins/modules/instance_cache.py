@@ -11,6 +11,7 @@ short_description: (internal) Keep what a vLLM instance has compiled as an archi
 description:
   - An archive is named after all that compiled code depends on, so that only an equal instance of an equal host uses
     it.
+  - The cache of an image that serves as root gets none, and none is made of it.
   - With O(state=seeded), an archive that cannot be used is a warning, and nothing remains of it.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
@@ -21,7 +22,7 @@ options:
   state:
     description:
       - V(packed) makes an archive with its manifest in O(work_dir). The instance must run in its last good state.
-      - V(seeded) fetches the archive that fits from O(source), if the instance has compiled nothing yet.
+      - V(seeded) fetches the archive that fits from O(source), if the instance is stopped and has compiled nothing yet.
     type: str
     choices: [packed, seeded]
     required: true
@@ -86,6 +87,8 @@ def main() -> None:
     try:
         cache = Cache(module, module.params["plan"])
         result = cache.pack() if packed else cache.seed()
+        if packed and result["why"]:
+            module.warn(f"{where}: no archive was made: {result['why']}")
     except (CacheError, SlotError, OSError, KeyError) as exc:
         if packed:
             module.fail_json(msg=f"{where}: {exc}")

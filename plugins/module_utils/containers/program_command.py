@@ -8,7 +8,7 @@ from typing import Any, Mapping
 
 from ..vllm.plan_document import PlanDocument
 from .image_names import reference
-from .run_command import command_of, device_words, groups_of, limits, user_of
+from .run_command import DROPPED, command_of, device_words, groups_of, limits, user_of
 
 # Images for Ascend set up their libraries in the shell.
 ASCEND_START = 'for f in /usr/local/Ascend/*/set_env.sh; do . "$f"; done; exec python3 - "$0"'
@@ -34,7 +34,7 @@ def program_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, An
         command, "run", "--rm", "--interactive", "--name", name, "--pull", "never", "--network", "host",
         "--ipc", "private", "--shm-size", container["shm_size"], "--user", user_of(container, settings),
         *(word for group in groups_of(container, settings) for word in ("--group-add", group)),
-        "--security-opt", "label=disable",
+        "--security-opt", "label=disable", *(word for name in DROPPED for word in ("--cap-drop", name)),
         *(word for words in limits(container, settings) for word in words),
         *(word for words in device_words(container["devices"], settings) for word in words),
         *(word for mount in mounts for word in ("--volume", mount)),

@@ -15,6 +15,10 @@ from .image_names import reference
 # Where processes may write in an otherwise read-only image. Code compiled at run time is loaded from there.
 _TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
 
+# Of the engine's own set, what a container of root would turn against its host: device nodes, and files with
+# capabilities, in its cache; packets of any kind in the host's network.
+DROPPED = ("MKNOD", "NET_RAW", "SETFCAP")
+
 # Seconds between the end of vLLM's own drain timeout and the moment at which the engine kills its container.
 STOP_MARGIN = 20
 
@@ -94,7 +98,9 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     ]
     arguments = [["--pull=never"], ["--log-driver=passthrough"], ["--ipc=private"]]
     arguments += [[f"--shm-size={container['shm_size']}"], [f"--stop-timeout={settings['stop_timeout']}"]]
-    if _confined(container):
+    if not _confined(container):
+        pairs += [("DropCapability", " ".join(DROPPED))]
+    else:
         guided = _guided(container, settings)
         pairs += [("DropCapability", "all"), ("AddCapability", "SYS_NICE SYS_PTRACE" if guided else "SYS_NICE")]
         arguments += [["--security-opt=seccomp=unconfined"]] if guided else []
@@ -162,7 +168,7 @@ def _confined(container: Mapping[str, Any]) -> bool:
     """Return whether the container gets no privilege at all.
 
     Images that serve as root only (Ascend's) open device nodes of other users and write to their own tree, as their
-    vendors run them: they keep the engine's own, small set of capabilities and a writable tree.
+    vendors run them: they keep most of the engine's own, small set of capabilities and a writable tree.
     """
     return bool(container["user"] != "root")
 
@@ -188,7 +194,9 @@ def _guided(container: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
 def _confinement(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Any]:
     docker = settings.get("engine") != "podman"
     words: list[Any] = [("--security-opt", "no-new-privileges"), ("--security-opt", "label=disable")]
-    if _confined(container):
+    if not _confined(container):
+        words += [("--cap-drop", name) for name in DROPPED]
+    else:
         # With SYS_NICE the engine's system call filter allows mbind and set_mempolicy: NUMA.
         words += [("--tmpfs", place) for place in _TEMPORARY]
         words += ["--read-only"] if docker or not _has_hooks(container) else []

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check who listens at a port of this host: any user can bind one that is free, so a port alone proves nothing.
 
-Instances have one user, so of its processes only those of the instance's own units count (socket_unit_host.py).
+Instances have one user, so of its processes only those of the instance's own units count (socket_unit_host.py). Of
+root's, only those of another instance or container do not: there it is the root of an image, as Ascend's engines are.
 
 Instances use the network of the host, in containers too. An end of a connection that is not in its tables is on
 another host, or where root redirects the port to, and no user of this host can be there. Where the kernel does not say
@@ -55,15 +56,16 @@ def check_peer(opened: socket.socket, expected: Processes) -> None:
                 f"instance; nothing is sent to it: find it with ss -ltnp 'sport = :{peer[1]}', end it, and start the "
                 "instance again"
             )
-    # A process of root can be what it wants.
-    groups = {row.group for row in ends if row.listens and row.uid and row.group}
-    group = stranger_at(groups, expected.instance) if groups and expected.instance else ""
-    if group:
-        raise StrangerError(
-            f"{peer[0]} port {peer[1]}: a process of {group!a} listens there, expected the instance "
-            f"{expected.instance}; nothing is sent to it: find it with ss -ltnpe 'sport = :{peer[1]}', end it, and "
-            "start the instance again"
-        )
+    for of_root in (False, True):
+        # An accepted connection has the group of its listener, which may be closed by now.
+        groups = {row.group for row in ends if row.group and (row.uid == 0) is of_root}
+        group = stranger_at(groups, expected.instance, of_root) if groups and expected.instance else ""
+        if group:
+            raise StrangerError(
+                f"{peer[0]} port {peer[1]}: a process of {group!a} listens there, expected the instance "
+                f"{expected.instance}; nothing is sent to it: find it with ss -ltnpe 'sport = :{peer[1]}', end it, and "
+                "start the instance again"
+            )
 
 
 def _sockets(peer: tuple[str, int], here: tuple[str, int]) -> list[Row]:

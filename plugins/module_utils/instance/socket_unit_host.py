@@ -21,19 +21,22 @@ ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 SELF, _MARK = "/proc/self/cgroup", "cgroup.controllers"
 # Slices, units and scopes, and the groups that a container engine makes below one.
 _DEPTH, _MOST = 7, 20_000
-_ENGINE = re.compile(r"(?:(?:docker|libpod|cri-containerd|crio)-)?([0-9a-f]{64})(?:\.scope)?")
+_ENGINE = re.compile(r"(?:(?:docker|libpod|libpod-payload|cri-containerd|crio)-)?([0-9a-f]{64})(?:\.scope)?")
 
 
 class BeyondError(Exception):
     """A control group is not among the first ones of the host."""
 
 
-def stranger_at(groups: set[int], instance: str) -> str:
+def stranger_at(groups: set[int], instance: str, of_root: bool = False) -> str:
     """Return the first of these control groups that is not the instance's, empty where there is none or it is unknown.
 
     A container of docker has a separate group, named after its id, which docker has written for root beside the
     instance's marks. Without that file, as in an instance that an earlier release has started, and for other users each
     container counts as the instance's. So does the group of this process.
+
+    Root's own programs can be what they want: ``of_root``, only another instance or another container is a stranger,
+    and root knows the instance's by that file alone.
     """
     identity = ForeignDirectory(f"{RUN_DIR}/{instance}").text(CONTAINER).strip()
     units = {f"vllm@{instance}.service", f"vllm-router@{instance}.service"}
@@ -45,7 +48,10 @@ def stranger_at(groups: set[int], instance: str) -> str:
             if path == own_group() or service in units:
                 continue
             ids = [found.group(1) for found in map(_ENGINE.fullmatch, parts) if found]
-            if service or not ids or (identity and identity != ids[0]):
+            if of_root and not ids and not service.startswith("vllm@"):
+                continue
+            known = identity or (of_root and os.geteuid() == 0)
+            if service or not ids or (known and identity != ids[0]):
                 return path
     except BeyondError:
         return f"(a control group behind the first {_MOST} of this host)"

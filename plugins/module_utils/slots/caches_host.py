@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make an archive of what an instance of this host has compiled, and give it to an instance that has compiled nothing.
 
-The cache belongs to the user that vLLM runs as. Only a process of that user reads or writes there.
+The cache belongs to the user that vLLM runs as. Only a process of that user reads or writes there. Where that is root
+(Ascend's images), nobody does: the engine could lead root to other files of the host with links that it makes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .status_host import status_of
 _DRIVERS = ("nvidia", "amdgpu", "drv_davinci_intf_host")
 _UNPACKED = ".unpacked"
 _CHUNK = 1 << 20
+_AS_ROOT = "its image serves as root, and root neither packs nor seeds a cache that an engine can change meanwhile"
 
 
 def read_host(root: str = "/") -> dict[str, str]:
@@ -69,12 +71,18 @@ class Cache:
         return self.engine.image_id(engine, str(self.plan["image"])) or f"unknown {os.urandom(8).hex()}"
 
     @property
+    def _is_roots(self) -> bool:
+        return (self.plan["container"] or {}).get("user") == "root"
+
+    @property
     def is_empty(self) -> bool:
         """Return whether the instance has compiled nothing yet."""
         return not any(os.path.lexists(os.path.join(self.path, part)) for part in PARTS)
 
     def pack(self) -> dict[str, Any]:
-        """Make the archive and its manifest in ``work_dir``. Raises CacheError."""
+        """Make the archive and its manifest in ``work_dir``; return ``files`` and why none. Raises CacheError."""
+        if self._is_roots:
+            return {"changed": False, "key": self.key, "files": [], "why": _AS_ROOT}
         self._refuse_unproven()
         archive, manifest = (
             os.path.join(self.module.params["work_dir"], self.key + end) for end in (".tar.gz", ".json")
@@ -84,7 +92,7 @@ class Cache:
             unpacked = self._write(archive)
             made = Archive(self.key, os.path.getsize(archive), sha256_of(archive), unpacked)
             publish(manifest, made.manifest(self.identity))
-        return {"changed": True, "key": self.key, "files": [archive, manifest]}
+        return {"changed": True, "key": self.key, "files": [archive, manifest], "why": ""}
 
     def _refuse_unproven(self) -> None:
         name, run = self.plan["instance"], self.module.run_command
@@ -112,14 +120,24 @@ class Cache:
 
     def seed(self) -> dict[str, Any]:
         """Give the instance what an equal host has compiled; return ``seeded`` and why not. Raises CacheError."""
-        if not self.is_empty:
-            return {"changed": False, "key": self.key, "seeded": False, "why": "it has compiled something itself"}
-        archive = find_archive(self.module.params["manifests"], self.key, self.identity)
+        archive, why = None, self._unwanted()
+        if not why:
+            archive = find_archive(self.module.params["manifests"], self.key, self.identity)
+            why = "" if archive else "no equal host has made an archive"
         if archive is None:
-            return {"changed": False, "key": self.key, "seeded": False, "why": "no equal host has made an archive"}
+            return {"changed": False, "key": self.key, "seeded": False, "why": why}
         if not self.module.check_mode:
             self._fetch(archive)
         return {"changed": True, "key": self.key, "seeded": True, "why": ""}
+
+    def _unwanted(self) -> str:
+        """Return why the instance gets no archive, empty where it may."""
+        if self._is_roots:
+            return _AS_ROOT
+        if not self.is_empty:
+            return "it has compiled something itself"
+        service = Service(self.plan["instance"], self.module.run_command)
+        return "" if service.is_at_rest else f"its unit is {service.description}, expected one that is stopped"
 
     def _fetch(self, archive: Archive) -> None:
         params = self.module.params

@@ -95,6 +95,11 @@ class Service:
         return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
 
     @property
+    def is_at_rest(self) -> bool:
+        """Return whether the unit neither runs, nor starts by itself in a moment, nor has yet to end."""
+        return self._seen.get("ActiveState", "inactive") in ("inactive", "failed")
+
+    @property
     def is_enabled(self) -> bool:
         """Return whether the unit starts at boot; podman generates those of quadlets with their links."""
         return self._seen.get("UnitFileState") in ("enabled", "generated")

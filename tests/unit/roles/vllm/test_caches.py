@@ -59,7 +59,11 @@ def run(directory):
     }  # fmt: skip
     (directory / "play.yml").write_text(json.dumps([play]))
     words = [TOP / ".venv/bin/ansible-playbook", "-i", "localhost,", directory / "play.yml"]
-    done = subprocess.run(words, check=False, cwd=TOP, capture_output=True, text=True)
+    # Of a unit that has not started yet.
+    (directory / "systemctl").write_text("#!/bin/sh\necho ActiveState=inactive\n")
+    (directory / "systemctl").chmod(0o755)
+    env = {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}"}
+    done = subprocess.run(words, check=False, cwd=TOP, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
+import grp
 import json
+import os
 import re
 import shlex
 import shutil
@@ -257,6 +259,29 @@ def test_the_engine_reads_every_value_as_it_is():
 def test_the_cache_belongs_to_who_writes_to_it():
     assert "install -d -o vllm -g vllm -m 0750 /var/cache/vllm/%i" in rendered()[UNIT]
     assert "install -d -o root -g root -m 0750 /var/cache/vllm/%i" in rendered(user="root")[UNIT]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of root, and becomes another user")
+@pytest.mark.parametrize(("engine", "path"), [("docker", UNIT), ("podman", QUADLET)])
+def test_no_user_reaches_what_a_container_of_root_leaves_in_its_cache(tmp_path, engine, path):
+    tmp_path.chmod(0o755)
+    for parent in list(tmp_path.parents)[:2]:
+        parent.chmod(0o755)
+    cache = tmp_path / "cache/vllm"
+    # As earlier releases have left it.
+    (cache / "chat").mkdir(parents=True)
+    group = f"-g {grp.getgrgid(os.getgid()).gr_name} "
+    for line in rendered({"engine": engine}, user="root")[path].splitlines():
+        if line.startswith("ExecStartPre=") and "/install -d " in line:
+            text = line.partition("=")[2].lstrip("+").replace("-g vllm ", group)
+            subprocess.run(shlex.split(text.replace("/var/cache/vllm", str(cache)).replace("%i", "chat")), check=True)
+    # The engine's work: it owns its cache, and opens it.
+    shutil.copy("/usr/bin/id", cache / "chat/id")
+    (cache / "chat/id").chmod(0o4755)
+    (cache / "chat").chmod(0o755)
+    with pytest.raises(PermissionError):
+        subprocess.run([cache / "chat/id"], user=65534, group=65534, extra_groups=[], check=True)
+    assert "-m 0710" not in rendered({"engine": engine})[path]
 
 
 def test_units_agree_on_when_to_start_and_to_give_up():

@@ -37,6 +37,7 @@ def test_an_image():
     text = " ".join(found["argv"])
     assert text.startswith("/usr/bin/docker run --rm --interactive --name vllm-big-check --pull never --network host ")
     assert text.endswith(("--entrypoint python3 docker.io/vllm/vllm-openai:v0.33.0 -", " vllm/vllm-openai:v0.33.0 -"))
+    assert "--cap-drop MKNOD --cap-drop NET_RAW --cap-drop SETFCAP" in text
     assert "--user 998:997" in text and "--device nvidia.com/gpu=all" in text and "VLLM_HOST_IP=10.0.0.1" in text
     assert "VLLM_API_KEY" not in text and "/var/cache/vllm/big" not in text
     assert found["stop"] == ["/usr/bin/docker", "rm", "--force", "vllm-big-check"]

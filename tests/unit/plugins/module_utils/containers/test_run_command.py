@@ -116,7 +116,14 @@ def test_an_image_without_entrypoint_gets_its_words_and_keeps_what_it_needs_as_r
     assert option(found, "--entrypoint") == ["/bin/bash"]
     assert found[-5:] == [*ASCEND["command"][1:], *NOTICE]
     assert option(found, "--user") == ["0:0"] and option(found, "--group-add") == ["1000"]
-    assert "--read-only" not in found and "--cap-drop" not in found and "no-new-privileges" in found
+    assert "--read-only" not in found and "no-new-privileges" in found
+
+
+def test_a_container_of_root_makes_no_device_node_no_file_with_capabilities_and_no_raw_packet():
+    for engine in ("docker", "podman"):
+        found = words({"engine": engine}, **ASCEND)
+        assert option(found, "--cap-drop") == ["MKNOD", "NET_RAW", "SETFCAP"] and option(found, "--cap-add") == []
+    assert "DropCapability=MKNOD NET_RAW SETFCAP" in lines(**ASCEND)
 
 
 def test_a_quadlet_expands_nothing_in_what_it_runs():

@@ -71,6 +71,23 @@ def test_an_end_that_took_the_connection_and_gave_the_port_away_is_seen():
         assert requests(server)
 
 
+@pytest.mark.parametrize("listens", [True, False])
+def test_the_group_of_root_s_sockets_is_asked_too_and_of_those_whose_listener_is_closed(monkeypatch, listens):
+    asked = []
+    monkeypatch.setattr(listener_host, "stranger_at", lambda *given: asked.append(given) or "/docker/x")
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        with socket.create_connection(server.getsockname()) as opened:
+            here, peer = opened.getsockname(), opened.getpeername()
+            end = sock_diag_host.Row(peer, here, 0, False, group=7)
+            rows = [end, end._replace(remote=("0.0.0.0", 0), listens=True)] if listens else [end]
+            monkeypatch.setattr(listener_host, "sockets", lambda *_ports: rows)
+            with pytest.raises(StrangerError, match="a process of '/docker/x' listens there, expected the instance"):
+                listener_host.check_peer(opened, Processes((0,), "chat"))
+    assert asked == [({7}, "chat", True)]
+
+
 def test_another_host_is_not_judged(monkeypatch):
     # No user of this host can be at an end that the kernel does not have.
     with listening() as (port, _server):

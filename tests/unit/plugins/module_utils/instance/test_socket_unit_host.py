@@ -20,18 +20,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.socke
     stranger_at,
 )
 
-# In a namespace with the control groups at a place of its own: a listener of the user nobody in each group.
+# In a namespace with the control groups at a place of its own: a listener of the user nobody, or root, in each group.
 SCRIPT = """
 import json, os, shutil, socket, subprocess, sys
 from ansible_collections.baremetal.inference.plugins.module_utils.instance import listener_host, socket_unit_host
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Processes
-root, groups, listener, socket_unit_host.RUN_DIR = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:]
+root, groups, listener, socket_unit_host.RUN_DIR, uid = sys.argv[1], json.loads(sys.argv[2]), *sys.argv[3:]
 top = f"{root}/vllm-test-{os.getpid()}.slice"
 socket_unit_host.ROOTS = (root,)
 found = {}
 for group in groups:
     os.makedirs(f"{top}/{group}")
-    words = [sys.executable, "-I", "-c", listener, f"{top}/{group}"]
+    words = [sys.executable, "-I", "-c", listener, f"{top}/{group}", uid]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port = int(child.stdout.readline())
     try:
@@ -51,8 +51,8 @@ import os, socket, sys
 with open(sys.argv[1] + "/cgroup.procs", "w") as file:
     file.write("0")
 os.setgroups([])
-os.setresgid(65534, 65534, 65534)
-os.setresuid(65534, 65534, 65534)
+os.setresgid(*[int(sys.argv[2])] * 3)
+os.setresuid(*[int(sys.argv[2])] * 3)
 opened = socket.socket()
 opened.bind(("127.0.0.1", 0))
 opened.listen()
@@ -63,7 +63,8 @@ CONTAINER, OTHER = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts control groups, and becomes another user")
-def test_a_process_of_the_same_user_in_another_unit_is_a_stranger(tmp_path):
+@pytest.mark.parametrize("uid", [65534, 0])
+def test_a_process_of_the_same_user_in_another_unit_is_a_stranger(tmp_path, uid):
     groups = [
         "system-vllm.slice/vllm@chat.service",
         "system-vllm.slice/vllm@chat.service/libpod-payload-1",
@@ -87,15 +88,18 @@ def test_a_process_of_the_same_user_in_another_unit_is_a_stranger(tmp_path):
     # As docker writes it.
     (tmp_path / "run/chat/container").write_text(CONTAINER)
     command = 'mount -t cgroup2 none "$1" && shift && exec "$@"'
-    script = [sys.executable, "-c", SCRIPT, place, json.dumps(groups), LISTENER, str(tmp_path / "run")]
+    script = [sys.executable, "-c", SCRIPT, place, json.dumps(groups), LISTENER, str(tmp_path / "run"), str(uid)]
     words = ["unshare", "--mount", "sh", "-c", command, "sh", place, *script]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert [group for group in groups if not found[group]] == groups[:5]
-    assert found["cron.service"] == (
-        "127.0.0.1 port PORT: a process of '/TOP/cron.service' listens there, expected the instance chat; nothing is "
+    # Programs of root in no container can be what they want; an image that serves as root can not.
+    trusted = [] if uid else ["cron.service", "user-1000.slice/session-1.scope"]
+    assert [group for group in groups if not found[group]] == [*groups[:5], *trusted]
+    other = f"docker-{OTHER}.scope"
+    assert found[other] == (
+        f"127.0.0.1 port PORT: a process of '/TOP/{other}' listens there, expected the instance chat; nothing is "
         "sent to it: find it with ss -ltnpe 'sport = :PORT', end it, and start the instance again"
     )
 
@@ -153,6 +157,18 @@ def test_a_container_whose_id_nobody_has_written_counts_as_the_instance_s(groups
     (tmp_path / "run/chat").mkdir(parents=True)
     (tmp_path / "run/chat/container").write_text(CONTAINER)
     assert stranger_at({scope}, "chat") == f"/system.slice/docker-{OTHER}.scope"
+
+
+def test_a_container_of_root_whose_id_nobody_has_written_is_no_instance_s(groups, monkeypatch, tmp_path):
+    # While an instance is down, the root of another one's container had its port, and got its key.
+    monkeypatch.setattr(socket_unit_host, "RUN_DIR", str(tmp_path / "run"))
+    scope = f"system.slice/docker-{OTHER}.scope"
+    made = groups(scope), groups(f"system.slice/a.service/libpod-payload-{OTHER}"), groups("system.slice/b.service")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert [bool(stranger_at({group}, "chat", of_root=True)) for group in made] == [True, True, False]
+    # Others cannot read it.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert stranger_at({made[0]}, "chat", of_root=True) == ""
 
 
 def test_a_deep_tree_is_searched_to_a_bounded_depth(monkeypatch, tmp_path):

@@ -10,16 +10,19 @@ import os
 import pwd
 import tarfile
 from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.slots import caches_host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches import CacheError
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches_host import Cache, as_user, read_host
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 PLAN = {
     "instance": "chat", "vllm_version": "0.33.0", "model": "m", "revision": "r", "args": {}, "env": {}, "chips": [0],
     "accelerator": "h200", "venv": {"path": "/opt/vllm/0.33.0-cuda-abc"}, "image": None,
+    "container": None,
 }  # fmt: skip
 GOOD = {"digest": "a" * 16}
 PROVEN = {"up": True, "stale": False, "digest": "a" * 16, "good": GOOD}
@@ -44,7 +47,7 @@ class Module:
 def host(monkeypatch):
     monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 580"})
     monkeypatch.setattr(caches_host, "status_of", lambda *_args: PROVEN)
-    monkeypatch.setattr(caches_host, "Service", lambda *_args: None)
+    monkeypatch.setattr(caches_host, "Service", lambda *_args: SimpleNamespace(is_at_rest=True))
 
 
 @pytest.fixture
@@ -108,6 +111,26 @@ def test_an_archive_of_another_instance_is_no_reason_for_a_warning(first, tmp_pa
     monkeypatch.setattr(caches_host, "read_host", lambda: {"driver": "nvidia 581"})
     other = json.dumps({**json.loads(manifest), "made_from": made_from})
     assert seed(tmp_path / "second", archive, other)["why"] == "no equal host has made an archive"
+
+
+def test_nobody_packs_or_seeds_the_cache_of_an_engine_of_root(first, tmp_path):
+    # With a link in the place of a directory, the engine had root read /etc/vllm, and write to /etc/cron.d.
+    archive, manifest = packed(first)
+    plan = {**PLAN, "container": {"user": "root"}}
+    made, given = Cache(Module(first), plan).pack(), seed(tmp_path / "second", archive, manifest, plan=plan)
+    assert made["files"] == [] and not made["changed"] and "as root" in made["why"]
+    assert not given["seeded"] and given["why"] == made["why"]
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "deactivating"])
+def test_an_instance_whose_unit_is_not_stopped_gets_nothing(first, tmp_path, monkeypatch, state):
+    archive, manifest = packed(first)
+    monkeypatch.setattr(caches_host, "Service", Service)
+    monkeypatch.setattr(Module, "run_command", lambda *_args, **_more: (0, f"ActiveState={state}\nSubState=x\n", ""))
+    given = seed(tmp_path / "second", archive, manifest)
+    assert not given["seeded"] and given["why"] == f"its unit is {state} (x), expected one that is stopped"
+    assert not (tmp_path / "second").exists()
 
 
 def test_what_an_instance_has_compiled_itself_stays(first, tmp_path):
