@@ -29,7 +29,7 @@ def test_ironic_runs_as_its_user_and_its_secrets_are_its_own(host):
     }.items():
         assert host.file(path).mode == mode, path
     assert host.file("/srv/provisioner").user == "root"
-    assert host.run("runuser -u provisioner -- touch /srv/provisioner/redfish/x").rc == 0
+    assert host.run("runuser -u provisioner -g www-data -- touch /srv/provisioner/redfish/x").rc == 0
     assert "molecule-s3cret" not in host.check_output("cat /etc/baremetal-provisioner/*")
 
 
