@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from ..vllm.unit import Unit, explain_failure
-from .client import TimedClient
+from .client import Reply, TimedClient
 
 _FIRST_PAUSE = 0.2
 # Seconds, and fraction of the time waited so far: a short start is noticed at once, a long one is not asked too often.
@@ -60,8 +60,7 @@ def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: f
         problem = watch.check() if watch else ""
         seconds = time.monotonic() - began
         if problem:
-            other = f"; something else answers at {client.url}" if client and reply and reply.status else ""
-            return Wait(f"{problem}{other}", seconds)
+            return Wait(f"{problem}{_other(client, reply)}", seconds)
         # A unit in the state activating has not reported that it is ready.
         if (reply is None or reply.status == 200) and (watch is None or watch.now.active == "active"):
             return Wait("", seconds)
@@ -72,3 +71,13 @@ def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: f
             return Wait(f"not ready after {timeout:g} s: GET {client.url}/health: {found}", seconds)
         time.sleep(pause)
         pause = min(pause * 1.5, max(_USUAL_PAUSE, _PAUSE_SHARE * seconds), _LONGEST_PAUSE)
+
+
+def _other(client: TimedClient | None, reply: Reply | None) -> str:
+    """Return that something else has the port of a unit that has failed; one that is a stranger was sent nothing."""
+    if client is None or reply is None:
+        return ""
+    stranger = reply.failure if reply.failure and "nothing is sent to it" in reply.failure else ""
+    if not reply.status and not stranger:
+        return ""
+    return f"; something else answers at {client.url}{': ' if stranger else ''}{stranger}"
