@@ -39,7 +39,8 @@ class Reply:
     status: the HTTP status, 0 without an answer. lines: the body's lines without their line ends, each with the
     seconds from before the connection until it was complete. seconds: until the last byte or the failure. failure: why
     the answer is missing or incomplete, as a clause; empty for a complete answer. prefill: the header of this name, in
-    which a decode host names who computed the prompt.
+    which a decode host names who computed the prompt. stranger: whether the port is that of somebody else, who was sent
+    nothing.
     """
 
     status: int
@@ -47,6 +48,7 @@ class Reply:
     seconds: float
     failure: str = ""
     prefill: str = ""
+    stranger: bool = False
 
     @property
     def body(self) -> bytes:
@@ -116,6 +118,7 @@ class TimedClient:
                 recorder.record(connection.getresponse())
         except (OSError, http.client.HTTPException, _IncompleteError) as exc:
             recorder.failure = self._why(exc, recorder)
+            recorder.stranger = isinstance(exc, StrangerError)
         finally:
             connection.close()
         return recorder.reply()
@@ -184,6 +187,7 @@ class _Recorder:
         self.lines: list[tuple[float, bytes]] = []
         self.rest = b""
         self.failure = ""
+        self.stranger = False
 
     def elapsed(self) -> float:
         return time.monotonic() - self.began
@@ -216,4 +220,4 @@ class _Recorder:
     def reply(self) -> Reply:
         seconds = self.elapsed()
         last = [(seconds, self.rest)] if self.rest else []
-        return Reply(self.status, tuple(self.lines + last), seconds, self.failure, self.prefill)
+        return Reply(self.status, tuple(self.lines + last), seconds, self.failure, self.prefill, self.stranger)

@@ -74,10 +74,8 @@ def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: f
 
 
 def _other(client: TimedClient | None, reply: Reply | None) -> str:
-    """Return that something else has the port of a unit that has failed; one that is a stranger was sent nothing."""
-    if client is None or reply is None:
+    """Return that something else has the port of a unit that has failed; a stranger was sent nothing."""
+    if client is None or reply is None or not (reply.status or reply.stranger):
         return ""
-    stranger = reply.failure if reply.failure and "nothing is sent to it" in reply.failure else ""
-    if not reply.status and not stranger:
-        return ""
-    return f"; something else answers at {client.url}{': ' if stranger else ''}{stranger}"
+    who = f": {reply.failure}" if reply.stranger else ""
+    return f"; something else answers at {client.url}{who}"

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import ready
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import UnitState
 
 
@@ -65,3 +68,19 @@ def test_a_worker_that_does_not_join():
 def test_a_worker_that_dies_while_it_waits():
     wait = ready.wait_until_ready(None, ready.Watch(Unit(STARTING, state("failed", "failed", 0, "exit-code"))), 60)
     assert wait.problem.startswith("unit vllm@big.service ")
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(200, (), 0.1), "; something else answers at http://127.0.0.1:8001"),
+        # It was asked nothing, and it has the port.
+        (Reply(0, (), 0.1, "of vllm@b", stranger=True), "; something else answers at http://127.0.0.1:8001: of vllm@b"),
+        (Reply(0, (), 0.1, "connection refused"), ""),
+    ],
+)
+def test_who_has_the_port_of_a_unit_that_has_failed_is_named(reply, told):
+    client = SimpleNamespace(url="http://127.0.0.1:8001", request=lambda *_given: reply)
+    wait = ready.wait_until_ready(client, ready.Watch(Unit(STARTING, state("failed", "failed", 0, "exit-code"))), 60)
+    assert wait.problem.startswith("unit vllm@big.service ") and wait.problem.partition("big.service")[2].endswith(told)
+    assert ("something else" in wait.problem) == bool(told)
