@@ -3,7 +3,7 @@
 # then both serve a model behind a gateway on the first one.
 #   pair.sh              all of it, in the background, and the logs
 #   pair.sh follow S     wait S seconds and show what is new in the logs
-#   pair.sh again STEP.. steps of the gateway once more, after a failure: fair, scale
+#   pair.sh again STEP.. steps of the gateway once more, after a failure: scale, fair, places
 # STEPS has the steps of gpu-a, those of gpu-b, those of the gateway, and what both do with the time that is left, with " / " between them.
 # The file /carried/began has the time since when the machine is there, and /carried/total the seconds from then on.
 set -euo pipefail
@@ -12,10 +12,10 @@ set -euo pipefail
 # shellcheck source=tests/gpu/measure.sh
 . /carried/measure.sh
 presets=b-servers-1,b-servers-4,b-own-plain,b-own-balanced,b-servers-2
-all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / scale fair
+all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / scale fair places
  / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-90,b-balanced-2"
 # Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left. The first of them compiles for 150 s.
-gateway_seconds=640
+gateway_seconds=760
 hosts=(gpu-a gpu-b)
 far() { ssh -o BatchMode=yes -o ConnectTimeout=10 10.20.0.2 "$@"; }
 # on HOST COMMAND...
@@ -56,9 +56,10 @@ site() {
   fi
   say "site.yml, $1, took $((SECONDS - began)) s: $(grep -E '^gpu-. +:' "$result/site-$1.log" | tr -s ' ' | paste -sd' ')"
 }
+# gateway INVENTORY ADMISSION [ARGUMENT...]
 gateway() {
   local began=$SECONDS
-  if ! (cd /carried/site && playbook "pair-$1.yml" gateway.yml -e "gateway_admission=$2" > "$result/gateway-$1-$2.log" 2>&1); then
+  if ! (cd /carried/site && playbook "pair-$1.yml" gateway.yml -e "gateway_admission=$2" "${@:3}" > "$result/gateway-$1-$2.log" 2>&1); then
     tail -40 "$result/gateway-$1-$2.log" | cut -c1-900; say "FAILED: gateway.yml, $1, $2"
     journalctl -u haproxy -u gateway-agent --no-pager -o cat | tail -20 | cut -c1-300
     return 1
@@ -72,7 +73,7 @@ trace() { python3.13 /carried/fair.py 8080 /carried/keys "$result/$1.json" 10.20
 # as_throughput: chat starts with the kernels that throughput has compiled on the first host
 as_throughput() {
   local host
-  [ ! -d /var/cache/kept-throughput ] || cp -an /var/cache/kept-throughput /carried/kept 2>/dev/null || true
+  for host in /var/cache/kept-throughput /var/cache/vllm/sweep; do [ ! -d "$host" ] || cp -anT "$host" /carried/kept 2>/dev/null || true; done
   for host in "${hosts[@]}"; do
     on "$host" sh -c '[ ! -d /carried/kept ] || { mkdir -p /var/cache/vllm/chat; cp -an /carried/kept/. /var/cache/vllm/chat/; chown -R vllm: /var/cache/vllm/chat; }' || true
   done
@@ -89,6 +90,12 @@ fair() {
   say "limits: $(curl -s http://127.0.0.1:8404/metrics | grep '^haproxy_server_limit_sessions.*--chat' | sed 's/.*server=//' | tr '\n' ' ')"
   curl -s http://127.0.0.1:8404/metrics/admission > "$result/admission.txt" || true
   say "admission: $(grep -E '^inference_gateway_admission_requests_total' "$result/admission.txt" | sed 's/.*requests_total//' | tr '\n' ' ' | cut -c1-600)"
+}
+# The same after fair, with fewer places than the engines have: what gold gains by it and what batch loses.
+places() {
+  [ "$(left)" -gt 100 ] || { say "no time for fewer places"; return 0; }
+  gateway fair auto -e '{"gateway_services": {"chat": {"places": 192}}}' || return 1
+  trace auto-192 both 60
 }
 # one ADDRESS MODEL: what comes of a request for one token
 one() {
