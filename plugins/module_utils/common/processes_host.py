@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 from typing import Callable, Sequence
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_NO_NEW_PRIVS = 38
 
 
 def boot_id(proc_root: str = "/proc") -> str:
@@ -31,7 +35,11 @@ def started_at(pid: int, proc_root: str = "/proc") -> int | None:
 
 
 def become(account: pwd.struct_passwd, groups: Sequence[int] | None = ()) -> Callable[[], None]:
-    """Return what a new process calls to become a user, with these other groups; with None, all that the user has."""
+    """Return what a new process calls to become a user, with these other groups; with None, all that the user has.
+
+    It gains no rights by setuid programs, as vLLM's unit does not: a process of the same user, such as an engine that
+    is taken over, could otherwise run one through it.
+    """
 
     def change() -> None:
         if groups is None:
@@ -40,5 +48,7 @@ def become(account: pwd.struct_passwd, groups: Sequence[int] | None = ()) -> Cal
             os.setgroups(groups)
         os.setgid(account.pw_gid)
         os.setuid(account.pw_uid)
+        if _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
 
     return change

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import subprocess
@@ -17,6 +18,8 @@ READABLE = {
     "xfs": "ro,norecovery",
     "btrfs": "ro,rescue=nologreplay",
 }
+# Without a subvolume, mount shows the default one only: the root of a host may be there, or another one at the top.
+_SUBVOLUMES = {"btrfs": ("", ",subvolid=5")}
 # What holds no host: swap, the partition of EFI, and a medium or config drive. Any other kind is closed to this guard,
 # such as a part of a RAID, of LVM or of ZFS, a container of encrypted data, and what a later blkid knows.
 WITHOUT_HOST = ("swap", "vfat", "iso9660")
@@ -62,17 +65,29 @@ def marker_in(directory: str) -> str:
 
 
 def markers_below(directory: str, kind: str) -> list[str]:
-    """Return the markers of a mounted file system; with btrfs also of its subvolumes, because one may be the root."""
-    subvolumes = sorted(os.listdir(directory))[:MOST_SUBVOLUMES] if kind == "btrfs" else []
-    return [found for name in ("", *subvolumes) if (found := marker_in(os.path.join(directory, name)))]
+    """Return the markers of a mounted file system; with btrfs also of its subvolumes, because one may be the root.
+
+    UNREADABLE is among them where there are more names than are searched: a host may be behind them.
+    """
+    names = [""]
+    if kind == "btrfs":
+        with os.scandir(directory) as entries:
+            names += sorted(entry.name for entry in itertools.islice(entries, MOST_SUBVOLUMES + 1))
+    found = [marker for name in names if (marker := marker_in(os.path.join(directory, name)))]
+    return found + [UNREADABLE] * (len(names) > MOST_SUBVOLUMES + 1)
 
 
 def markers_on(name: str, kind: str) -> list[str]:
     """Return the markers on a block device; UNREADABLE is among them where its content cannot be seen."""
     if kind not in READABLE:
         return [] if kind in WITHOUT_HOST else [UNREADABLE]
+    return [found for more in _SUBVOLUMES.get(kind, ("",)) for found in _mounted(name, kind, READABLE[kind] + more)]
+
+
+def _mounted(name: str, kind: str, options: str) -> list[str]:
+    """Return the markers on a block device that is mounted with these options."""
     with tempfile.TemporaryDirectory() as place:
-        mount = ["mount", "-t", kind, "-o", READABLE[kind] + ",nosuid,nodev,noexec", name, place]
+        mount = ["mount", "-t", kind, "-o", f"{options},nosuid,nodev,noexec", name, place]
         if subprocess.run(mount, capture_output=True, check=False, timeout=120).returncode:
             # A write of the image that was cut off leaves such an ext4. Another kind may lack a second disk.
             return [] if kind.startswith("ext") else [UNREADABLE]

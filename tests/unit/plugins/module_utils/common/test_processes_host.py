@@ -43,3 +43,12 @@ def test_a_new_process_becomes_another_user_with_the_groups_that_are_named(group
     assert done.stdout.split() == [str(number) for number in (account.pw_uid, account.pw_gid, *groups)]
     done = subprocess.run(["id", "-G"], preexec_fn=become(account, None), capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(gid) for gid in os.getgrouplist(account.pw_name, account.pw_gid)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+@pytest.mark.parametrize("groups", [(), None])
+def test_a_process_of_another_user_gains_no_rights_by_setuid_programs(groups):
+    command = ["grep", "NoNewPrivs", "/proc/self/status"]
+    become_nobody = become(pwd.getpwnam("nobody"), groups)
+    done = subprocess.run(command, preexec_fn=become_nobody, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["NoNewPrivs:", "1"]

@@ -96,6 +96,34 @@ def test_a_root_in_a_subvolume_of_btrfs_has_a_mark_too(tmp_path):
     assert markers_below(str(tmp_path), "btrfs") == ["gpu-01"] and markers_below(str(tmp_path), "ext4") == []
 
 
+def test_no_crowd_of_other_names_hides_a_host_in_a_subvolume_of_btrfs(tmp_path, monkeypatch):
+    for number in range(disk_marks_host.MOST_SUBVOLUMES):
+        (tmp_path / f"a{number}").mkdir()
+    monkeypatch.setattr(disk_marks_host, "contents", lambda _device: [("/dev/sda2", "btrfs")])
+    monkeypatch.setattr(disk_marks_host, "markers_on", lambda *_names: markers_below(str(tmp_path), "btrfs"))
+    assert refusal("/dev/sda", "") == ""
+    place = tmp_path / "zz/etc/baremetal-inference"
+    place.mkdir(parents=True)
+    (place / "host").write_text("gpu-01\n")
+    assert refusal("/dev/sda", "")
+    for number in range(300):
+        (tmp_path / f"b{number}").mkdir()
+    assert refusal("/dev/sda", "")
+
+
+def test_the_top_of_a_btrfs_is_searched_also_where_another_subvolume_is_the_default_one(tmp_path, monkeypatch):
+    """mount is a stand-in that shows the host only where the top is asked for, as the kernel does."""
+    util_linux(tmp_path, monkeypatch, "btrfs")
+    (tmp_path / "mount").write_text(
+        "#!/bin/sh\nfor place; do :; done\ncase $4 in *,subvolid=5,*) ;; *) exit 0 ;; esac\n"
+        'mkdir -p "$place/@/etc/baremetal-inference"; echo gpu-01 >"$place/@/etc/baremetal-inference/host"\n'
+    )
+    (tmp_path / "umount").write_text('#!/bin/sh\nrm -rf "$1/@"\n')
+    (tmp_path / "umount").chmod(0o755)
+    assert "/dev/sda holds the host 'gpu-01'" in refusal("/dev/sda", "")
+    assert refusal("/dev/sda", "gpu-01") == ""
+
+
 def test_no_other_mark_on_a_file_system_hides_that_of_a_host(tmp_path, monkeypatch):
     for name, text in {"@a": "", "@b": "gpu-01", "@c": "gpu-02"}.items():
         place = tmp_path / name / "etc/baremetal-inference"
