@@ -16,12 +16,14 @@ from ..plugin_utils.catalog.manifests import requested_models
 from ..plugin_utils.common.action import check_options
 from ..plugin_utils.common.output import show, warn
 from ..plugin_utils.weights.background import remove_access_file, run_in_background, write_access_file
-from ..plugin_utils.weights.push import push_models
+from ..plugin_utils.weights.push import lacking_of, push_models
 from ..plugin_utils.weights.request import add_reasons, attempts, format_fetched, host_of, list_of, number
 from ..plugin_utils.weights.source_access import access_of
 
 MODULE = "baremetal.inference.weights"
 INTERVAL = 15
+# The default of the module's option.
+ROOT = "/srv/models"
 
 
 class ActionModule(ActionBase):
@@ -58,8 +60,9 @@ class ActionModule(ActionBase):
             unsourced = result.pop("unsourced", None)
             if unsourced is None or of_controller is None:
                 return result
+            lacking = lacking_of(unsourced, manifests, self._remote_expand_user(args.get("root", ROOT)))
             try:
-                paths, reasons = push_models(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
+                paths, reasons = push_models(self, of_controller, lacking, number(args.get("bandwidth"), 0))
             except WeightsError as exc:
                 paths, reasons = [], [str(exc)]
             on_controller.update(paths)

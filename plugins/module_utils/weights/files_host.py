@@ -15,7 +15,7 @@ from ..common.files_host import sha256_of, sync_directory, sync_tree
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..transfer.partial_file import make_directory
-from .manifest import Manifest, ManifestFile, WeightsError
+from .manifest import Manifest, ManifestFile, WeightsError, partial_directory
 from .plan import STAMP_NAME, FileStatus, make_stamp
 
 # Weights may have come with a disk, and then belong to somebody else. A stamp of 20,000 files has 4 MB.
@@ -39,8 +39,7 @@ class ModelState:
     @property
     def partial(self) -> str:
         """The partial directory beside it."""
-        parent, revision = os.path.split(self.directory)
-        return os.path.join(parent, f".{revision}.partial")
+        return partial_directory(self.directory)
 
     @property
     def changed(self) -> bool:

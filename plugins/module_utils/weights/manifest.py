@@ -69,6 +69,12 @@ class Manifest:
         return f"{self.repository}/{self.revision}"
 
 
+def partial_directory(directory: str) -> str:
+    """Return the directory beside that of a revision where its files come in."""
+    parent, revision = os.path.split(directory)
+    return os.path.join(parent, f".{revision}{PARTIAL_SUFFIX}")
+
+
 def parse_manifest(data: Any) -> Manifest:
     """Return the manifest that ``data`` describes. Raises WeightsError naming the repository and the key."""
     if not isinstance(data, Mapping):

@@ -7,21 +7,58 @@ import os
 import shlex
 import shutil
 import subprocess
+from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible.plugins.action import ActionBase
 
-from ...module_utils.weights.manifest import WeightsError
+from ...module_utils.common.kinds import show_value
+from ...module_utils.weights.manifest import Manifest, WeightsError, partial_directory
 from ...module_utils.weights.sources import Source
 
 # Seconds without a byte after which rsync gives up.
 TIMEOUT = 60
 
 
+@dataclass(frozen=True)
+class Lacking:
+    """A model of the task, the files of it that a host lacks with their bytes, and where they go on the host."""
+
+    path: str
+    partial: str
+    files: Mapping[str, int]
+
+
+def lacking_of(answer: Any, manifests: Sequence[Manifest], root: Any) -> list[Lacking]:
+    """Return what a host lacks, by the module's ``unsourced``.
+
+    The host only chooses among the names of the task's manifests. It may belong to somebody else, and its own path, size
+    or directory would have the controller send any file that it can read. Raises WeightsError for those.
+    """
+    known = {manifest.path: manifest for manifest in manifests}
+    if not isinstance(root, str) or not root.startswith("/"):
+        raise WeightsError(f"weights_root: found {show_value(root)}, expected an absolute path for a push")
+    lacking = []
+    for entry in answer if isinstance(answer, list) else [answer]:
+        path, names = (entry.get("path"), entry.get("files")) if isinstance(entry, Mapping) else (None, None)
+        # A path that was taken is taken once.
+        manifest = known.pop(path, None) if isinstance(path, str) else None
+        if manifest is None:
+            raise WeightsError(f"the host's answer names {show_value(path)}, which is no model of this task")
+        named = list(names) if isinstance(names, Mapping) else [None]
+        sizes = {file.name: file.size for file in manifest.files}
+        strange = [name for name in named if name not in sizes]
+        if strange:
+            raise WeightsError(f"the host's answer names {show_value(strange[0])}, which is no file of {path}")
+        partial = partial_directory(os.path.join(root, manifest.path))
+        lacking.append(Lacking(manifest.path, partial, {name: sizes[name] for name in named}))
+    return lacking
+
+
 def push_models(
-    action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int
+    action: ActionBase, source: Source, models: Sequence[Lacking], bandwidth: int
 ) -> tuple[list[str], list[str]]:
-    """Push the missing files of models (the module's ``unsourced``) into the partial directories on the host.
+    """Push the missing files of models into the partial directories on the host.
 
     Return the paths of the models that the controller has, and the faults of the others. In check mode only check.
     Raises WeightsError where nothing can be pushed.
@@ -29,26 +66,25 @@ def push_models(
     here, reasons = [], []
     for model in models:
         try:
-            check_files(os.path.join(source.base, model["path"]), model["files"])
+            check_files(os.path.join(source.base, model.path), model.files)
         except WeightsError as exc:
             reasons.append(str(exc))
         else:
             here.append(model)
     if here and not action._task.check_mode:
         _push_all(action, source, here, bandwidth)
-    return [model["path"] for model in here], reasons
+    return [model.path for model in here], reasons
 
 
-def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
+def _push_all(action: ActionBase, source: Source, models: Sequence[Lacking], bandwidth: int) -> None:
     ssh, login, sudo = connection_words(action)
     for model in models:
         # Every instance's user must read the weights, whatever the connection's umask is.
-        made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
+        made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model.partial)}")
         if made["rc"]:
-            raise WeightsError(f"{source.text}: {model['partial']} cannot be created: {made['stderr'].strip()}")
-        target = f"{login}{model['partial']}"
-        words = rsync_command(os.path.join(source.base, model["path"]), target, ssh, sudo, bandwidth)
-        run_rsync(words, list(model["files"]), source.text)
+            raise WeightsError(f"{source.text}: {model.partial} cannot be created: {made['stderr'].strip()}")
+        words = rsync_command(os.path.join(source.base, model.path), f"{login}{model.partial}", ssh, sudo, bandwidth)
+        run_rsync(words, list(model.files), source.text)
 
 
 def connection_words(action: ActionBase) -> tuple[list[str], str, bool]:

@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.push import (
+    Lacking,
     check_files,
     connection_words,
+    lacking_of,
     push_models,
     rsync_command,
     run_rsync,
@@ -112,7 +119,7 @@ def weights(tmp_path):
 
 
 def model(weights, path="org/m", **files):
-    return {"path": path, "partial": str(weights / "to" / f".{path.replace('/', '-')}.partial"), "files": files}
+    return Lacking(path, str(weights / "to" / f".{path.replace('/', '-')}.partial"), files)
 
 
 def push(weights, models, **given):
@@ -149,3 +156,41 @@ def test_what_fails_is_named_with_its_reason(weights, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(WeightsError, match="rsync is not installed on the controller"):
         run_rsync(["rsync"], [], "where")
+
+
+MANIFESTS = [Manifest("org/m", "1" * 40, (ManifestFile("a", 1, ""), ManifestFile("sub/b", 5, "")))]
+PATH = MANIFESTS[0].path
+
+
+def test_a_host_chooses_only_among_the_names_of_the_manifest():
+    """Sizes and the directory are the controller's, whatever else the answer says."""
+    answer = [{"path": PATH, "partial": "/root/.ssh", "files": {"sub/b": 44}}]
+    assert lacking_of(answer, MANIFESTS, "/srv/models") == [
+        Lacking(PATH, f"/srv/models/org/m/.{'1' * 40}.partial", {"sub/b": 5})
+    ]
+    assert lacking_of([], MANIFESTS, "/srv/models") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ([{"path": "/home/op/.ssh", "files": {"id_ed25519": 44}}], "names '/home/op/.ssh', which is no model"),
+        ([{"path": f"{PATH}/../../../..", "files": {"a": 1}}], "no model of this task"),
+        ([{"path": PATH, "files": {"../../../secret": 1}}], "names '../../../secret', which is no file of org/m/1"),
+        ([{"path": PATH, "files": {"./": 4096}}], "names './', which is no file"),
+        ([{"path": PATH, "files": {"/etc/shadow": 1, "a": 1}}], "names '/etc/shadow'"),
+        ([{"path": PATH, "files": {}}, {"path": PATH, "files": {}}], "no model of this task"),
+        ([{"path": PATH, "files": ["a"]}], "no file of"), ([{"path": PATH}], "names nothing, which is no file of"),
+        ([{"path": [PATH], "files": {}}], "no model"), (["x"], "names nothing, which is no model"),
+        ({"path": PATH, "files": {"b": 1}}, "no file of"), (7, "no model"), (None, "no model"),
+    ],
+)  # fmt: skip
+def test_any_other_answer_of_a_host_is_an_error(answer, reason):
+    with pytest.raises(WeightsError, match=f"the host's answer .*{re.escape(reason)}"):
+        lacking_of(answer, MANIFESTS, "/srv/models")
+
+
+@pytest.mark.parametrize("root", ["models", "$HOME/models", "", None])
+def test_a_push_needs_an_absolute_root(root):
+    with pytest.raises(WeightsError, match=r"weights_root: found .*, expected an absolute path for a push"):
+        lacking_of([], MANIFESTS, root)
