@@ -32,8 +32,8 @@ class Lacking:
 def lacking_of(answer: Any, manifests: Sequence[Manifest], root: Any) -> list[Lacking]:
     """Return what a host lacks, by the module's ``unsourced``.
 
-    The host only chooses among the names of the task's manifests. It may belong to somebody else, and its own path, size
-    or directory would have the controller send any file that it can read. Raises WeightsError for those.
+    The host only chooses among the names of the task's manifests. It may belong to somebody else, and its own path,
+    size or directory would have the controller send any file that it can read. Raises WeightsError for those.
     """
     known = {manifest.path: manifest for manifest in manifests}
     if not isinstance(root, str) or not root.startswith("/"):
@@ -45,7 +45,7 @@ def lacking_of(answer: Any, manifests: Sequence[Manifest], root: Any) -> list[La
         manifest = known.pop(path, None) if isinstance(path, str) else None
         if manifest is None:
             raise WeightsError(f"the host's answer names {show_value(path)}, which is no model of this task")
-        named = list(names) if isinstance(names, Mapping) else [None]
+        named: list[Any] = list(names) if isinstance(names, Mapping) else [None]
         sizes = {file.name: file.size for file in manifest.files}
         strange = [name for name in named if name not in sizes]
         if strange:
