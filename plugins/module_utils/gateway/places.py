@@ -2,8 +2,10 @@
 """Decide how many requests a gateway gives to an engine at once, from what the engine says of its own queue.
 
 It starts with its share of what the plan says. While nothing waits in the engine and the bound is in use, it grows.
-When more waits there than an engine needs at hand, the bound becomes what the engine runs of this gateway, and at least
-an eighth of its share: nothing that runs is cut. In between it stays, so a constant load changes nothing.
+When more waits there than an engine needs at hand, twice in a row, the bound becomes what the engine runs of this
+gateway, and at least an eighth of its share: nothing that runs is cut. In between it stays, so a constant load changes
+nothing.
+Once is not enough: answers of one length end together, and what takes their places waits until its prompts are read.
 
 After a reload the replaced worker of HAProxy keeps half of its bound for what waits there (gateway-admission.lua), and
 that of the new one rises from nothing: if it filled the engine at once, a higher class that comes next would wait.
@@ -48,6 +50,8 @@ class Places:
     share: int
     most: int
     bound: int = 0
+    # What waited in the engine at the observation before.
+    waited: int = 0
     # When HAProxy got a new worker.
     reloaded_at: float = -math.inf
 
@@ -60,9 +64,10 @@ class Places:
 
     def update(self, load: Load, now: float = math.inf) -> int:
         """Return the bound after an observation."""
-        total, in_use = load.running + load.waiting, load.own >= self.bound
-        if load.waiting > max(1, load.running // PART):
-            own_waiting = math.ceil(load.waiting * load.own / total)
+        waiting, self.waited = min(load.waiting, self.waited), load.waiting
+        total, in_use = load.running + waiting, load.own >= self.bound
+        if waiting > max(1, load.running // PART):
+            own_waiting = math.ceil(waiting * load.own / total)
             least = max(1, self.share // LEAST_PART)
             self.bound = min(self.bound, max(least, load.own - own_waiting))
         elif in_use and load.cache < FULL and (not load.waiting or self.bound < total * self.share // self.most):

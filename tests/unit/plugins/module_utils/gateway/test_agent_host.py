@@ -261,7 +261,7 @@ def test_an_engine_that_gives_no_answer_hangs_and_one_that_has_ended_does_not(mo
 @pytest.mark.parametrize(("own", "bound"), [(None, 6), (6, 2)])
 def test_a_bound_stays_until_haproxy_has_told_what_is_there(own, bound):
     page = b"vllm:num_requests_running 2\nvllm:num_requests_waiting 4\nvllm:generation_tokens_total 7\n"
-    watched = Watched(60, 60, places=Places(6, 6), own=own)
+    watched = Watched(60, 60, places=Places(6, 6, waited=4), own=own)
     with serving(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + page)) as address:
         agent.check_instance(address, "m", watched)
     assert watched.places.bound == bound
