@@ -21,7 +21,8 @@ options:
     required: true
   state:
     description:
-      - V(packed) makes an archive with its manifest in O(work_dir). The instance must run in its last good state.
+      - V(packed) makes the archive C(NAME.tar.gz) in O(work_dir). The instance must run in its last good state. It
+        returns what M(baremetal.inference.cache_archive) needs for the key.
       - V(seeded) fetches the archive that fits from O(source), if the instance is stopped and has compiled nothing yet.
     type: str
     choices: [packed, seeded]

@@ -170,6 +170,7 @@ PUBLISHES_BY_HAND = {
     "plugins/module_utils/wheels/environment_host.py": "an environment is a directory",
     "plugins/module_utils/wheels/wheelhouse_host.py": "pip wrote the wheels; the next run checks their hashes",
     "plugins/module_utils/containers/copy_host.py": "a layout is a directory",
+    "plugins/plugin_utils/mirror/caches.py": "an archive of many GB that was fetched beside its name",
     "plugins/module_utils/usage/records_host.py": "a lock for each file, which says that a process writes it",
     "plugins/module_utils/usage/store_host.py": "it moves a damaged database aside",
     "plugins/module_utils/wheels/build_host.py": "an environment is a directory",

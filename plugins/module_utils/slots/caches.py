@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tarfile
 from dataclasses import asdict, dataclass
@@ -44,9 +45,9 @@ class Archive:
         """Return the name of its file."""
         return f"{self.key}.tar.gz"
 
-    def manifest(self, made_from: Mapping[str, Any]) -> str:
-        """Return the text of its manifest; people see what it was made from."""
-        document = {"version": VERSION, **asdict(self), "made_from": made_from}
+    def manifest(self, made_from: Mapping[str, Any], made_by: str = "") -> str:
+        """Return the text of its manifest; people see what it was made from, and which host of the inventory did."""
+        document = {"version": VERSION, **asdict(self), "made_from": made_from, "made_by": made_by}
         return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
@@ -59,6 +60,11 @@ def identity_of(plan: PlanDocument, software: str, host: Mapping[str, str]) -> d
     fields = {name: dict(plan)[name] for name in ("instance", "vllm_version", "model", "revision", "args", "env")}
     chips = {"accelerator": plan["accelerator"], "chips": len(plan["chips"])}
     return {**fields, **chips, "software": software, "host": dict(host)}
+
+
+def software_of(plan: PlanDocument, image: str) -> str:
+    """Return the software of an instance for identity_of; ``image`` is the id of its image, where it has one."""
+    return os.path.basename(str(plan["venv"]["path"])) if plan["venv"] else image
 
 
 def key_of(identity: Mapping[str, Any]) -> str:

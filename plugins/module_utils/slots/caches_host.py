@@ -17,14 +17,25 @@ import stat
 import tarfile
 from typing import IO, Any, Callable, Iterator
 
-from ..common.files_host import publish, sha256_of, text_of
+from ..common.files_host import text_of
 from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.module import Module
 from ..common.processes_host import become
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_base, fetch_file, join_location
 from ..vllm.plan_document import PlanDocument
-from .caches import MAX_BYTES, MAX_FILES, PARTS, Archive, CacheError, check_member, find_archive, identity_of, key_of
+from .caches import (
+    MAX_BYTES,
+    MAX_FILES,
+    PARTS,
+    Archive,
+    CacheError,
+    check_member,
+    find_archive,
+    identity_of,
+    key_of,
+    software_of,
+)  # fmt: skip
 from .host import Slots
 from .installed_host import Host
 from .restore_host import Engine, Service
@@ -65,8 +76,8 @@ class Cache:
         self.key = key_of(self.identity)
 
     def _software(self, engine: str) -> str:
-        if plan_venv := self.plan["venv"]:
-            return os.path.basename(str(plan_venv["path"]))
+        if self.plan["venv"]:
+            return software_of(self.plan, "")
         # Without an id, an image of another content could have the same name.
         return self.engine.image_id(engine, str(self.plan["image"])) or f"unknown {os.urandom(8).hex()}"
 
@@ -80,19 +91,19 @@ class Cache:
         return not any(os.path.lexists(os.path.join(self.path, part)) for part in PARTS)
 
     def pack(self) -> dict[str, Any]:
-        """Make the archive and its manifest in ``work_dir``; return ``files`` and why none. Raises CacheError."""
+        """Make the archive NAME.tar.gz in ``work_dir``; return what its key is made of, or why there is none.
+
+        Raises CacheError.
+        """
         if self._is_roots:
-            return {"changed": False, "key": self.key, "files": [], "why": _AS_ROOT}
+            return {"changed": False, "made": False, "why": _AS_ROOT}
         self._refuse_unproven()
-        archive, manifest = (
-            os.path.join(self.module.params["work_dir"], self.key + end) for end in (".tar.gz", ".json")
-        )
+        unpacked, path = 0, os.path.join(self.module.params["work_dir"], f"{self.plan['instance']}.tar.gz")
         if not self.module.check_mode:
-            os.makedirs(os.path.dirname(archive), mode=0o755, exist_ok=True)
-            unpacked = self._write(archive)
-            made = Archive(self.key, os.path.getsize(archive), sha256_of(archive), unpacked)
-            publish(manifest, made.manifest(self.identity))
-        return {"changed": True, "key": self.key, "files": [archive, manifest], "why": ""}
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            unpacked = self._write(path)
+        parts = {name: self.identity[name] for name in ("software", "host")}
+        return {"changed": True, "made": True, "why": "", "unpacked": unpacked, **parts}
 
     def _refuse_unproven(self) -> None:
         name, run = self.plan["instance"], self.module.run_command
@@ -106,7 +117,7 @@ class Cache:
             )
 
     def _write(self, path: str) -> int:
-        """Write the archive; return the bytes of its files. Nobody reads one whose manifest is missing."""
+        """Write the archive; return the bytes of its files. Nobody reads one that has no manifest."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         try:

@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots import c
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches import CacheError
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches_host import Cache, as_user, read_host
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
+from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.caches import keep_archive
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 PLAN = {
@@ -65,10 +66,11 @@ def first(tmp_path):
 
 
 def packed(top):
-    """Pack the cache of a host; return where the archive is, and the text of its manifest."""
-    archive, manifest = Cache(Module(top), PLAN).pack()["files"]
-    with open(manifest, encoding="utf-8") as file:
-        return archive, file.read()
+    """Pack the cache of a host, and keep it on a controller; return where it is, and the text of its manifest."""
+    made, kept = Cache(Module(top), PLAN).pack(), top / "kept"
+    kept.mkdir()
+    name, _warning = keep_archive(str(kept), "gpu-1", PLAN, made, str(top / "work/chat.tar.gz"))
+    return str(kept / name), (kept / name.replace(".tar.gz", ".json")).read_text()
 
 
 def seed(top, archive, *manifests, **params):
@@ -118,7 +120,7 @@ def test_nobody_packs_or_seeds_the_cache_of_an_engine_of_root(first, tmp_path):
     archive, manifest = packed(first)
     plan = {**PLAN, "container": {"user": "root"}}
     made, given = Cache(Module(first), plan).pack(), seed(tmp_path / "second", archive, manifest, plan=plan)
-    assert made["files"] == [] and not made["changed"] and "as root" in made["why"]
+    assert not made["made"] and not made["changed"] and "as root" in made["why"]
     assert not given["seeded"] and given["why"] == made["why"]
     assert not (tmp_path / "second").exists()
 
