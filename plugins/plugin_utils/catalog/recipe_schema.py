@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator, Mapping
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import satisfies
-from ..planning.conditions import CONDITIONS, RESULTS, holds
+from ..planning.conditions import CONDITIONS, QUANTIZATION, RESULTS, holds
 from ..planning.inputs import PlanError
 
 # A part of the schema: gets a value and its place, yields the problems.
@@ -179,7 +179,7 @@ def _conditions(results: bool) -> Check:
         if not isinstance(value, dict):
             yield _wrong(value, where, "a mapping of conditions")
             return
-        known = (*CONDITIONS, *RESULTS) if results else CONDITIONS
+        known = (*CONDITIONS, *RESULTS, QUANTIZATION) if results else CONDITIONS
         for name, wanted in value.items():
             if name not in known:
                 yield f"unknown condition '{where}.{name}'; {nearest(str(name), known)}"

@@ -353,6 +353,7 @@ def facts_of(entry: Chosen, accelerator: Accelerator) -> dict[str, Any]:
         "vllm": str(entry.release["vllm"]),
         "driver": accelerator.driver_version,
         "cuda": accelerator.cuda_version,
+        "release_cuda": entry.stack.get("cuda"),
         "mec_firmware": accelerator.mec_firmware,
         "tensor_parallel_size": entry.choice.sizes.tensor,
         "count": accelerator.count,

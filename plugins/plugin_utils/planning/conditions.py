@@ -9,12 +9,14 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.versions import in_spec
 from ..common.versions import satisfies
 
-VERSIONS = ("vllm", "driver", "cuda")
+VERSIONS = ("vllm", "driver", "cuda", "release_cuda")
 NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
 NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
 LISTS = ("features",)
 # These are known only after all layers are combined, so only guards and known issues may use them.
-RESULTS = ("args", "env", "instance", "secrets")
+RESULTS = ("args", "env", "instance", "secrets", "config")
+# The number format of the weights and how they are quantized, in lower case with underscores: also for guards only.
+QUANTIZATION = "quantization"
 CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
 
 ABSENT = "absent"
@@ -66,6 +68,11 @@ def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
         return False
     exception = rule.get("unless") or {}
     return not (exception and all(holds(name, wanted, facts) for name, wanted in exception.items()))
+
+
+def quantizations(args: Mapping[str, Any], precision: Any) -> list[str]:
+    """Return what the argument quantization and the number format of the weights name."""
+    return [str(_folded(name)) for name in (args.get(QUANTIZATION), precision) if name]
 
 
 def _results_hold(kind: str, wanted: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

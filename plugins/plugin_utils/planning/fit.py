@@ -23,7 +23,7 @@ from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
 from .side_models import side_models
 from .strategies import MULTI_NODE, compatible
-from .variants import other_variants, unsuited
+from .variants import PLAIN_FORMATS, other_variants, unsuited
 
 LENGTH = "max-model-len"
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
@@ -113,9 +113,10 @@ def required_memory(
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(_cpu_gib(needs or 0, loaded, composed), least_gib(entry.variant)) or None
-    # The estimate does not apply to weights that vLLM quantizes while it loads them; `ascend` is what they have been
-    # quantized for.
-    if manifest is not None or composed.args.get("quantization") in (None, "ascend"):
+    # A recipe's estimate is of what its own arguments make of the weights. It does not apply where the site lets vLLM
+    # quantize plain ones while it loads them; `ascend` is what they have been quantized for.
+    as_is = composed.set_by(entry.where).get("quantization") in (None, "ascend")
+    if manifest is not None or as_is or (entry.variant.get("precision") or "bf16") not in PLAIN_FORMATS:
         variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():

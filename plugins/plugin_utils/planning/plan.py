@@ -17,6 +17,7 @@ from .checks import judge, known_issues
 from .chips import allot, check_host_memory, check_parts, check_shares, unused_chips
 from .choices import Chosen, choose, facts_of
 from .compose import Composed, features_on
+from .conditions import quantizations
 from .disaggregation import mounted_for, router_of
 from .divisions import size_doubts
 from .engine_memory import Engine
@@ -180,6 +181,8 @@ def _plan(
         "env": env,
         "instance": composed.set_by(entry.where),
         "secrets": dict.fromkeys(secrets, True),
+        "config": config_of(entry, library),
+        "quantization": quantizations(args, (manifest or {}).get("precision") or entry.variant.get("precision")),
     }
     if group and role == DECODE:
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root, library.router())

@@ -16,8 +16,8 @@ TRY_IT = (
     "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
 )
 # Number formats that upstream's builder offers for Blackwell only; catalog/accelerators states what each chip lacks.
-# vLLM computes them in 16 bits on NVIDIA's other chips (MarlinNvFp4LinearKernel, since 0.9).
-ONLY_BLACKWELL = ("nvfp4", "fp4")
+# vLLM computes them in 16 bits on NVIDIA's other chips and AMD's, of which catalog/families.yml warns.
+ONLY_BLACKWELL, IN_16_BITS = ("nvfp4", "fp4"), ("cuda", "rocm")
 # Upstream lists many models for the processors only on which somebody tried them. Where a variant has plain weights and
 # nothing of its own, nothing in it depends on the hardware, and these stacks run what vLLM runs. vllm-ascend's guides
 # serve such models, and W8A8 weights that a recipe lists for one chip of Ascend on others, but not on a 310P, which
@@ -63,19 +63,14 @@ def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerato
     problem, supported = _unlisted(recipe, variant, accelerator), variant.get("supported_hardware")
     if problem is not None:
         return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
-    doubts, precision = [], variant.get("precision")
+    doubts = []
     if supported and not accelerator.is_listed(supported):
         listed = ", ".join(str(hardware) for hardware in supported)
         known = {W8A8: "its weights are in W8A8"} | dict.fromkeys(PLAIN_FORMATS, "its weights are plain")
-        because = known.get(str(precision), "vLLM has kernels for its weights there")
+        because = known.get(str(variant.get("precision")), "vLLM has kernels for its weights there")
         doubts.append(
             f"{where}.variant: recipe {model} lists {name!r} for {listed}, not for {accelerator.model}; {because}, so "
             "it is served all the same"
-        )
-    if precision in ONLY_BLACKWELL and accelerator.stack == "cuda" and "blackwell" not in accelerator.names:
-        doubts.append(
-            f"{where}.variant: {name!r} of recipe {model} is in {precision}, and vLLM computes it in 16 bits on "
-            f"{accelerator.model}: it takes less memory, and no less time"
         )
     return doubts
 
@@ -155,7 +150,7 @@ def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator
     """Return why a variant is not for this hardware by the recipe, which lists the hardware that was tried."""
     precision = variant.get("precision")
     wanted = variant.get("precision_hardware")
-    if wanted is None and precision in ONLY_BLACKWELL and accelerator.stack != "cuda":
+    if wanted is None and precision in ONLY_BLACKWELL and accelerator.stack not in IN_16_BITS:
         wanted = {"generation": "blackwell"}
     if wanted and not all(_is_any(accelerator, _listed(names)) for names in wanted.values() if names):
         needs = " ".join(str(value) for value in wanted.values())

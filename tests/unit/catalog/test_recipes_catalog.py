@@ -184,6 +184,7 @@ REASONS = (
     "does not support stack",
     "no variant of this recipe",
     "foreign variables for the stack 'xpu'",
+    "is built with CUDA 12",
 )
 
 

@@ -98,6 +98,14 @@ def test_an_estimate_counts_unless_vllm_quantizes_the_weights_while_it_loads_the
     assert plan({"args": {"quantization": "fp8"}}, A3, large, **lenient).chips == list(range(16))
 
 
+@pytest.mark.parametrize("own", [{"extra_args": ["--quantization", "fp8"]}, {"precision": "fp8"}])
+def test_an_estimate_counts_where_the_recipe_has_made_it_for_quantized_weights(own):
+    large = recipe(variants={"default": {"vram_minimum_gb": 9999, **own}})
+    args = {} if "extra_args" in own else {"quantization": "fp8"}
+    problem = refusal({"args": args}, H200, large, site={"strict": False}, manifests={})
+    assert "9999 GB (vram_minimum_gb of the recipe)" in problem
+
+
 def test_replicas_of_a_venv_see_their_chips_only():
     stack = {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}
     release = {**RELEASE, "stacks": {"cuda": stack}}
