@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Awaitable, Callable, Dict, Mapping, MutableMapping, Tuple
 
 Scope = MutableMapping[str, Any]
@@ -57,6 +58,16 @@ async def send_answer(send: Send, status: int, body: bytes, kind: bytes = b"text
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *more]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def send_error(
+    send: Send, path: str, status: int, kinds: tuple[str, str], code: str, message: str, *more: Header
+) -> None:
+    """Send an error in the form of the API that was called: OpenAI's, or with the second kind Anthropic's."""
+    of_messages = path == "/v1/messages" or path.startswith("/v1/messages/")
+    error = {"message": message, "type": kinds[of_messages], "param": None, "code": code}
+    body = json.dumps({"error": error, **({"type": "error"} if of_messages else {})}).encode()
+    await send_answer(send, status, body, b"application/json", *more)
 
 
 def with_headers(send: Send, *more: Header) -> Send:

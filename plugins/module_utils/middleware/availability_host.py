@@ -28,6 +28,7 @@ from ..instance.marks import (
 )
 from ..usage.record import RECORDS_PATH
 from . import residents_host
+from .arrival_host import Arrival
 from .asgi import App, Message, Receive, Scope, Send, send_answer, with_headers
 from .hold_host import Hold
 from .models import Models
@@ -48,9 +49,10 @@ MONITORED = ("/health", "/metrics", RECORDS_PATH)
 class Availability:
     """ASGI middleware: GET /health answers 503 before the instance is ready, and 404 while it is stopping.
 
-    All other requests are served until it is closed; from then on they get 503. While a host of the instance is
-    missing they get 503 too, with ``retry-after``: vLLM would take them and never answer. Each answer of this class has
-    the header ``open-requests``: the number of requests that this API server has not finished answering.
+    All other requests are served until it is closed; from then on they get 503. One whose body comes too slowly gets
+    408 (arrival_host.py). While a host of the instance is missing they get 503 too, with ``retry-after``: vLLM would
+    take them and never answer. Each answer of this class has the header ``open-requests``: the number of requests that
+    this API server has not finished answering.
 
     Requests for which a gateway asks are counted (usage_host.py), those for models that its client may not use are
     refused (models.py), and what could steer the engine is removed from them (steering.py). Where a plan has switched
@@ -104,6 +106,9 @@ class Availability:
         else:
             self.open += 1
             request = None
+            if scope["type"] == "http":
+                arrival = Arrival(scope, receive, send)
+                receive, send = arrival.receive, arrival.send
             if self.hold.concerns(scope):
                 receive = self.hold.delayed(receive)
             if scope.get("method") == "POST" and path not in GENERATES_NOTHING and self._has(WATCHED):

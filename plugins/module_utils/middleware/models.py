@@ -8,12 +8,11 @@ reads it. Without the header this module changes nothing.
 
 from __future__ import annotations
 
-import json
-
 from ..common.foreign_json import load_json
-from .asgi import App, Receive, Scope, Send, headers_of, is_form, read_body, replay, send_answer
+from .asgi import App, Receive, Scope, Send, headers_of, is_form, read_body, replay, send_error
 
 HEADER = b"x-gateway-models"
+KINDS = ("invalid_request_error", "not_found_error")
 
 
 class Models:
@@ -34,7 +33,7 @@ class Models:
         # A form may be JSON too, with another model.
         problem = _problem(b"" if is_form(headers) else body, allowed)
         if problem:
-            return await _refuse(send, scope["path"], problem)
+            return await send_error(send, scope["path"], 404, KINDS, "model_not_found", problem)
         return await self.app(scope, replay(body, receive), send)
 
 
@@ -50,12 +49,3 @@ def _problem(body: bytes, allowed: list[str]) -> str:
     if isinstance(model, str) and model and model in allowed:
         return ""
     return f"The model is unknown, or this key may not use it. The key may use: {names}."
-
-
-async def _refuse(send: Send, path: str, message: str) -> None:
-    """Answer in the form of the API that was called."""
-    of_messages = path == "/v1/messages" or path.startswith("/v1/messages/")
-    kind = "not_found_error" if of_messages else "invalid_request_error"
-    error = {"message": message, "type": kind, "param": None, "code": "model_not_found"}
-    body = json.dumps({"error": error, **({"type": "error"} if of_messages else {})}).encode()
-    await send_answer(send, 404, body, b"application/json")

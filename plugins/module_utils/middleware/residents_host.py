@@ -18,7 +18,7 @@ import uuid
 from collections import deque
 from typing import Any
 
-from .asgi import App, Message, Receive, Scope, Send, route_of, send_answer
+from .asgi import App, Message, Receive, Scope, Send, read_body, replay, route_of, send_answer
 from .operator_host import Guard
 
 VARIABLE = "RESIDENTS"
@@ -82,9 +82,18 @@ class Gate:
         return await self._answer_status(send, 200)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on; one that needs the chips waits for them first."""
+        """Hand a request on; one that needs the chips waits for them first.
+
+        Until its whole body is here, a request neither waits nor runs: vLLM computes nothing before, and who sends
+        slowly must not keep the chips from the other instances.
+        """
         if not _needs_chips(scope):
             return await self.app(scope, receive, send)
+        if scope["type"] == "http":
+            body = await read_body(receive)
+            if body is None:
+                return None
+            receive = replay(body, receive)
         if self.closed:
             listener = Listener(receive)
             ended = await self._wait(listener)

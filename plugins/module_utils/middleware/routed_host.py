@@ -22,6 +22,7 @@ from typing import Any, Mapping
 
 from ..common.foreign_json import load_json
 from ..usage.record import HEADER, PROOF_VARIABLE, SERVICE, keys_in, proof_of
+from .arrival_host import Arrival
 from .asgi import App, Message, Receive, Scope, Send, read_body, replay, with_headers, with_length
 from .steering import PLACE, PRIORITY, containers, mentions
 
@@ -63,6 +64,8 @@ class Routed:
         if scope.get("method") != "POST":
             await self.app(scope, receive, send)
             return
+        arrival = Arrival(scope, receive, send)
+        receive, send = arrival.receive, arrival.send
         body = await read_body(receive)
         if body is None:
             return

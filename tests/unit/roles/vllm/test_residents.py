@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 import time
 
@@ -289,3 +290,17 @@ def test_it_is_written_when_each_loop_last_worked(host):
     place = host.top / "own/chips0/worked"
     until(place.exists)
     assert {"turns", "starts"} <= set(json.loads(place.read_text()))
+
+
+def test_a_body_that_comes_slowly_keeps_the_chips_from_nobody(host):
+    """Neither from a request to another instance, nor from one that starts; its end has its own instance woken."""
+    host.stop("chat")
+    with socket.create_connection(("127.0.0.1", host.ports["coder"]), 60) as slow:
+        slow.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\nx")
+        host.start("chat")
+        assert host.awake() == ["chat"]
+        slow.sendall(b"x")
+        assert host.complete("coder")[0] == 200 and host.complete("chat")[0] == 200
+        slow.sendall(b"x" * 998)
+        assert b" 200 " in slow.recv(1000)
+    assert host.awake() == ["coder"]

@@ -110,17 +110,32 @@ def test_a_sleep_waits_for_running_requests_and_lets_no_other_one_in(monkeypatch
     run(monkeypatch, tmp_path, scenario)
 
 
-def test_the_rest_of_a_request_may_come_after_the_wait(monkeypatch, tmp_path):
+def test_a_request_whose_body_still_comes_neither_waits_nor_runs(monkeypatch, tmp_path):
+    """Else one client that sends a byte now and then would keep the chips, or wake an instance for nothing."""
+
     async def scenario(gate, engine):
         engine.end.set()
-        assert await operator(gate, "/sleep").answer() == 200
-        client = Client(gate, "/v1/completions").give(b"1", more=True)
-        await until(lambda: gate.waiting)
+        slow = Client(gate, "/v1/completions").give(b"1", more=True)
         await asyncio.sleep(0.05)
+        assert (gate.running, len(gate.waiting), engine.calls) == (0, 0, [])
+        assert await operator(gate, "/sleep", "within=0.1").answer() == 200
+        slow.give(b"2", more=True)
+        await asyncio.sleep(0.05)
+        assert not gate.waiting
+        # Its end has the instance woken.
+        slow.give(b"3")
+        await until(lambda: gate.waiting)
         assert await operator(gate, "/wake_up").answer() == 200
-        await until(lambda: engine.calls[-1] == "/v1/completions")
-        client.give(b"2", more=True).give(b"3")
-        assert await client.answer() == 200 and engine.bodies == [b"123"]
+        assert await slow.answer() == 200 and engine.bodies == [b"123"]
+
+    run(monkeypatch, tmp_path, scenario)
+
+
+def test_who_leaves_before_the_end_of_a_body_asks_for_nothing(monkeypatch, tmp_path):
+    async def scenario(gate, engine):
+        client = Client(gate, "/v1/completions").give(b"1", more=True)
+        client.go()
+        assert await client.answer() is None and not engine.calls and not gate.running
 
     run(monkeypatch, tmp_path, scenario)
 
