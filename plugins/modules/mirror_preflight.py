@@ -29,9 +29,6 @@ options:
   registry_port:
     description: TCP port on which container images are served, if they are.
     type: int
-  registry_backend_port:
-    description: TCP port on the loopback address on which the registry itself listens, if there is one.
-    type: int
 """
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
@@ -51,7 +48,7 @@ from ..module_utils.vllm.ports_host import Listener, listeners
 # The port of the default site in Debian's package.
 DEFAULT_SITE_PORT = 80
 NGINX = "/usr/sbin/nginx"
-REGISTRY = ("/usr/bin/docker-registry", "/usr/bin/skopeo")
+REGISTRY = "/usr/bin/docker-registry"
 REGISTRY_UNIT = "docker-registry.service"
 
 
@@ -62,7 +59,6 @@ def main() -> None:
             "mount_point": {"type": "str", "default": ""},
             "port": {"type": "int", "required": True},
             "registry_port": {"type": "int"},
-            "registry_backend_port": {"type": "int"},
         }
     )
     root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
@@ -80,7 +76,7 @@ def main() -> None:
     problem = clash(ports_of(module.params))
     if problem:
         module.fail_json(msg=problem)
-    programs = [NGINX, *(REGISTRY if module.params["registry_port"] else ())]
+    programs = [NGINX, *([REGISTRY] if module.params["registry_port"] else ())]
     lacking = [os.path.basename(program) for program in programs if not os.path.exists(program)]
     # A run without check mode asks them when it installs, which is its first change.
     problem = repository_problem(lacking) if lacking and module.check_mode else ""
@@ -91,7 +87,7 @@ def main() -> None:
         changed=False,
         nginx=os.path.exists(NGINX),
         content_written=bill.written_at(text_of(os.path.join(root, bill.NAME))),
-        registry=all(map(os.path.exists, REGISTRY)),
+        registry=os.path.exists(REGISTRY),
         default_site_clashes=port == DEFAULT_SITE_PORT or bool(others),
     )
 
@@ -101,7 +97,6 @@ def ports_of(params: dict[str, Any]) -> dict[str, int]:
     names = {
         "mirror_port": params["port"],
         "mirror_registry_port": params["registry_port"],
-        "mirror_registry_backend_port": params["registry_backend_port"],
     }
     return {name: port for name, port in names.items() if port is not None}
 

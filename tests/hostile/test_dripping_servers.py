@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.containers import registry_host
+from ansible_collections.baremetal.inference.plugins.module_utils.containers import registry_host, registry_socket_host
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import Image, OciError
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import admission_report_host, tool_host
-from ansible_collections.baremetal.inference.plugins.modules import container_runtime_key, registry_images
+from ansible_collections.baremetal.inference.plugins.modules import container_runtime_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ironic import Ironic, IronicError
 
 from tests.fakes.dripping import DRIPS, dripping
+from tests.fakes.unix_relay import at_a_socket
 
 ROOT = Path(__file__).resolve().parents[2]
 # The readers of a head only.
@@ -43,7 +44,7 @@ class KeyModule:
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Let each deadline be short."""
-    monkeypatch.setattr(registry_images, "TIMEOUT", 0.25)
+    monkeypatch.setattr(registry_socket_host, "TIMEOUT", 0.25)
     monkeypatch.setattr(files, "_WHOLE", 0.25)
     monkeypatch.setattr(admission_report_host, "SECONDS", 0.25)
 
@@ -63,10 +64,11 @@ def test_a_registry_that_drips_has_no_image(drip):
 
 @pytest.mark.parametrize("drip", HEADS)
 def test_a_registry_that_drips_is_pushed_nothing(drip):
-    with dripping(drip) as address, ended():
-        assert not registry_images.reachable(address, 0)
+    with dripping(drip) as address, at_a_socket(address) as path, ended():
+        registry = registry_socket_host.Registry(path)
+        assert not registry.answers(0)
         with pytest.raises(OciError, match="no answer of a registry"):
-            registry_images.digest_of(Image("/root", "a/b", "1", "sha256:1"), address)
+            registry.digest_of(Image("/root", "a/b", "1", "sha256:1"))
 
 
 @pytest.mark.parametrize("drip", DRIPS)

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import os
 import stat
-from typing import Iterator
+from typing import IO, Iterator
 
 # Marks, tokens and reasons are short.
 MAX_BYTES = 64 * 1024
@@ -36,6 +36,14 @@ class ForeignDirectory:
             if owner is not None and os.fstat(file).st_uid != owner:
                 raise PermissionError(errno.EPERM, f"belongs to another user than {owner}", name)
             return os.read(file, min(limit, os.fstat(file).st_size))
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a regular file to read it."""
+        with self._opened() as directory, _regular(name, os.O_RDONLY, directory) as descriptor, open(
+            descriptor, "rb", closefd=False
+        ) as file:
+            yield file
 
     def text(self, name: str, limit: int = MAX_BYTES, owner: int | None = None) -> str:
         """Return the text of a file, empty where it cannot be read. Raises nothing."""

@@ -92,7 +92,7 @@ def lacking(module: Module, image: Wanted) -> list[Blob]:
     every = list(blobs(top, lambda digest: raw if digest == top.digest else inspect(module, image.source, digest)))
     # Blobs of an interrupted copy count.
     places = [layout, layout.partial()]
-    return [blob for blob in every if not any(place.has(blob) for place in places)] or every[:1]
+    return [blob for blob in every if not any(place.has(blob) for place in places)] or [top]
 
 
 def inspect(module: Module, source: str, digest: str = "") -> bytes:

@@ -11,10 +11,12 @@ from ..common.foreign_numbers import read_count
 from ..common.foreign_text import quote_foreign
 from ..common.kinds import show_value
 from .image_names import reference
-from .oci_index import DIGEST, REPOSITORY, TAG, OciError
+from .oci_index import DIGEST, MANIFESTS, REPOSITORY, TAG, OciError
 
 # No index nests deeper: an index of platforms, their manifests.
 DEEPEST = 3
+# An image of vLLM has some hundred blobs for all its platforms.
+MOST_BLOBS = 10_000
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,35 @@ class Blob:
         return f"blobs/{self.digest.replace(':', '/')}"
 
 
-def blobs(top: Blob, read: Callable[[str], bytes], depth: int = DEEPEST) -> Iterator[Blob]:
-    """Yield a manifest and all that belongs to it. Raises OciError for anything that is not a manifest.
+def blobs(top: Blob, read: Callable[[str], bytes]) -> Iterator[Blob]:
+    """Yield all that belongs to a manifest, each blob once and before what names it, the manifest itself last.
 
-    ``read`` returns the bytes of a manifest by its digest.
+    ``read`` returns the bytes of a manifest by its digest. Raises OciError for anything that is not a manifest, and
+    for more than an image has.
     """
-    yield top
-    if not top.manifest:
+    return _below(top, read, DEEPEST, set())
+
+
+def _below(top: Blob, read: Callable[[str], bytes], depth: int, seen: set[Blob]) -> Iterator[Blob]:
+    if top in seen:
         return
-    if depth == 0:
-        raise OciError(f"{top.digest}: its manifests nest deeper than {DEEPEST}")
-    for blob in children(read(top.digest), top.digest):
-        yield from blobs(blob, read, depth - 1)
+    seen.add(top)
+    if len(seen) > MOST_BLOBS:
+        raise OciError(f"{top.digest}: its image has more than {MOST_BLOBS} blobs")
+    if top.manifest:
+        if depth == 0:
+            raise OciError(f"{top.digest}: its manifests nest deeper than {DEEPEST}")
+        for blob in children(read(top.digest), top.digest):
+            yield from _below(blob, read, depth - 1, seen)
+    yield top
+
+
+def media_type(manifest: bytes) -> str:
+    """Return the media type of a manifest; those of OCI need not name it."""
+    data = load_json(manifest)
+    index, image = MANIFESTS[:2]
+    named = data.get("mediaType")
+    return named if named in MANIFESTS else index if "manifests" in data else image
 
 
 def children(manifest: bytes, digest: str) -> list[Blob]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, AnyStr
+from typing import IO, Any, ContextManager
 
 from ..common.files_host import sha256_of
+from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..common.foreign_numbers import read_count
 from .layouts import Blob, Wanted, blobs, children
-from .oci_index import OciError, parse_index
+from .oci_index import Image, OciError, parse_index
 
 INDEX = "index.json"
 MARK = "oci-layout"
@@ -36,14 +37,20 @@ class Layout:
         parent, name = os.path.split(self.directory)
         return Layout(os.path.join(parent, f".{name}.partial"), self.full)
 
-    def top(self, image: Wanted) -> Blob | None:
+    def images(self, repository: str) -> list[Image]:
+        """Return the images that its index names. Raises OciError and OSError."""
+        return parse_index(self._index(), self.directory, repository)
+
+    def _index(self) -> str:
+        content = self._bounded(ForeignDirectory(self.directory).read(INDEX, MOST_BYTES + 1), INDEX)
+        return content.decode("utf-8", "replace")
+
+    def top(self, image: Wanted | Image) -> Blob | None:
         """Return the manifest that is there under an image's tag, None for nothing. Raises OciError."""
         try:
-            with open(os.path.join(self.directory, INDEX), encoding="utf-8") as file:
-                text = file.read(MOST_BYTES + 1)
+            text = self._index()
         except FileNotFoundError:
             return None
-        self._bounded(text, INDEX)
         found = {one.tag: one.digest for one in parse_index(text, self.directory, image.repository)}
         sizes = {entry["digest"]: read_count(entry.get("size")) for entry in load_json(text)["manifests"]}
         digest = found.get(image.tag)
@@ -73,11 +80,20 @@ class Layout:
         return found
 
     def read(self, digest: str) -> bytes:
-        """Return the bytes of a blob."""
-        with open(os.path.join(self.directory, Blob(digest, 0, True).path), "rb") as file:
-            return self._bounded(file.read(MOST_BYTES + 1), digest)
+        """Return the bytes of a manifest."""
+        directory, name = self._place(digest)
+        return self._bounded(directory.read(name, MOST_BYTES + 1), digest)
 
-    def _bounded(self, content: AnyStr, name: str) -> AnyStr:
+    def opened(self, blob: Blob) -> ContextManager[IO[bytes]]:
+        """Open a blob."""
+        directory, name = self._place(blob.digest)
+        return directory.opened(name)
+
+    def _place(self, digest: str) -> tuple[ForeignDirectory, str]:
+        *names, name = Blob(digest, 0, True).path.split("/")
+        return ForeignDirectory(self.directory, *names), name
+
+    def _bounded(self, content: bytes, name: str) -> bytes:
         if len(content) > MOST_BYTES:
             raise OciError(f"{self.directory}: {name} has more than {MOST_BYTES >> 20} MiB; copy the image there again")
         return content

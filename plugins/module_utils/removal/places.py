@@ -160,6 +160,7 @@ HOST = (
     Place("/var/lib/baremetal-inference/mirror-accepted", "mirror", EVERYTHING),
     Place("/etc/docker/registry/config.yml", "mirror", EVERYTHING),
     Place("/etc/systemd/system/docker-registry.service.d/50-mirror.conf", "mirror", EVERYTHING),
+    Place("/run/docker-registry/", "mirror", NOTHING),
     Place("/srv/mirror/", "mirror, you", NOTHING),
     Place("/etc/systemd/system/baremetal-provisioner.service", "provisioner", EVERYTHING),
     Place("/etc/nginx/conf.d/provisioner.conf", "provisioner", EVERYTHING),

@@ -56,7 +56,6 @@ RANGES: Mapping[str, Range] = {
     "host_tuning_power_cap": FROM_0,
     "host_tuning_reboot_timeout": FROM_1,
     "mirror_port": PORT,
-    "mirror_registry_backend_port": PORT,
     "mirror_registry_port": PORT,
     "monitoring_node_port": PORT,
     "rocm_reboot_timeout": FROM_1,

@@ -60,17 +60,12 @@ def test_the_default_site_is_in_the_way_of_port_80_only(tmp_path):
 def test_a_port_of_the_registry_that_is_somebody_elses_is_named(tmp_path, busy_port):
     message = run_module("mirror_preflight", root=str(tmp_path), port=9, registry_port=busy_port)["msg"]
     assert message.startswith(f"mirror_registry_port {busy_port} is in use by process {os.getpid()} (")
-    message = run_module("mirror_preflight", root=str(tmp_path), port=9, registry_backend_port=busy_port)["msg"]
-    assert message.endswith("stop that, or give mirror_registry_backend_port another number")
+    assert message.endswith("stop that, or give mirror_registry_port another number")
 
 
 def test_two_ports_that_are_one(tmp_path):
-    message = run_module("mirror_preflight", root=str(tmp_path), port=9, registry_port=7, registry_backend_port=7)[
-        "msg"
-    ]
-    assert (
-        message == "mirror_registry_backend_port: 7 is the port of mirror_registry_port too; give one of them another"
-    )
+    message = run_module("mirror_preflight", root=str(tmp_path), port=7, registry_port=7)["msg"]
+    assert message == "mirror_registry_port: 7 is the port of mirror_port too; give one of them another"
 
 
 @pytest.mark.parametrize(("check", "failed"), [(True, True), (False, False)])

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.containers import layouts_host
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import Wanted
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import Blob, Wanted, blobs
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError
 
 
@@ -29,3 +31,25 @@ def test_a_manifest_without_end(layout, tmp_path):
         layout.read(f"sha256:{digest}")
     (tmp_path / "blobs/sha256" / digest).write_bytes(b" " * 100)
     assert len(layout.read(f"sha256:{digest}")) == 100
+
+
+def entry(number):
+    return {"digest": f"sha256:{number:064}", "size": 1}
+
+
+def test_an_image_without_end():
+    top = Blob(entry(1)["digest"], 1, True)
+    with pytest.raises(OciError, match="its image has more than 10000 blobs"):
+        list(blobs(top, lambda _digest: json.dumps({"layers": [entry(n) for n in range(20_000)]}).encode()))
+
+
+def test_what_many_manifests_name_is_read_once():
+    read = []
+
+    def manifest(digest):
+        read.append(digest)
+        layers = {"layers": [entry(9)]}
+        return json.dumps(layers if int(digest[7:]) > 1 else {"manifests": [entry(2)] * 500 + [entry(3)]}).encode()
+
+    found = [int(blob.digest[7:]) for blob in blobs(Blob(entry(1)["digest"], 1, True), manifest)]
+    assert (found, len(read)) == ([9, 2, 3, 1], 3)

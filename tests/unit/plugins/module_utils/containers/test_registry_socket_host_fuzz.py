@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.containers import registry_host
+from ansible_collections.baremetal.inference.plugins.module_utils.containers import registry_host, registry_socket_host
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import Image, OciError
-from ansible_collections.baremetal.inference.plugins.modules import registry_images
 
 from tests.fakes.fuzz import HostileServer, assert_enough, assert_presentable, cases, mutated_text, told_apart, within
+from tests.fakes.unix_relay import at_a_socket
 
 DIGEST = f"sha256:{'0' * 64}"
 ANSWER = f"HTTP/1.1 200 OK\r\nDocker-Content-Digest: {DIGEST}\r\nContent-Length: 0\r\n\r\n"
@@ -16,7 +16,7 @@ ANSWER = f"HTTP/1.1 200 OK\r\nDocker-Content-Digest: {DIGEST}\r\nContent-Length:
 
 @pytest.mark.slow
 def test_whatever_a_registry_answers_there_is_a_digest_or_one_sentence(monkeypatch):
-    monkeypatch.setattr(registry_images, "TIMEOUT", 1)
+    monkeypatch.setattr(registry_socket_host, "TIMEOUT", 1)
     monkeypatch.setattr(registry_host, "TIMEOUT", 1)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     image = Image("/srv/images/vllm", "vllm/vllm", "v1", DIGEST)
@@ -33,13 +33,15 @@ def test_whatever_a_registry_answers_there_is_a_digest_or_one_sentence(monkeypat
 
         with told_apart(label), HostileServer(script) as server:
             address = server.url.removeprefix("http://")
-            try:
-                within(60, lambda address=address: registry_images.reachable(address, 0))
-                digest = within(60, lambda address=address: registry_images.digest_of(image, address))
-                answered += digest == DIGEST
-            except OciError as exc:
-                assert_presentable(str(exc), 2000)
-                refused += 1
+            with at_a_socket(address) as path:
+                registry = registry_socket_host.Registry(path)
+                try:
+                    within(60, lambda registry=registry: registry.answers(0))
+                    digest = within(60, lambda registry=registry: registry.digest_of(image))
+                    answered += digest == DIGEST
+                except OciError as exc:
+                    assert_presentable(str(exc), 2000)
+                    refused += 1
             status = within(60, lambda address=address: registry_host.manifest_status(f"{address}/vllm:v1", 1))
             assert status is None or (status[0] == "http" and 100 <= status[1] <= 999)
     assert_enough(answered, 4, "answered")
