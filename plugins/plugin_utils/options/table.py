@@ -75,7 +75,7 @@ class Foreign(NamedTuple):
 
     That are the values that it registers, and the prefix of its own variables. ``listed`` are names of vLLM's own by
     the flag, keys of --additional-config, and variables of libraries: the releases that have them, and their names by
-    their common beginning.
+    their common beginning. ``until`` are the releases that read a variable of the plugin.
     """
 
     names: frozenset[str]
@@ -84,6 +84,7 @@ class Foreign(NamedTuple):
     plugin: str = ""
     env: Mapping[str, Entry] = {}
     listed: Mapping[str, Sequence[tuple[str, Mapping[str, Sequence[str]]]]] = {}
+    until: Mapping[str, str] = {}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Any]], stack: str | None = None) -> Foreign:
@@ -101,7 +102,8 @@ class Foreign(NamedTuple):
         prefixes = tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())}))
         specs = [pair for part in parts for pair in (part.get("listed") or {}).items()]
         listed = {flag: [pair for name, one in specs if name == flag for pair in one.items()] for flag, _one in specs}
-        return cls(names, prefixes, values, plugin, env, listed)
+        until = {name: spec for part in parts for spec, gone in (part.get("until") or {}).items() for name in gone}
+        return cls(names, prefixes, values, plugin, env, listed, until)
 
     def names_of(self, flag: str, version: str | None = None) -> set[str]:
         """Return what a release of vLLM (None: any) has for a flag (chat templates, connectors), or VARIABLES."""
@@ -250,6 +252,11 @@ class OptionTable:
         others = tuple(others)
         problems: list[str] = []
         for name in names:
+            if not satisfies(self.version, foreign.until.get(name, ">=0")):
+                problems.append(
+                    Doubt(f"{name}: vLLM's plugin on this stack does not read it in release {self.version}")
+                )
+                continue
             if name in self.env or foreign.covers(name, self.version):
                 continue
             if foreign.of_plugin(name):

@@ -120,9 +120,16 @@ def test_nothing_is_in_the_catalogue_that_the_tables_do_not_have():
     assert catalogue.switches.keys() == {"10de:1af1", "10de:22a3"}
 
 
+@pytest.mark.parametrize("pci_id", ["1002:15bf", "1002:1638", "1002:164e"])
+def test_graphics_of_processors_are_left_alone(pci_id):
+    assert pci_id in load_catalogue().ignored
+
+
 def test_what_vllm_cannot_serve_on_has_a_reason():
     models = load_catalogue().models
-    assert {key for key in models if models[key].unsupported} == {"v100", "mi100", "ascend_310", "ascend_910", "gaudi"}
+    assert {key for key in models if models[key].unsupported} == {
+        *("p40", "v100", "mi50", "mi100", "ascend_310", "ascend_910", "gaudi"),
+    }
     assert "7.5" in models["v100"].unsupported
 
 

@@ -599,6 +599,23 @@ def test_a_key_that_newer_releases_of_the_plugin_refuse_is_a_doubt_there():
     assert [*foreign.check_keys(added, "0.23.0")] == [text.format("enable_kvpp", "0.23.0")]
 
 
+@pytest.mark.parametrize(
+    ("name", "last", "later"),
+    [
+        ("FLASHCOMM1", "0.26.0", "0.30.0"),
+        ("CONTEXT_PARALLEL", "0.20.2", "0.23.0"),
+        ("PREFETCH_MLP", "0.13.0", "0.23.0"),
+    ],
+)
+def test_a_variable_that_the_plugin_no_longer_reads_is_a_doubt(name, last, later):
+    foreign, variable = load_foreign("cann"), f"VLLM_ASCEND_ENABLE_{name}"
+    assert set(foreign.until) <= foreign.names
+    assert table(version=last).check_env([variable], foreign) == []
+    (found,) = table(version=later).check_env([variable], foreign)
+    assert isinstance(found, Doubt)
+    assert found == f"{variable}: vLLM's plugin on this stack does not read it in release {later}"
+
+
 def test_without_a_plugin_any_key_is_accepted():
     assert not list(Foreign(frozenset(), ()).check_keys({"additional-config": {"x": 1}}, "1.0"))
 
