@@ -34,7 +34,7 @@ REACHES = {
     "module_utils/middleware/hold_host.py::Hold.active": ENGINE,
     "module_utils/middleware/operator_host.py::Guard.knows": ENGINE,
     "module_utils/middleware/usage_host.py::Usage._tell": ENGINE,
-    "module_utils/mirror/bundle_host.py::read_notes": "a carried disk, of which mirror/bill_host.py refuses links",
+    "module_utils/mirror/bundle_host.py::read_notes": "a carried disk, of which only regular files are opened",
     "module_utils/removal/inspect_host.py::Inspection._revisions": "only whether there is a stamp",
     "module_utils/removal/inspect_host.py::Inspection.base_paths": "only whether there is something",
     "module_utils/removal/inspect_host.py::Inspection.read": "sizes, of which no link is followed",

@@ -119,10 +119,19 @@ def open_now(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
+def open_regular(path: str, flags: int) -> int:
+    """Open a file for ``open`` as open_now does; a FIFO or a device, which may have no end, raises OSError."""
+    descriptor = open_now(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
 def text_of(path: str) -> str:
     """Return the text of a file, empty where it cannot be read; of a larger one than MOST_TEXT its beginning."""
     try:
-        with open(path, encoding="utf-8", errors="replace", opener=open_now) as file:
+        with open(path, encoding="utf-8", errors="replace", opener=open_regular) as file:
             return file.read(MOST_TEXT)
     except OSError:
         return ""
@@ -131,7 +140,7 @@ def text_of(path: str) -> str:
 def bytes_of(path: str, limit: int = -1) -> bytes:
     """Return the bytes of a file, at most ``limit`` where that is given, empty where it cannot be read."""
     try:
-        with open(path, "rb", opener=open_now) as file:
+        with open(path, "rb", opener=open_regular) as file:
             return file.read(limit)
     except OSError:
         return b""
@@ -164,7 +173,7 @@ def existing_above(path: str) -> str:
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
     digest = hashlib.sha256()
-    with open(path, "rb", opener=open_now) as file:
+    with open(path, "rb", opener=open_regular) as file:
         for chunk in iter(lambda: file.read(1 << 20), b""):
             digest.update(chunk)
     return digest.hexdigest()

@@ -11,11 +11,15 @@ import ctypes
 import hashlib
 import re
 import zipfile
+import zlib
 from typing import BinaryIO
 
+from ..wheels.archive_host import read_member
 from .files import ENCODINGS, PROJECT, EncodingsError
 
 _ZSTD_FRAME = re.compile(re.escape(b"\x28\xb5\x2f\xfd"))
+# Much more than any has; the wheel has WHEEL_LIMIT at most.
+_MOST_LIBRARY = 256 << 20
 _LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
 
 
@@ -29,8 +33,8 @@ def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
             members = [member for member in archive.namelist() if _LIBRARY.fullmatch(member)]
             if not members:
                 raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
-            return from_library(archive.read(members[0]), name, f"{origin}: {members[0]}")
-    except (OSError, zipfile.BadZipFile) as exc:
+            return from_library(read_member(archive, members[0], _MOST_LIBRARY), name, f"{origin}: {members[0]}")
+    except (OSError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as exc:
         raise EncodingsError(f"{origin}: cannot be read as a wheel: {exc}") from exc
 
 

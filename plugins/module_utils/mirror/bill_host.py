@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import email.parser
+import gzip
+import io
 import os
 import re
 import tarfile
@@ -11,7 +13,9 @@ import zipfile
 import zlib
 from typing import Any, Callable
 
+from ..common.files_host import open_regular
 from ..common.foreign_json import load_json
+from ..wheels.archive_host import opened_wheel, read_member
 from .bill import Known, read_metadata
 from .bundle import Holds, walk
 
@@ -20,8 +24,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = "org.opencontainers.image.ref.name"
 _LICENCES = "org.opencontainers.image.licenses"
 _UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error,
-    tarfile.TarError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zipfile.BadZipFile,
+    zlib.error, tarfile.TarError,
 )  # fmt: skip
 # A larger description is not read.
 _MOST = 4 << 20
@@ -49,11 +53,11 @@ def _tolerate(read: Callable[[str, str], Known], root: str, name: str) -> Known:
 
 
 def _read_wheel(root: str, path: str) -> Known:
-    with zipfile.ZipFile(os.path.join(root, path)) as archive:
+    with opened_wheel(os.path.join(root, path)) as archive:
         names = [name for name in archive.namelist() if _METADATA.fullmatch(name)]
-        if not names or archive.getinfo(names[0]).file_size > _MOST:
+        if not names:
             return Known()
-        message = email.parser.BytesHeaderParser().parsebytes(archive.read(names[0]))
+        message = email.parser.BytesHeaderParser().parsebytes(read_member(archive, names[0], _MOST))
     headers: dict[str, Any] = {}
     for key, value in message.items():
         headers.setdefault(key.lower(), []).append(str(value))
@@ -61,8 +65,12 @@ def _read_wheel(root: str, path: str) -> Known:
 
 
 def _read_collection(root: str, path: str) -> Known:
-    with tarfile.open(os.path.join(root, path)) as archive:
-        member = archive.extractfile("MANIFEST.json")
+    # Galaxy's client puts it first; what lies behind the beginning may unpack to anything.
+    with open(os.path.join(root, path), "rb", opener=open_regular) as packed, gzip.open(packed) as unpacked:
+        beginning = io.BytesIO(unpacked.read(_MOST))
+    with tarfile.open(fileobj=beginning, mode="r:") as archive:
+        entry = next((entry for entry in archive if entry.name == "MANIFEST.json"), None)
+        member = archive.extractfile(entry) if entry else None
         licences = load_json(member.read(_MOST))["collection_info"]["license"] if member else []
     return Known(expression=str(licences[0])) if len(licences) == 1 else Known(licences=tuple(map(str, licences)))
 
@@ -71,7 +79,7 @@ def _read_image(images: str, item: str) -> Known:
     """Read REPOSITORY:TAG of its layout: the digest, and the licence label of the first platform."""
     repository, _colon, tag = item.partition(":")
     layout = os.path.join(images, repository)
-    with open(os.path.join(layout, "index.json"), "rb") as file:
+    with open(os.path.join(layout, "index.json"), "rb", opener=open_regular) as file:
         entries = load_json(file.read(_MOST))["manifests"]
     tags = {(entry.get("annotations") or {}).get(_TAG): entry["digest"] for entry in entries}
     digest = tags[tag]
@@ -85,5 +93,5 @@ def _read_image(images: str, item: str) -> Known:
 def _read_blob(layout: str, digest: str) -> Any:
     if not _DIGEST.fullmatch(digest):
         raise ValueError(digest)
-    with open(os.path.join(layout, "blobs", *digest.split(":")), "rb") as file:
+    with open(os.path.join(layout, "blobs", *digest.split(":")), "rb", opener=open_regular) as file:
         return load_json(file.read(_MOST))

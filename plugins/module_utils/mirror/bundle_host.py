@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Collection, Iterable, Iterator, Mapping, NamedTuple
 
-from ..common.files_host import MOST_TEXT, existing_above, publish, sha256_of, text_of
+from ..common.files_host import MOST_TEXT, existing_above, open_regular, publish, sha256_of, text_of
 from ..common.foreign_text import quote_foreign
 from ..common.foreign_trees_host import walk_tree
 from ..weights.plan import STAMP_NAME
@@ -103,7 +103,7 @@ def read_bundle(root: str) -> Holds | None:
     """Return the content of a directory's bundle.json, None if it has none. Raises BundleError."""
     path = os.path.join(root, NAME)
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=open_regular) as file:
             return parse_bundle(file.read(MOST_TEXT), path)
     except FileNotFoundError:
         return None

@@ -11,6 +11,7 @@ import stat
 import urllib.parse
 from typing import Callable, NamedTuple, Protocol
 
+from ..common.files_host import open_now
 from ..common.foreign_text import quote_foreign
 from ..common.kinds import show_value
 from ..transfer.connections import redact_url
@@ -24,6 +25,8 @@ from .web import CHUNK, MAX_RESPONSE_BYTES, RetryingClient
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
 MAX_DIRECTORIES = 2000
+# What the hub's client notes beside a file has three short lines.
+_MOST_NOTED = 4096
 
 
 class Entries(NamedTuple):
@@ -126,8 +129,8 @@ class DiskTree:
             base, rest = "/".join(parts[:above]), "/".join(parts[above:])
             note = os.path.join(self._root, base, ".cache/huggingface/download", rest + ".metadata")
             if os.path.isfile(note):
-                with open(note, encoding="utf-8", errors="replace") as file:
-                    commit, name = [*file.read().split("\n"), "", ""][:2]
+                with open(note, encoding="utf-8", errors="replace", opener=open_now) as file:
+                    commit, name = [*file.read(_MOST_NOTED).split("\n"), "", ""][:2]
                 return (commit, name) if is_commit(commit) else ("", "")
         return "", ""
 

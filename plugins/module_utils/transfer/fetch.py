@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Callable, Mapping, Sequence
 
-from ..common.files_host import sync_directory
+from ..common.files_host import open_regular, sync_directory
 from .connections import FetchError, HttpSettings, RangeConnections, RangeResponse, TransferError, redact_url
 from .partial_file import Download, DownloadRequest, OnPublished, TargetError
 from .scheduler import Job, Part, Scheduler, Stream, TransferLimits
@@ -184,7 +184,7 @@ def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
     check_location(location)
     if not _is_http(location):
         try:
-            with open(disk_path(location), "rb") as file:
+            with open(disk_path(location), "rb", opener=open_regular) as file:
                 return _check_length(location, file.read(limit + 1), limit)
         except OSError as exc:
             raise FetchError(f"{redact_url(location)}: {exc.strerror}") from exc

@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from typing import Callable
 
+from ..common.files_host import open_regular
 from .connections import FetchError, HttpSettings, RangeConnections, RangeResponse, TransferError, redact_url
 from .headers import is_other_version
 from .scheduler import Job, Part, WholeOnlyError
@@ -146,7 +147,7 @@ class DiskStream:
     def _open(self, path: str) -> None:
         if path != self._path or self._descriptor < 0:
             self.close()
-            self._descriptor, self._path = os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
+            self._descriptor, self._path = open_regular(path, os.O_RDONLY), path
 
 
 def disk_path(location: str) -> str:

@@ -15,12 +15,16 @@ from dataclasses import asdict, dataclass, field
 from email.parser import BytesHeaderParser
 from hashlib import sha256
 
-from ..common.files_host import publish, sha256_of
+from ..common.files_host import MOST_TEXT, listed, publish, sha256_of
+from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_json import load_json
+from .archive_host import opened_wheel, read_member
 from .index import ROOT_PAGE, Wheel, WheelError, changed_pages, list_files, parse_name, render_pages, stale_pages
 
 # The metadata of each wheel; because of the leading dot, the web server does not serve it.
 STAMPS = ".wheels.json"
 METADATA = ".metadata"
+MOST_METADATA = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class MadeIndex:
 def make_index(root: str, trust_stamps: bool, check_mode: bool) -> MadeIndex:
     """Write the pages and metadata files that are missing or differ. Raises OSError and WheelError."""
     simple, wheels = (os.path.join(root, name) for name in ("simple", "wheels"))
+    projects = {*listed(simple)} - {ROOT_PAGE, STAMPS}
+    refuse_links(wheels, simple, *(os.path.join(simple, name) for name in sorted(projects)))
     entries = read_entries(wheels, read_stamps(simple) if trust_stamps else {})
     pages, present = render_pages(entry.wheel for entry in entries), read_pages(simple)
     changed, stale = changed_pages(pages, present), stale_pages(pages, present)
@@ -68,6 +74,13 @@ def make_index(root: str, trust_stamps: bool, check_mode: bool) -> MadeIndex:
     )
 
 
+def refuse_links(*places: str) -> None:
+    """Raise WheelError for a link: on a disk that came from elsewhere, root would write where it leads."""
+    for place in places:
+        if os.path.islink(place):
+            raise WheelError(f"{place}: found a link, expected a directory; nothing was changed; remove it")
+
+
 def read_entries(wheels: str, stamps: dict[str, Entry]) -> list[Entry]:
     """Return every wheel of a directory, sorted by name; a file that has not changed since its stamp is not read."""
     names = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
@@ -82,25 +95,28 @@ def read_entry(path: str, known: Entry | None) -> Entry:
     """Return the entry of one wheel. Raises WheelError if it is invalid or incomplete."""
     name = os.path.basename(path)
     parse_name(name)
-    status = os.stat(path)
+    status = os.lstat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise WheelError(f"{path}: found a link or a special file, expected a wheel; nothing was changed; remove it")
     stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
     world_readable = bool(status.st_mode & stat.S_IROTH)
     if known and known.stamp == stamp:
         return Entry(known.wheel, stamp, world_readable)
     metadata = read_metadata(path)
-    requires_python = BytesHeaderParser().parsebytes(metadata).get("Requires-Python", "")
+    # Not a text where it is not of ASCII.
+    requires_python = str(BytesHeaderParser().parsebytes(metadata).get("Requires-Python", ""))
     return Entry(Wheel(name, sha256_of(path), requires_python, sha256(metadata).hexdigest()), stamp, world_readable)
 
 
 def read_metadata(path: str) -> bytes:
-    """Return METADATA of a wheel. Raises WheelError for a file that is not a complete zip with one inside."""
+    """Return METADATA of a wheel, of 4 MiB at most. Raises WheelError for anything but a whole zip with one inside."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_wheel(path) as archive:
             members = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
             if len(members) != 1:
                 raise zipfile.BadZipFile(f"{len(members)} files *.dist-info/METADATA inside, expected 1")
-            return archive.read(members[0])
-    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as exc:
+            return read_member(archive, members[0], MOST_METADATA)
+    except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as exc:
         raise WheelError(
             f"{path}: not a whole wheel ({exc}); nothing was changed; copy the file again, or remove it"
         ) from exc
@@ -115,9 +131,17 @@ def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list
     lacking = [
         name
         for name, digest in wanted.items()
-        if name + METADATA not in there or sha256_of(os.path.join(wheels, name + METADATA)) != digest
+        if name + METADATA not in there or _digest_of(os.path.join(wheels, name + METADATA)) != digest
     ]
     return lacking, orphans
+
+
+def _digest_of(path: str) -> str:
+    """Return the sha256 of a file, empty for a link or a special file, which is written again."""
+    try:
+        return "" if os.path.islink(path) else sha256_of(path)
+    except OSError:
+        return ""
 
 
 def read_pages(simple: str) -> dict[str, str]:
@@ -125,18 +149,15 @@ def read_pages(simple: str) -> dict[str, str]:
     paths = glob.glob(os.path.join(glob.escape(simple), ROOT_PAGE)) + glob.glob(
         os.path.join(glob.escape(simple), "*", ROOT_PAGE)
     )
-    found = {}
-    for path in paths:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found[os.path.relpath(path, simple)] = file.read()
-    return found
+    # A link or a FIFO has no text, so it is written again.
+    places = {os.path.relpath(path, simple): ForeignDirectory(os.path.dirname(path)) for path in paths}
+    return {path: place.text(ROOT_PAGE, MOST_TEXT) for path, place in places.items()}
 
 
 def read_stamps(simple: str) -> dict[str, Entry]:
     """Return the stored entries by file name; empty if the stamps are missing or have another format."""
     try:
-        with open(os.path.join(simple, STAMPS), encoding="utf-8") as file:
-            stored = json.load(file)
+        stored = load_json(ForeignDirectory(simple).read(STAMPS, MOST_TEXT))
         return {item["wheel"]["filename"]: Entry(Wheel(**item["wheel"]), item["stamp"]) for item in stored}
     except (OSError, ValueError, TypeError, KeyError):
         return {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import tarfile
+import tracemalloc
 import zipfile
 
 import pytest
@@ -90,3 +92,21 @@ def test_an_index_that_leads_elsewhere_says_nothing(tmp_path):
     entry = {"digest": "sha256:../../x", "annotations": {"org.opencontainers.image.ref.name": "v1"}}
     put(tmp_path / "images/vllm/index.json", json.dumps({"manifests": [entry]}).encode())
     assert read_knowledge(str(tmp_path), {"images": {"vllm:v1": {}}}) == {"vllm:v1": Known()}
+
+
+def test_what_unpacks_without_end_or_is_a_fifo_says_nothing(tmp_path):
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as archive:
+        member = tarfile.TarInfo("x")
+        member.size = 64 << 20
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    put(tmp_path / COLLECTION, data.getvalue())
+    tracemalloc.start()
+    assert learn(tmp_path, COLLECTION) == {COLLECTION: Known()}
+    assert tracemalloc.get_traced_memory()[1] < 24 << 20
+    tracemalloc.stop()
+    for path in (COLLECTION, WHEEL):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).unlink(missing_ok=True)
+        os.mkfifo(tmp_path / path)
+        assert learn(tmp_path, path) == {path: Known()}

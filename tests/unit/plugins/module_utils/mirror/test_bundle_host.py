@@ -170,3 +170,10 @@ def test_a_signature_of_other_checksums_is_removed(disk, tmp_path, monkeypatch):
     assert write_documents(disk.root, {"SHA256SUMS": "two\n"}) is True
     assert not signature.exists() and (tmp_path / "SHA256SUMS").read_text() == "two\n"
     assert write_documents(disk.root, {"SHA256SUMS": "three\n"}) is False
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_a_bundle_json_that_is_a_fifo_or_leads_to_a_device_holds_nobody(tmp_path, make):
+    make(tmp_path / "bundle.json")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_bundle(str(tmp_path))

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -155,3 +156,58 @@ def test_a_wheel_that_only_root_can_read_is_warned_about(root):
 def test_no_wheels_directory_gives_an_empty_index(tmp_path):
     assert index(tmp_path)["projects"] == []
     assert (tmp_path / "simple/index.html").exists()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_a_fifo_or_a_link_holds_nobody_and_is_written_again(root, make):
+    index(root)
+    before = tree(root)
+    names = [
+        "simple/index.html",
+        "simple/baz/index.html",
+        "simple/.wheels.json",
+        "wheels/baz-2.0-py3-none-any.whl.metadata",
+    ]
+    for name in names:
+        (root / name).unlink()
+        make(root / name)
+    assert index(root)["changed"]
+    assert tree(root) == before
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/etc/hostname", path)])
+def test_a_wheel_that_is_a_fifo_or_a_link_is_named(root, make):
+    make(root / "wheels/evil-1.0-py3-none-any.whl")
+    assert "evil-1.0-py3-none-any.whl: found a link or a special file, expected a wheel" in index(root)["msg"]
+
+
+@pytest.mark.parametrize("name", ["simple", "simple/baz", "wheels"])
+def test_root_writes_nothing_where_a_link_leads(root, name):
+    index(root)
+    (root / name).rename(root / "moved")
+    (root / name).symlink_to(root / "moved")
+    before = tree(root / "moved")
+    make_wheel(root / "moved", "new", "1.0")
+    assert index(root)["msg"].startswith(f"{root}/{name}: found a link, expected a directory; nothing was changed")
+    assert set(tree(root / "moved")) == {*before, "new-1.0-py3-none-any.whl"}
+
+
+def test_a_description_without_end_is_refused(root):
+    with zipfile.ZipFile(root / "wheels/evil-1.0-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("evil-1.0.dist-info/METADATA", bytes(5 << 20))
+    assert "METADATA has more than 4194304 bytes" in index(root)["msg"]
+
+
+def test_a_description_that_is_not_of_ascii_and_one_that_is_encrypted(root):
+    name = root / "wheels/evil-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(name, "w") as archive:
+        archive.writestr("evil-1.0.dist-info/METADATA", "Requires-Python: >=3\u00e9\n")
+    assert index(root)["changed"]
+    data = name.read_bytes()
+    # The bit of a password, in both heads.
+    name.write_bytes(
+        data.replace(b"PK\x03\x04\x14\x00\x00", b"PK\x03\x04\x14\x00\x01").replace(
+            b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01"
+        )
+    )
+    assert "password" in index(root)["msg"]
