@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ..module_utils.evaluation.tools import TOOLS
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.evaluation.files import choose_lock
+from ..plugin_utils.evaluation.files import choose_lock, make_answers_directory
 from ..plugin_utils.evaluation.plan import instances_of, pending
 from ..plugin_utils.evaluation.tasks import EvaluationError
 
@@ -21,6 +21,8 @@ class ActionModule(ControllerAction):
         states = instances_of(options["instances"], options["statuses"], host)
         left = pending(options["tasks"], states, host, directory, compare)
         lock = ""
+        if left:
+            make_answers_directory(directory)
         if left and options["needs_environment"]:
             lock = str(choose_lock(TOOLS[options["tool"]], options["python_version"], options["machine"]))
         return {

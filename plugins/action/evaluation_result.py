@@ -46,12 +46,14 @@ class ActionModule(ControllerAction):
 
 
 def keep(answers: str, settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Publish the result of a host's answers, and remove the fetched file."""
+    """Publish the result of a host's answers, and remove the fetched file in any case."""
     date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    result = make_result(read_answers(answers), settings, host, date)
-    write(settings["path"], render(result))
-    with contextlib.suppress(OSError):
-        os.unlink(answers)
+    try:
+        result = make_result(read_answers(answers), settings, host, date)
+        write(settings["path"], render(result))
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(answers)
     return {"changed": True, "score": result["score"], "samples": result["samples"], "path": settings["path"]}
 
 

@@ -13,6 +13,7 @@ description:
     the key from the files of the instance, and writes the judged answers into a file in O(work).
   - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed
     after an hour.
+  - The tool is ended as soon as another process than the instance's listens at the port.
   - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
 extends_documentation_fragment: baremetal.inference.attributes.unsupported
@@ -35,7 +36,7 @@ options:
     choices: [lm-eval, gpt-oss, aisbench]
     default: lm-eval
   work:
-    description: A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
+    description: A directory of this run alone, C(evaluate-X.INSTANCE). One in it is given to the user C(nobody).
     type: path
     required: true
   task:

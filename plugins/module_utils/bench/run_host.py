@@ -18,6 +18,7 @@ from typing import IO, Any, Iterator, Mapping, Sequence, cast
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree
 from ..common.processes_host import become
+from ..instance.listener_guard_host import ListenerGuard
 from ..vllm.unit import mask
 from .answers import STARTED, explain_output, read_result
 from .measurement import API_KEY, KILL_AFTER, TIMED_OUT, BenchError, Measurement, bench_argv, limited_argv
@@ -67,14 +68,15 @@ def measure(
     The benchmark runs as ``user`` where this process is root, and at most ``seconds``. Raises BenchError.
     """
     target = instance.target
-    instance.check_listener()
+    guard = instance.guard()
     with working_directory("" if target.inside else user) as (directory, account):
         place = f"/tmp/bench-{measurement.seed}" if target.inside else directory  # noqa: S108 (the container's own)
         variables = {**QUIET, **({API_KEY: instance.api_key} if instance.api_key else {})}
         argv = limited_argv(target, bench_argv(target, measurement, place, RESULT), seconds, variables)
-        run = run_command(
-            argv, environment(directory, target.command[0], variables), account, chips, seconds + 2 * KILL_AFTER
-        )
+        own = environment(directory, target.command[0], variables)
+        run = run_command(argv, own, account, chips, seconds + 2 * KILL_AFTER, guard)
+        if guard and guard.problem:
+            raise BenchError(f"instance {instance.name} does not listen any longer: {guard.problem}")
         if run.status:
             raise BenchError(mask(_why(run, argv[0], seconds), instance.secrets))
         result = read_result(_read(instance, place, directory), measurement)
@@ -108,9 +110,17 @@ def read_power(chips: Chips) -> Power | None:
 
 
 def run_command(
-    argv: Sequence[str], env: Mapping[str, str], account: pwd.struct_passwd | None, chips: Chips, seconds: float
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    account: pwd.struct_passwd | None,
+    chips: Chips,
+    seconds: float,
+    guard: ListenerGuard | None = None,
 ) -> Run:
-    """Run a command in its own session, kill it after ``seconds``, and sample the power until it ends."""
+    """Run a command in its own session, kill it after ``seconds``, and sample the power until it ends.
+
+    The guard kills it as soon as the instance does not listen any longer.
+    """
     try:
         process = subprocess.Popen(
             argv,
@@ -125,7 +135,7 @@ def run_command(
     except OSError as exc:
         raise BenchError(f"{argv[0]} cannot be run: {exc.strerror}") from exc
     try:
-        with process:
+        with process, guard.ending(process) if guard else contextlib.nullcontext():
             return _follow(process, chips, time.monotonic() + seconds)
     finally:
         with contextlib.suppress(ProcessLookupError):

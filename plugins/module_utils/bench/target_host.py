@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
 
 from ..containers.run_command import container_name
-from ..endpoint.client import CONNECT_TIMEOUT, AddressError, TimedClient, split_url
+from ..endpoint.client import AddressError, TimedClient, split_url
 from ..instance.config_file import API_KEY, InstanceError, Value
 from ..instance.config_host import NotInstalledError, config_in, endpoint_in, read_text, secrets_in, worth_masking
-from ..instance.listener_host import StrangerError, check_peer, processes_of
+from ..instance.listener_guard_host import ListenerGuard
+from ..instance.listener_host import StrangerError, processes_of
 from ..instance.marks import CONFIG_DIR, STATE_DIR
 from ..slots.installed_host import Host
 from ..slots.state import launch_of
@@ -37,17 +37,18 @@ class Instance:
         except AddressError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
 
-    def check_listener(self) -> None:
-        """Raise BenchError if another user's process would be sent the key."""
+    def guard(self) -> ListenerGuard | None:
+        """Return the guard of a program that is sent the key; None where nobody listens, which the benchmark reports.
+
+        Raises BenchError if another process than the instance's would be sent the key.
+        """
         parts = split_url(self.target.url)
         try:
-            with socket.create_connection((parts.hostname or "", parts.port or 0), CONNECT_TIMEOUT) as opened:
-                check_peer(opened, processes_of(self.name))
+            return ListenerGuard(parts.hostname or "", parts.port or 0, processes_of(self.name))
         except StrangerError as exc:
             raise BenchError(f"instance {self.name}: {exc}") from exc
         except OSError:
-            # The benchmark says why nobody answers.
-            return
+            return None
 
 
 def read_instance(name: str, root: str = "/") -> Instance:

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which boot a machine is in, when one of its processes was started, and how a new one becomes another user."""
+"""Which boot a machine is in, when a process was started, how one becomes another user and ends."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
-from typing import Callable, Sequence
+import signal
+import time
+from typing import Callable, Iterator, Sequence
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+# Seconds in which all processes of a program have to end; one that hangs in a driver does not.
+_ENDING = 10.0
 
 
 def boot_id(proc_root: str = "/proc") -> str:
@@ -52,3 +57,41 @@ def become(account: pwd.struct_passwd, groups: Sequence[int] | None = ()) -> Cal
             raise OSError(ctypes.get_errno(), "no_new_privs cannot be set")
 
     return change
+
+
+@contextlib.contextmanager
+def ending_descendants() -> Iterator[None]:
+    """Kill what is left of all processes that were started within, also where they have left their session.
+
+    Meanwhile this process is the parent of those whose own parent has ended. It may have no other children.
+    """
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + _ENDING
+        while _kill_children() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _kill_children() -> bool:
+    """Kill all children of this process; return whether there are some. Their children become its own."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if _parent_of(name) == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(name), signal.SIGKILL)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _parent_of(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -22,7 +22,8 @@ from typing import Any, Iterator, Mapping, Sequence
 from ..common.files_host import LockedError, locked
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree
-from ..common.processes_host import become
+from ..common.processes_host import become, ending_descendants
+from ..instance.listener_guard_host import ListenerGuard
 from ..instance.marks import RUN_DIR
 from .tool import OUT, OutputError, Tool, shorten
 
@@ -42,11 +43,15 @@ _ERROR = 200
 
 @dataclass(frozen=True)
 class Ended:
-    """How the tool ended: its exit status (None where the time was over), the end of its log, its seconds."""
+    """How the tool ended: its exit status (None where the time was over), the end of its log, its seconds.
+
+    problem: why it was killed before, because the instance did not listen any longer; a clause.
+    """
 
     status: int | None
     log: str
     seconds: float
+    problem: str = ""
 
 
 class BusyError(Exception):
@@ -94,24 +99,35 @@ def missing_bytes(work: str, samples: int, data_bytes: int) -> tuple[int, int]:
     return _BASE_BYTES + _PROMPTS * data_bytes + samples * _RESPONSE_BYTES, shutil.disk_usage(work).free
 
 
-def prepare(work: str, files: Mapping[str, str]) -> None:
-    """Write files below the directory, by their relative paths, and give all of it to the user of the tool."""
-    os.makedirs(f"{work}/{OUT}", exist_ok=True)
+def prepare(work: str, files: Mapping[str, str]) -> str:
+    """Write files by their relative paths below a new directory of ``work``, and give it to the user of the tool.
+
+    Returns its path. ``work`` itself stays that of this user, who alone writes the questions and the result there.
+    """
+    own = f"{work}/tool"
+    os.makedirs(f"{own}/{OUT}")
     for path, text in files.items():
-        os.makedirs(os.path.dirname(f"{work}/{path}"), exist_ok=True)
-        with open(f"{work}/{path}", "w", encoding="utf-8") as file:
+        os.makedirs(os.path.dirname(f"{own}/{path}"), exist_ok=True)
+        with open(f"{own}/{path}", "w", encoding="utf-8") as file:
             file.write(text)
     if os.geteuid() == 0:
+        os.chmod(work, 0o711)  # noqa: S103 (its user may go through it, and see and write nothing there)
         account = pwd.getpwnam(USER)
-        for directory, _directories, names in os.walk(work):
+        for directory, _directories, names in os.walk(own):
             for path in (directory, *(os.path.join(directory, name) for name in names)):
                 os.lchown(path, account.pw_uid, account.pw_gid)
+    return own
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeout: float) -> Ended:
-    """Run a command with its output in a log without a name, and end all of its processes."""
+def run(
+    command: Sequence[str], environment: Mapping[str, str], work: str, timeout: float, guard: ListenerGuard
+) -> Ended:
+    """Run a command with its output in a log without a name, and end all of its processes.
+
+    It is killed as soon as the guard finds that the instance does not listen any longer.
+    """
     began = time.monotonic()
-    with tempfile.TemporaryFile(dir=os.path.dirname(work)) as output:
+    with tempfile.TemporaryFile(dir=os.path.dirname(work)) as output, ending_descendants():
         process = subprocess.Popen(
             command,
             env=dict(environment),
@@ -124,9 +140,8 @@ def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeo
         )
         status: int | None = None
         try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            pass
+            with guard.ending(process), contextlib.suppress(subprocess.TimeoutExpired):
+                status = process.wait(timeout)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -134,7 +149,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeo
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - _LOG_BYTES))
         text = output.read().decode(errors="replace")
-    return Ended(status, text, time.monotonic() - began)
+    return Ended(status, text, time.monotonic() - began, guard.problem)
 
 
 def read_items(

@@ -6,13 +6,18 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import time
 from typing import Any
 
+from ..common.foreign_trees_host import remove_tree
 from ..common.kinds import show_value
 from ..common.module import Module
+from ..endpoint.client import split_url
 from ..endpoint.ready import Watch
 from ..instance.config_file import API_KEY
 from ..instance.config_host import endpoint_in, secrets_in, worth_masking
+from ..instance.listener_guard_host import ListenerGuard
+from ..instance.listener_host import StrangerError, processes_of
 from ..slots.host import Slots
 from ..slots.installed_host import Host
 from ..slots.restore_host import Engine
@@ -21,6 +26,8 @@ from . import gpt_oss, gpt_oss_program_host
 from .run_host import Ended, missing_bytes, prepare, read_data, read_items, run
 from .tool import UNREADABLE, OutputError, Run, environment
 from .tools import TOOLS
+
+_NOTICED = 1.0
 
 
 class EvaluationError(Exception):
@@ -61,29 +68,46 @@ class Evaluation:
                 "room there"
             )
         chats = Run(
-            task, params["kind"], params["data"], work, self.url, self.model, params["request"], params["concurrency"],
-            params["request_timeout"],
+            task, params["kind"], params["data"], f"{work}/tool", self.url, self.model, params["request"],
+            params["concurrency"], params["request_timeout"],
         )  # fmt: skip
         files = tool.files(chats, questions)
         if tool is gpt_oss.TOOL:
             files = {**files, gpt_oss.PROGRAM: inspect.getsource(gpt_oss_program_host)}
-        prepare(work, files)
-        invocation = self.watch.invocation
-        ended = run([program, *tool.arguments(work)], environment(work, self.key), work, params["timeout"])
-        self._check(ended, invocation)
+        own = prepare(work, files)
         try:
-            return read_items(work, tool, task, questions, ended.log)
+            invocation = self.watch.invocation
+            words = [program, *tool.arguments(own)]
+            ended = run(words, environment(own, self.key), own, params["timeout"], self._guard())
+            self._check(ended, invocation)
+            return read_items(own, tool, task, questions, ended.log)
         except OutputError as exc:
             raise EvaluationError(mask(str(exc), self.secrets)) from exc
+        finally:
+            remove_tree(own, ignore_errors=True)
+
+    def _guard(self) -> ListenerGuard:
+        """Return the guard of the key. Raises EvaluationError unless it is the instance that listens."""
+        parts = split_url(self.url)
+        try:
+            return ListenerGuard(parts.hostname or "", parts.port or 0, processes_of(self.name))
+        except StrangerError as exc:
+            raise EvaluationError(str(exc)) from exc
+        except OSError as exc:
+            raise EvaluationError(f"{self.url}: {exc.strerror or exc}, expected the instance to listen there") from exc
 
     def _check(self, ended: Ended, invocation: str) -> None:
         """Raise EvaluationError unless the tool finished and vLLM was not restarted."""
+        if ended.problem:
+            # systemd notices the end of the process a moment after the kernel has closed its port.
+            time.sleep(_NOTICED)
         problem = self.watch.check()
-        if ended.status == 0 and not problem and self.watch.now.invocation == invocation:
+        if ended.status == 0 and not ended.problem and not problem and self.watch.now.invocation == invocation:
             return
         after = f"after {ended.seconds:.0f} s"
-        if problem or self.watch.now.invocation != invocation:
-            what = problem or f"unit {self.watch.unit.name} was restarted"
+        if problem or ended.problem or self.watch.now.invocation != invocation:
+            is_restarted = self.watch.now.invocation != invocation
+            what = problem or (f"unit {self.watch.unit.name} was restarted" if is_restarted else ended.problem)
             lines = redact_lines(reasons(self.watch.unit.journal(invocation)), self.secrets)
             why = f". The reason, from its journal: {'; '.join(lines)}" if lines else ""
             raise EvaluationError(f"{what} {after}, so the task was not completed{why}")

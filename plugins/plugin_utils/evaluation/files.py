@@ -32,6 +32,7 @@ _ANSWER_BYTES = 8192
 _TIMEOUT, _WHOLE = 60, 1800  # seconds without a byte, and of a whole file
 # Of the data of a task, and of the answers of a host.
 MOST_BYTES = 256 << 20
+_FETCHED = ".answers"
 
 
 def find_tasks(directories: Sequence[str]) -> dict[str, Path]:
@@ -145,6 +146,24 @@ def choose_lock(tool: Tool, version: str, machine: str) -> Path:
 def result_path(directory: str, host: str, instance: str, task: str) -> str:
     """Return the path of a task's result."""
     return os.path.join(directory, host, instance, f"{task}.json")
+
+
+def answers_path(directory: str, host: str, instance: str, task: str) -> str:
+    """Return where the answers of a task are fetched to."""
+    return os.path.join(directory, _FETCHED, f"{host}.{instance}.{task}.gz")
+
+
+def make_answers_directory(directory: str) -> None:
+    """Make the directory of fetched answers, which only this user can enter: a host chose their content.
+
+    Raises EvaluationError.
+    """
+    path = os.path.join(directory, _FETCHED)
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+        os.chmod(path, 0o700)
+    except OSError as exc:
+        raise EvaluationError(f"evaluate_dir: {path}: {exc.strerror}; expected a directory of this user") from exc
 
 
 def read_result(path: str) -> dict[str, Any] | None:

@@ -114,7 +114,8 @@ def pending(
             path = files.result_path(directory, host, instance, task["task"])
             result = files.read_result(path)
             if result is None:
-                found.append({**task, "instance": instance, "path": path})
+                answers = files.answers_path(directory, host, instance, task["task"])
+                found.append({**task, "instance": instance, "path": path, "answers": answers})
                 continue
             _check_same(result, task, state, path)
     return found

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import stat
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -21,11 +23,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run
     read_data,
     read_items,
     remove_abandoned,
-    run,
     write_result,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import run as run_guarded
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import OutputError
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tools import TOOLS
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import Processes
+from ansible_collections.baremetal.inference.plugins.module_utils.instance.listener_guard_host import ListenerGuard
 
 RECORDED = Path(__file__).resolve().parents[4] / "fixtures/evaluation"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PLANTED": "yes"}
@@ -42,7 +46,20 @@ def work():
     shutil.rmtree(place)
 
 
-def test_status_output_and_environment_of_a_command(work):
+@pytest.fixture
+def run():
+    """Run a command while a process of this user listens, as an instance does; ``run.listener`` is its socket."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def guarded(*words):
+            guard = ListenerGuard("127.0.0.1", listener.getsockname()[1], Processes())
+            return run_guarded(*words, guard)
+
+        guarded.listener = listener
+        yield guarded
+
+
+def test_status_output_and_environment_of_a_command(work, run):
     ended = run(["sh", "-c", "echo out; env; echo err >&2; exit 3"], ENVIRONMENT, str(work), 20)
     assert ended.status == 3 and "out\n" in ended.log and "err\n" in ended.log
     assert "PLANTED=yes" in ended.log and "HOME=/" not in ended.log
@@ -50,15 +67,15 @@ def test_status_output_and_environment_of_a_command(work):
 
 
 @AS_ROOT
-def test_it_runs_without_rights_in_a_directory_of_its_own(work):
-    prepare(str(work), {"tasks/a.yaml": "text"})
-    ended = run(["sh", "-c", "id -un; id -G; cat tasks/a.yaml; touch there"], ENVIRONMENT, str(work), 20)
+def test_it_runs_without_rights_in_a_directory_of_its_own(work, run):
+    own = prepare(str(work), {"tasks/a.yaml": "text"})
+    ended = run(["sh", "-c", "id -un; id -G; cat tasks/a.yaml; touch there"], ENVIRONMENT, own, 20)
     account = pwd.getpwnam(USER)
     assert ended.log.split("\n")[:2] == [USER, str(account.pw_gid)] and "text" in ended.log and ended.status == 0
-    assert (work / "there").stat().st_uid == account.pw_uid
+    assert (work / "tool/there").stat().st_uid == account.pw_uid
 
 
-def test_a_command_that_takes_too_long_ends_with_its_children(work):
+def test_a_command_that_takes_too_long_ends_with_its_children(work, run):
     began = time.monotonic()
     ended = run(["sh", "-c", "sleep 61 & echo $!; sleep 62"], ENVIRONMENT, str(work), 0.5)
     assert ended.status is None and time.monotonic() - began < 20
@@ -67,6 +84,35 @@ def test_a_command_that_takes_too_long_ends_with_its_children(work):
     while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@AS_ROOT
+@pytest.mark.parametrize("command", ["ln -s /etc/shadow", "mkfifo"])
+def test_the_tool_puts_nothing_in_the_place_of_the_result(work, run, command):
+    # root followed a link there, and a FIFO held it up.
+    own = prepare(str(work), {})
+    result = f"{work}/result.json.gz"
+    ended = run(["sh", "-c", f"{command} {result}; touch {work}/samples.jsonl"], ENVIRONMENT, own, 20)
+    assert "Permission denied" in ended.log and sorted(os.listdir(work)) == ["tool"]
+    write_result(result, {"a": 1})
+
+
+def test_a_process_that_leaves_its_session_ends_too(work, run):
+    ended = run(["sh", "-c", "setsid sleep 63 & echo $!; sleep 0.5"], ENVIRONMENT, str(work), 20)
+    assert not Path(f"/proc/{int(ended.log.split()[0])}").exists()
+
+
+def test_a_tool_with_the_key_ends_in_the_moment_in_which_the_instance_does(work, run):
+    # Behind a tool that asks again for hours, any user could take the port.
+    def end():
+        run.listener.shutdown(socket.SHUT_RDWR)
+        run.listener.close()
+
+    threading.Timer(0.5, end).start()
+    began = time.monotonic()
+    ended = run(["sleep", "64"], ENVIRONMENT, str(work), 60)
+    assert time.monotonic() - began < 20 and ended.status != 0
+    assert "127.0.0.1 port " in ended.problem and "refused" in ended.problem
 
 
 def test_the_expected_answers_of_the_questions(tmp_path):

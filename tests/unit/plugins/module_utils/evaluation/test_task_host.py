@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import lock_instance
 
 from tests.fakes.evaluations import install_lm_eval, install_tool
+from tests.fakes.stranger import UID, listening, requests
 from tests.fakes.systemd import FakeInstances, FakeSystemd
 from tests.fakes.vllm import chat_body, fake_vllm
 from tests.fakes.wheelhouse import run_module
@@ -162,17 +163,26 @@ def test_a_refused_request_is_no_result_of_another_tool_either(ask_gpqa, fake, t
 
 
 def test_the_key_is_in_no_argument_and_no_file(evaluate, place):
-    before = (
-        "pathlib.Path('argv').write_text(pathlib.Path('/proc/self/cmdline').read_text())\n"
-        "pathlib.Path('who').write_text(str(os.geteuid()))"
+    check = (
+        "key = os.environ['OPENAI_API_KEY']\n"
+        "assert key not in pathlib.Path('/proc/self/cmdline').read_text() and 'run.yaml' in sys.argv[-1]\n"
+        "assert not [path for path in pathlib.Path('.').rglob('*') if path.is_file() and key in path.read_text()]\n"
     )
-    assert evaluate(before)["rc"] == 0
+    nobody = "assert os.geteuid() != 0\n" if os.geteuid() == 0 else ""
+    assert evaluate(check + nobody, check)["rc"] == 0
     work = place / "evaluate-own.chat"
-    assert "run.yaml" in (work / "argv").read_text()
-    if os.geteuid() == 0:
-        assert (work / "who").read_text() != "0"
+    # What the tool wrote is removed at once: only root reads the result.
+    assert sorted(os.listdir(work)) == ["result.json.gz", "samples.jsonl"]
     for path in work.rglob("*"):
-        assert path.is_dir() or KEY.encode() not in path.read_bytes(), path
+        assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_no_other_user_who_listens_at_the_port_is_asked(evaluate, tmp_path):
+    with listening("127.0.0.1") as (port, server):
+        config = tmp_path / "root/etc/vllm/chat.yaml"
+        config.write_text(f"host: 127.0.0.1\nport: {port}\nserved-model-name:\n- tiny\n")
+        assert f"a process of the user with uid {UID} listens there, expected the instance" in evaluate()["msg"]
+        assert requests(server) == []
 
 
 def test_an_answer_that_cannot_be_read_is_counted(evaluate, fake):

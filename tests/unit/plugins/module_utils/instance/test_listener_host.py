@@ -165,7 +165,7 @@ def test_no_stranger_gets_the_key_of_a_gate_or_of_a_benchmark(monkeypatch):
         assert reply.status == 0 and re.fullmatch(SENTENCE.format(port=port), reply.failure)
         instance = Instance("chat", Target(url, "m", "m", (), ()), "top-secret", ())
         with pytest.raises(BenchError, match=f"instance chat: {SENTENCE.format(port=port)}"):
-            instance.check_listener()
+            instance.guard()
         assert requests(server) == []
         # A gateway may run as any user.
     with listening() as (port, _server):
