@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 PYTHON = "/usr/bin/python3"
-SETTINGS = {"definition_sha256": "d" * 64, "data_sha256": "f" * 64, "limit": 0, "request": {"max_tokens": 64}}
+SETTINGS = {
+    "instance": "chat", "tool": "lm-eval 0.4.13", "definition_sha256": "d" * 64, "data_sha256": "f" * 64, "limit": 0,
+    "request": {"max_tokens": 64},
+}  # fmt: skip
 # It shares nothing with the code under test but lm-eval's formats.
 LM_EVAL = """#!{python}
 import json, os, pathlib, re, sys, time, urllib.error, urllib.request

@@ -22,7 +22,7 @@ from ...module_utils.evaluation.tool import Tool
 from ...module_utils.transfer.connections import redact_url
 from ..common.places import CATALOG
 from ..common.yaml import UnreadableError, dump_yaml, read_yaml
-from .results import add_scores, check_result
+from .results import add_scores, check_answers, check_result
 from .tasks import DIGEST, NAME, EvaluationError, TaskDefinition, parse_task
 
 BUNDLED = CATALOG / "evaluation"
@@ -215,7 +215,7 @@ def update_evidence(path: str, results: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def read_answers(path: str) -> dict[str, Any]:
-    """Return the answers of a task that a host sent. Raises EvaluationError."""
+    """Return the answers of a task that a host sent, of the kinds that are expected. Raises EvaluationError."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             # A small file can become a large text.
@@ -225,7 +225,7 @@ def read_answers(path: str) -> dict[str, Any]:
         data = load_json(text)
     except (OSError, EOFError, ValueError) as exc:
         raise EvaluationError(f"{path}: the answers cannot be read: {exc}") from exc
-    return dict(data)
+    return check_answers(data, path)
 
 
 def check_room(directory: str, samples: int) -> None:

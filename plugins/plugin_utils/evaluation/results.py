@@ -8,36 +8,69 @@ import math
 from typing import Any, Iterable, Mapping
 
 from ...module_utils.common.kinds import show_value
+from ...module_utils.evaluation.tool import UNREADABLE
 from ...module_utils.evaluation.tools import DEFAULT
 from .tasks import EvaluationError
 
 FORMAT = 1
 _KEYS = ("format", "host", "instance", "model", "state", "plan", "tool", "task", "unreadable", "items", "date", "score",
          "samples", "definition_sha256", "data_sha256", "limit", "request")  # fmt: skip
+_TEXT: tuple[type, str] = (str, "a text")
+_NUMBER: tuple[type, str] = (int, "a whole number")
+# What a host says of its answers, and of each; all else is the controller's word.
+_ANSWERS = {"model": _TEXT, "state": _TEXT, "plan": (Mapping, "a mapping"), "items": (list, "a list")}
+_ITEM = {**dict.fromkeys(("id", "expected", "answer", "response"), _TEXT), "correct": (bool, "true or false")}
+_RESULT = {
+    **_ANSWERS,
+    **dict.fromkeys(("host", "instance", "task", "tool"), _TEXT),
+    **dict.fromkeys(("unreadable", "samples"), _NUMBER),
+}
 # Two-sided 95 %.
 _Z = 1.959964
+
+
+def check_answers(data: Any, where: str) -> dict[str, Any]:
+    """Return what a host is believed of its answers: what it serves, and each answer. Raises EvaluationError."""
+    _check_kinds(data, _ANSWERS, where)
+    for item in data["items"]:
+        _check_kinds(item, _ITEM, f"{where}: an answer")
+    if len({item["id"] for item in data["items"]}) != len(data["items"]):
+        raise EvaluationError(f"{where}: found two answers with one id, expected one for each question")
+    items = [{key: item[key] for key in _ITEM} for item in data["items"]]
+    return {**{key: data[key] for key in _ANSWERS}, "items": items}
+
+
+def _check_kinds(data: Any, kinds: Mapping[str, tuple[type, str]], where: str) -> None:
+    if not isinstance(data, Mapping):
+        raise EvaluationError(f"{where}: found {show_value(data)}, expected a mapping")
+    for key, (kind, name) in kinds.items():
+        value = data.get(key)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise EvaluationError(f"{where}: {key}: found {show_value(value)}, expected {name}")
 
 
 def make_result(answers: Mapping[str, Any], settings: Mapping[str, Any], host: str, date: str) -> dict[str, Any]:
     """Return the result of a task.
 
-    ``answers`` are what the host sent, ``settings`` the plan of the task: definition_sha256, data_sha256, limit,
-    request, samples. Raises EvaluationError where the host has answered another number of questions.
+    ``answers`` are what check_answers returned, ``settings`` the plan of the task: instance, task, tool,
+    definition_sha256, data_sha256, limit, request, samples. Raises EvaluationError where the host has answered another
+    number of questions.
     """
     items = answers["items"]
-    if len(items) != settings["samples"]:
+    if len(items) != settings["samples"] or not items:
         raise EvaluationError(
             f"{host}: {settings['task']}: found {len(items)} answers, expected {settings['samples']}; evaluate it again"
         )
-    kept = ("definition_sha256", "data_sha256", "limit", "request")
+    kept = ("instance", "task", "tool", "definition_sha256", "data_sha256", "limit", "request")
     return {
         "format": FORMAT,
+        **{key: answers[key] for key in _ANSWERS if key != "items"},
         "host": host,
-        **{key: value for key, value in answers.items() if key != "items"},
         **{key: settings[key] for key in kept},
         "date": date,
         "samples": len(items),
-        "score": round(sum(bool(item["correct"]) for item in items) / len(items), 6),
+        "unreadable": sum(item["answer"] == UNREADABLE for item in items),
+        "score": round(sum(item["correct"] for item in items) / len(items), 6),
         "items": items,
     }
 
@@ -51,6 +84,7 @@ def check_result(data: Any, where: str) -> dict[str, Any]:
     missing = [key for key in _KEYS if key not in data]
     if missing:
         raise EvaluationError(f"{where}: {missing[0]} is missing; remove the file to evaluate again")
+    _check_kinds(data, _RESULT, where)
     try:
         correct = sum(bool(item["correct"]) and bool(item["id"]) for item in data["items"])
     except (KeyError, TypeError) as exc:

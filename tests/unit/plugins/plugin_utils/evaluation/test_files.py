@@ -205,9 +205,9 @@ def test_a_file_that_is_no_evidence(tmp_path):
 
 
 def test_answers_that_were_cut_off(tmp_path):
-    data = gzip.compress(b'{"items": []}')
+    data = gzip.compress(b'{"items": [], "model": "m", "state": "s", "plan": {}}')
     (tmp_path / "a.gz").write_bytes(data)
-    assert files.read_answers(str(tmp_path / "a.gz")) == {"items": []}
+    assert files.read_answers(str(tmp_path / "a.gz"))["items"] == []
     (tmp_path / "a.gz").write_bytes(data[:-9])
     with pytest.raises(EvaluationError, match=r"a.gz: the answers cannot be read"):
         files.read_answers(str(tmp_path / "a.gz"))
@@ -240,3 +240,15 @@ def test_no_room_for_the_results(tmp_path, monkeypatch):
 def test_a_disk_that_is_full_meanwhile():
     with pytest.raises(EvaluationError, match=r"evaluate_dir: /dev/full/x: "):
         files.write("/dev/full/x", "text")
+
+
+def test_fetched_answers_lie_where_only_this_user_can_enter(tmp_path):
+    (tmp_path / ".answers").mkdir(0o755)
+    files.make_answers_directory(str(tmp_path))
+    path = files.answers_path(str(tmp_path), "gpu-1", "chat", "t")
+    assert (
+        os.path.dirname(path) == str(tmp_path / ".answers") and (tmp_path / ".answers").stat().st_mode & 0o777 == 0o700
+    )
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EvaluationError, match=r"evaluate_dir: .*file/.answers: "):
+        files.make_answers_directory(str(tmp_path / "file"))

@@ -29,7 +29,8 @@ def request_(tmp_path):
 
 def keep(directory, task, host="gpu-1", **changes):
     data = answers(task["task"], [True] * task["samples"], **changes)
-    files.write(files.result_path(directory, host, "chat", task["task"]), render(make_result(data, task, host, "")))
+    result = make_result(data, {"instance": "chat", **task}, host, "")
+    files.write(files.result_path(directory, host, "chat", task["task"]), render(result))
 
 
 def test_the_questions_are_prepared_and_the_settings_noted(request_):
