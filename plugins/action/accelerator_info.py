@@ -48,6 +48,7 @@ class ActionModule(ControllerAction):
                 catalogue,
                 Cpu(**found["cpu"]),
                 found["drivers"],
+                options["declared"],
             )
             _compare(detected, options, catalogue)
         except AcceleratorError as exc:
@@ -57,7 +58,8 @@ class ActionModule(ControllerAction):
         if detected.mixed and options["require_usable"]:
             counts = ", ".join(f"{key} x {count}" for key, count in detected.models.items())
             result["warnings"] = [
-                f"{host}: several accelerators ({counts}); models are planned for {detected.model} only"
+                f"{host}: several accelerators ({counts}); models are planned for {detected.model} only, and "
+                "accelerator in the inventory chooses another"
             ]
         return result
 

@@ -20,6 +20,8 @@ from ..plugin_utils.acceptance.options import (
 )
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.fleet.hardware import accelerator_of
+from ..plugin_utils.planning.runtime import devices_of, visible_env
 
 # The largest size of a result and its page.
 ROOM = 1 << 20
@@ -54,10 +56,19 @@ def hardware_of(detected: Mapping[str, Any], catalog_path: Sequence[str]) -> dic
     model = catalogue.models.get(detected.get("model", ""))
     numbers = range(detected.get("count", 0))
     nodes = [node.format(index=number) for node in (model.devices if model else ()) for number in numbers]
+    visible = {}
+    if model and model.key in (detected.get("numbers") or {}):
+        # Beside chips of other models: one process of CUDA cannot have a GB300 and a display at once.
+        accelerator = accelerator_of(detected, catalogue)
+        nodes = devices_of(accelerator, range(accelerator.count))
+        visible = visible_env(accelerator, range(accelerator.count), "venv", {})
+        own = [device for device in detected["devices"] if device["model"] == model.key]
+        detected = {**detected, "devices": own}
     return {
         "expected": expected_figures(detected, catalogue),
         "devices": list(dict.fromkeys(nodes)),
         "mounts": list(model.mounts) if model else [],
+        "visible": visible,
     }
 
 

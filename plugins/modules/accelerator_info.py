@@ -80,7 +80,8 @@ accelerator:
   contains:
     model:
       description:
-        - Name of the most numerous model in the catalogue.
+        - The model that O(declared) names where the host has it, else the most numerous one of the catalogue, and among
+          as many the one with more memory.
         - V(cpu) if there is no accelerator, V(unknown) if the catalogue knows none of those that are there.
       type: str
       sample: h200
@@ -138,6 +139,11 @@ accelerator:
       description: Number of devices of each model.
       type: dict
       sample: {h200: 8}
+    numbers:
+      description: The numbers that the vendor's tools give the devices of each model, where they list others beside
+        them, of another model or ignored ones. Empty elsewhere.
+      type: dict
+      sample: {h100_nvl: [1, 2], l4: [0]}
     devices:
       description: The devices by PCI address.
       type: list

@@ -49,6 +49,10 @@ options:
     type: list
     elements: str
     default: []
+  visible:
+    description: Variables that restrict the program to some chips of the host. By default it works all.
+    type: dict
+    default: {}
   size:
     description: Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
     type: int
@@ -81,6 +85,7 @@ ARGUMENTS = {
     "venv_root": {"type": "path", "default": "/opt/vllm"},
     "devices": WORDS,
     "mounts": WORDS,
+    "visible": {"type": "dict", "default": {}},
     "size": {"type": "int", "default": 0},
 }
 SEARCHED = ("python", "image", "venv_root", "stack")
@@ -126,6 +131,7 @@ def run(module: AnsibleModule, samples: list[dict[str, Any]]) -> tuple[str, Burn
         **{name: options[name] for name in SEARCHED},
         devices=tuple(options["devices"]),
         mounts=tuple(options["mounts"]),
+        visible=options["visible"],
     )
     try:
         interpreter = find_python(search, command, module.get_bin_path)
@@ -150,6 +156,7 @@ def _measure(interpreter: Interpreter, options: dict[str, Any], command: Any, sa
             limits,
             sample,
             lambda: stop_container(interpreter, command),
+            options["visible"],
         )
     except OSError as exc:
         return BurnIn({}, f"{interpreter.where} cannot be started: {exc.strerror}")

@@ -31,6 +31,11 @@ options:
     description: Number of accelerators that containers must be able to use.
     type: int
     default: 0
+  numbers:
+    description: The numbers of these accelerators in the vendor's tools. By default counted from 0.
+    type: list
+    elements: int
+    default: []
   partition:
     description: The MIG instances of each chip that plans are for, such as V(7x1g.10gb). By default whole chips.
     type: str
@@ -65,6 +70,7 @@ def main() -> None:
             "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
             "stack": {"type": "str", "default": "cpu"},
             "count": {"type": "int", "default": 0},
+            "numbers": {"type": "list", "elements": "int", "default": []},
             "partition": {"type": "str", "default": ""},
             "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
         }
@@ -76,10 +82,10 @@ def main() -> None:
         return result
 
     host = read_host(module.params["packager"], run, module.get_bin_path)
-    names = ("engine", "stack", "count", "toolkit", "partition")
-    engine, stack, count, toolkit, partition = (module.params[name] for name in names)
+    names = ("engine", "stack", "count", "toolkit", "partition", "numbers")
+    engine, stack, count, toolkit, partition, numbers = (module.params[name] for name in names)
     try:
-        fact, warnings = check(engine, stack, count, toolkit, host, module.get_bin_path, run, partition)
+        fact, warnings = check(engine, stack, count, toolkit, host, module.get_bin_path, run, partition, numbers)
     except RuntimePlanError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     for warning in warnings:

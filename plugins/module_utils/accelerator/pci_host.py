@@ -9,6 +9,9 @@ from typing import Any, Collection
 
 # Of 2**64.
 MOST_DIGITS = 20
+# The kernel's drivers by PCI vendor, and the base classes of what they drive for programs.
+DRIVERS = {"1002": "amdgpu", "10de": "nvidia"}
+_DRIVEN = ("03", "12")
 
 
 class PciError(ValueError):
@@ -22,7 +25,8 @@ class PciFunction:
     ``address`` is ``domain:bus:device.function`` as the kernel writes it. ``class_id`` is base class and subclass.
     ``numa_node`` is None where the firmware names none. ``virtual`` is true for an SR-IOV function whose physical one
     is in the same tree; in a virtual machine, which only sees that one function, it is false. ``memory_mib`` is what
-    AMD's driver reports, None for other chips and without it.
+    AMD's driver reports, None for other chips and without it. ``unbound`` is true where the vendor's driver is loaded
+    and does not drive the function, so that the vendor's tools do not list it.
     """
 
     address: str
@@ -34,6 +38,7 @@ class PciFunction:
     numa_node: int | None = None
     virtual: bool = False
     memory_mib: int | None = None
+    unbound: bool = False
 
     @property
     def id(self) -> str:
@@ -81,7 +86,15 @@ def _read_function(path: str, address: str, vendors: Collection[str]) -> PciFunc
         numa_node=_number(path, "numa_node"),  # -1: the firmware names none
         virtual=os.path.exists(os.path.join(path, "physfn")),
         memory_mib=(_number(path, "mem_info_vram_total") or 0) // 1024**2 or None,
+        unbound=class_id[:2] in _DRIVEN and _is_unbound(path, address, vendor_id),
     )
+
+
+def _is_unbound(path: str, address: str, vendor_id: str) -> bool:
+    # A function is a link in sysfs, so that its path followed by .. leads elsewhere.
+    bus = os.path.dirname(os.path.dirname(path))
+    driver = os.path.join(bus, "drivers", DRIVERS.get(vendor_id, ""))
+    return vendor_id in DRIVERS and os.path.isdir(driver) and not os.path.exists(os.path.join(driver, address))
 
 
 def _read(path: str, name: str) -> str:

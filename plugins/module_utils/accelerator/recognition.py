@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Iterable, Mapping, Sequence
 
 from ..common.spelling import nearest
@@ -20,6 +20,9 @@ UNKNOWN = "unknown"
 X86_NEEDS = "avx2"
 # So many chips may be behind one function on PCI: an Atlas 300I Duo has two, a 300I Pro under the same id one.
 CHIPS_OF_A_FUNCTION = {"ascend_310p": 2}
+# Stacks whose tools number all chips of the vendor that its driver drives, of every model, by their PCI addresses:
+# nvidia-smi, CDI (nvidia-ctk takes NVML's numbers) and CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID; amd-smi and HIP.
+NUMBERED = ("cuda", "rocm")
 
 
 class AcceleratorError(ValueError):
@@ -119,7 +122,8 @@ class Detected:
     of the smallest where they differ, of the host for ``cpu``, None where the catalogue knows none. ``models`` counts
     every model; ``mixed`` is true if there are several, or unknown ones beside them. ``driver_version`` and
     ``mec_firmware`` (AMD) are None where unknown. ``partition`` are the modes of AMD's chips (CPX/NPS4), None where the
-    driver shows none; ``count`` and ``memory_mib`` are always those of whole chips.
+    driver shows none; ``count`` and ``memory_mib`` are always those of whole chips. ``numbers`` are, by model, those
+    that the vendor's tools give its chips; only of models beside others of the vendor that these tools list too.
     """
 
     model: str
@@ -140,6 +144,7 @@ class Detected:
     driver_version: str | None = None
     mec_firmware: int | None = None
     partition: str | None = None
+    numbers: dict[str, list[int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hardware as plain data, JSON-serialisable."""
@@ -151,10 +156,12 @@ def match(
     catalogue: Catalogue,
     cpu: Cpu,
     drivers: Mapping[str, Mapping[str, Any]] | None = None,
+    declared: str | None = None,
 ) -> Detected:
-    """Return the hardware that the catalogue recognises in a host's PCI functions; the most numerous model leads.
+    """Return the hardware that the catalogue recognises in a host's PCI functions.
 
-    ``drivers`` is the result of drivers_host.read_drivers.
+    ``drivers`` is the result of drivers_host.read_drivers. The model ``declared`` by the inventory leads where it is
+    there, else the first by ``rank``.
 
     Catalogued ids count whatever their PCI class, unknown ids in the classes of their vendor. Virtual functions beside
     their physical function are not counted, because they are the same chip.
@@ -162,6 +169,7 @@ def match(
     devices: list[dict[str, Any]] = []
     switches: list[dict[str, Any]] = []
     unknown: list[dict[str, Any]] = []
+    functions = list(functions)
     for function in functions:
         if function.virtual or function.id in catalogue.ignored:
             continue
@@ -171,7 +179,8 @@ def match(
             switches.append({**_place(function), "title": catalogue.switches[function.id]})
         elif _is_unknown(function, catalogue):
             unknown.append({**_place(function), "vendor": catalogue.pci_vendors[function.vendor_id].vendor})
-    return hardware_of(devices, unknown, catalogue, switches, cpu, drivers)
+    found = hardware_of(devices, unknown, catalogue, switches, cpu, drivers, declared)
+    return replace(found, numbers=_numbers(functions, found, catalogue))
 
 
 def hardware_of(
@@ -181,14 +190,15 @@ def hardware_of(
     switches: Sequence[dict[str, Any]] = (),
     cpu: Cpu | None = None,
     drivers: Mapping[str, Mapping[str, Any]] | None = None,
+    declared: str | None = None,
 ) -> Detected:
     """Return the hardware of a host with these chips, whether the host itself or its BMC lists them.
 
     Each of ``devices`` is a chip of the catalogue with ``model`` and ``memory_mib``, each of ``unknown`` has
-    ``vendor``, None if unknown. ``cpu`` and ``drivers`` are None where the host was not asked.
+    ``vendor``, None if unknown. ``cpu`` and ``drivers`` are None where the host was not asked. ``declared`` leads.
     """
     models = dict(Counter(device["model"] for device in devices).most_common())
-    host = _host(_leading(models, catalogue), devices, unknown, cpu)
+    host = _host(_leading(models, catalogue, declared), devices, unknown, cpu)
     driver = (drivers or {}).get(host["vendor"], {})
     return Detected(
         **host,
@@ -266,12 +276,42 @@ def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
     return None
 
 
-def _leading(models: Mapping[str, int], catalogue: Catalogue) -> Model | None:
-    """Return the model that names the host: supported models first, then by number, then by name."""
+def rank(model: Model, count: int) -> tuple[bool, int, float, str]:
+    """Return the place of a model among those of a host: supported first, then by number, memory of a chip, name."""
+    return model.unsupported is not None, -count, -(model.memory_gib or 0), model.key
+
+
+def _leading(models: Mapping[str, int], catalogue: Catalogue, declared: str | None) -> Model | None:
+    """Return the model that names the host: the declared one, else the first by rank."""
     if not models:
         return None
-    key = min(models, key=lambda key: (catalogue.models[key].unsupported is not None, -models[key], key))
-    return catalogue.models[key]
+    return catalogue.models[min(models, key=lambda key: (key != declared, rank(catalogue.models[key], models[key])))]
+
+
+def _numbers(functions: Sequence[PciFunction], found: Detected, catalogue: Catalogue) -> dict[str, list[int]]:
+    """Return Detected.numbers. Of other chips, ignored ones too, count those that the vendor's driver drives."""
+    models = {device["address"]: device["model"] for device in found.devices}
+    numbers = {}
+    for key in found.models:
+        stack, vendor = catalogue.models[key].stack, catalogue.models[key].vendor
+        listed = [
+            function.address
+            for function in functions
+            if models.get(function.address) == key or (not function.unbound and _is_chip(function, vendor, catalogue))
+        ]
+        # A domain can have five digits.
+        listed.sort(key=lambda address: (len(address), address))
+        if stack in NUMBERED and len(listed) > found.models[key]:
+            numbers[key] = [number for number, address in enumerate(listed) if models.get(address) == key]
+    return numbers
+
+
+def _is_chip(function: PciFunction, vendor: str, catalogue: Catalogue) -> bool:
+    """Return whether a function is a chip of this vendor, listed or not."""
+    known = catalogue.pci_vendors.get(function.vendor_id)
+    if known is None or known.vendor != vendor or function.virtual:
+        return False
+    return function.id in catalogue.chips or function.class_id in known.classes
 
 
 def _host(

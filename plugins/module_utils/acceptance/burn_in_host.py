@@ -35,12 +35,17 @@ class Limits:
 
 
 def run_burn_in(
-    argv: Sequence[str], program: str, limits: Limits, sample: Callable[[], None], stop: Callable[[], None]
+    argv: Sequence[str],
+    program: str,
+    limits: Limits,
+    sample: Callable[[], None],
+    stop: Callable[[], None],
+    visible: Mapping[str, str] | None = None,
 ) -> BurnIn:
     """Run a program, given on its standard input, and return what it measured.
 
-    ``sample`` is called every ``limits.pause`` seconds while it runs, ``stop`` if it must be killed. Raises
-    OSError if the command cannot be started.
+    ``sample`` is called every ``limits.pause`` seconds while it runs, ``stop`` if it must be killed. ``visible`` are
+    variables that restrict it to chips. Raises OSError if the command cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="baremetal-accept-") as home:
         process = subprocess.Popen(
@@ -51,7 +56,7 @@ def run_burn_in(
             text=True,
             errors="replace",
             cwd=home,
-            env=_environment(home),
+            env={**_environment(home), **(visible or {})},
             start_new_session=True,
         )
         try:

@@ -6,11 +6,13 @@ from __future__ import annotations
 import glob
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Mapping
 
 from ..common.files_host import text_of
 from ..containers.engine import CDI_DIRS, ContainerError, choose_engine, gpus_by
 from ..containers.engine_host import HOOKS, Find, Run, cdi_kinds, read_docker, read_podman
+from ..containers.run_command import device_words
 from ..instance.marks import STATE_DIR
 from ..vllm.files import QUADLET_DIR
 
@@ -38,7 +40,10 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Search:
-    """Where to look: the user's own choice, the directory of environments, the devices for a container."""
+    """Where to look: the user's own choice, the directory of environments, the devices for a container.
+
+    ``visible`` are variables that restrict a program to chips.
+    """
 
     python: str = ""
     image: str = ""
@@ -47,6 +52,7 @@ class Search:
     devices: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     root: str = "/"
+    visible: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_python(search: Search, run: Run, find: Find) -> Interpreter:
@@ -105,8 +111,10 @@ def _in_container(search: Search, run: Run, find: Find) -> Interpreter:
 
 def container_words(command: str, name: str, image: str, search: Search, by_flag: bool) -> list[str]:
     """Return the command that runs Python in a new container of an image, with all chips and without a network."""
-    devices = ["--gpus", "all"] if by_flag else [word for device in search.devices for word in ("--device", device)]
+    devices = [word for words in device_words(search.devices, {"gpus": "flag" if by_flag else ""}) for word in words]
     mounts = [f"type=bind,source={path},target={path},readonly" for path in search.mounts]
+    # A container of NVIDIA's has its own chips only, and counts them from 0.
+    shown = [] if search.stack == "cuda" else [f"{name}={value}" for name, value in search.visible.items()]
     start = ["--entrypoint", "python3", image, "-"]
     if search.stack == "cann":
         start = ["--entrypoint", "bash", image, "-c", f'{ASCEND_SETUP}; exec python3 - "$0"']
@@ -114,7 +122,7 @@ def container_words(command: str, name: str, image: str, search: Search, by_flag
         command, "run", "--rm", "--interactive", "--name", name, "--pull", "never", "--network", "none",
         "--ipc", "private", "--shm-size", "1g", "--user", "0:0", "--security-opt", "label=disable",
         *devices, *(word for mount in mounts for word in ("--mount", mount)),
-        "--env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", *start,
+        "--env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", *(word for each in shown for word in ("--env", each)), *start,
     ]  # fmt: skip
 
 

@@ -28,8 +28,12 @@ def check(
     find: Find,
     run: Run,
     partition: str = "",
+    numbers: Sequence[int] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the fact accelerator_container_runtime and warnings; raises RuntimePlanError with what to do."""
+    """Return the fact accelerator_container_runtime and warnings; raises RuntimePlanError with what to do.
+
+    ``numbers`` are those of the chips where the host has others of the vendor too, else they are counted from 0.
+    """
     state = host.engines.get(engine)
     if state is None or not state.version:
         raise RuntimePlanError(_silent(engine, state, run))
@@ -41,7 +45,8 @@ def check(
         except ContainerError as exc:
             raise RuntimePlanError(f"{exc}{_driver(host)}") from exc
         if gpus == "cdi":
-            _check_devices(count, mig_instances(partition), [text_of(path) for path in cdi_files(CDI_DIRS)])
+            texts = [text_of(path) for path in cdi_files(CDI_DIRS)]
+            _check_devices(numbers or range(count), mig_instances(partition), texts)
             if host.unlinked:
                 warnings.append(
                     f"{', '.join(host.unlinked)}: no link below /dev/char, so systemctl daemon-reload takes them from "
@@ -76,10 +81,10 @@ def missing_nodes(stack: str, count: int) -> list[str]:
     return [node for node in nodes if count and not os.path.exists(node)]
 
 
-def listed_devices(text: str) -> int:
-    """Return how many whole chips NVIDIA's CDI specification lists by their numbers; YAML or JSON."""
+def listed_devices(text: str) -> set[int]:
+    """Return the numbers of the whole chips that NVIDIA's CDI specification lists; YAML or JSON."""
     names = re.findall(r"""["']?\bname["']?\s*:\s*["']?(\d+)["']?\s*(?:[,}]|$)""", text, re.MULTILINE)
-    return len(set(names))
+    return set(map(int, names))
 
 
 def missing_libraries(texts: Sequence[str]) -> list[str]:
@@ -89,10 +94,10 @@ def missing_libraries(texts: Sequence[str]) -> list[str]:
     return sorted({path for path in found if not os.path.exists(path)})
 
 
-def _check_devices(count: int, parts: int, texts: Sequence[str]) -> None:
+def _check_devices(chips: Sequence[int], parts: int, texts: Sequence[str]) -> None:
     """Raise RuntimePlanError where no CDI specification lists the chips, or the MIG instances of each (``parts``)."""
-    own = [text for text in texts if NVIDIA in text]
-    listed = max((listed_devices(text) for text in own), default=0)
+    own, count = [text for text in texts if NVIDIA in text], len(chips)
+    listed = max((len(listed_devices(text) & set(chips)) for text in own), default=0)
     again = f"run systemctl restart {REFRESH_SERVICE}"
     # An instance of a chip with MIG is listed as 0:1.
     found = {name for text in own for name in re.findall(r"""name["']?\s*:\s*["']?(\d+:\d+)""", text)}
@@ -101,7 +106,7 @@ def _check_devices(count: int, parts: int, texts: Sequence[str]) -> None:
             "NVIDIA's CDI specification lists MIG instances, and plans take whole chips; set accelerator_partition of "
             f"the host, or switch MIG off and {again}"
         )
-    wanted = {f"{chip}:{part}" for chip in range(count) for part in range(parts)}
+    wanted = {f"{chip}:{part}" for chip in chips for part in range(parts)}
     if wanted - found:
         raise RuntimePlanError(
             f"NVIDIA's CDI specification lists {len(wanted & found)} of {len(wanted)} MIG instances "

@@ -79,13 +79,19 @@ class Divided(TypedDict, total=False):
     partition: str
 
 
+class Numbered(TypedDict, total=False):
+    """What the plan of an instance has only beside other chips of the vendor: the numbers of its own in their tools."""
+
+    numbers: list[int]
+
+
 class Scaled(TypedDict, total=False):
     """What the plan of an instance has only where its replicas follow the load: min, max, mode, and on which hosts."""
 
     scale: dict[str, Any]
 
 
-class PlanOutline(Grouped, Resident, Preloaded, Divided, Scaled):
+class PlanOutline(Grouped, Resident, Preloaded, Divided, Numbered, Scaled):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

@@ -51,5 +51,8 @@ def check_installed(name: str, plan: PlanDocument, slot: Mapping[str, Any] | Non
 
 
 def chips_of(plan: PlanDocument) -> list[int]:
-    """Return the chips whose power counts for the instance; none if it also uses chips of other hosts."""
-    return [] if plan["strategy"] in MULTI_NODE else list(plan["chips"])
+    """Return the chips whose power counts for the instance; none if it also uses chips of other hosts.
+
+    They have the numbers of the vendor's tool.
+    """
+    return [] if plan["strategy"] in MULTI_NODE else list(plan.get("numbers") or plan["chips"])

@@ -28,14 +28,14 @@ Answer = Union[Mapping[str, Any], str]
 _FUNCTION = re.compile(
     r"(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<vendor_id>[0-9a-f]{4}) (?P<device_id>[0-9a-f]{4}) "
     r"(?P<class_id>[0-9a-f]{4}) (?P<subvendor_id>[0-9a-f]{4}|-) (?P<subdevice_id>[0-9a-f]{4}|-) "
-    r"(?P<numa_node>[0-9]{1,9}|-)(?P<virtual> virtual)?"
+    r"(?P<numa_node>[0-9]{1,9}|-)(?P<virtual> virtual)?(?P<unbound> unbound)?"
 )
 _FIRMWARE = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,9}")
 # The characters of a driver's version that are kept; a version has about ten.
 MOST_TEXT = 200
 _SHORT = (
     "model", "stack", "generation", "vendor", "count", "memory_mib", "compute_capability", "devices_per_card", "mixed",
-    "models", "unknown", "driver_version", "mec_firmware", "partition",
+    "models", "unknown", "driver_version", "mec_firmware", "partition", "numbers",
 )  # fmt: skip
 
 
@@ -287,7 +287,7 @@ def _function_text(function: PciFunction) -> str:
     numa_node = "-" if function.numa_node is None else str(function.numa_node)
     words = [function.address, function.vendor_id, function.device_id, function.class_id]
     words += [function.subvendor_id or "-", function.subdevice_id or "-", numa_node]
-    return " ".join([*words, "virtual"] if function.virtual else words)
+    return " ".join(words + ["virtual"] * function.virtual + ["unbound"] * function.unbound)
 
 
 def _function(text: Any) -> PciFunction:
@@ -297,7 +297,7 @@ def _function(text: Any) -> PciFunction:
     words: dict[str, Any] = {key: None if value == "-" else value for key, value in found.groupdict().items()}
     numa_node = words.pop("numa_node")
     words["numa_node"] = None if numa_node is None else int(numa_node)
-    return PciFunction(**{**words, "virtual": words["virtual"] is not None})
+    return PciFunction(**{**words, **{name: words[name] is not None for name in ("virtual", "unbound")}})
 
 
 def _cpu(data: Any) -> Cpu:

@@ -88,9 +88,20 @@ pci_function() {
   first_line "$function/numa_node"
   only_number
   node=${value:--}
+  unbound=
+  case $vendor/$class in
+    10de/03?? | 10de/12??) is_unbound nvidia ;;
+    1002/03?? | 1002/12??) is_unbound amdgpu ;;
+  esac
   first_line "$function/mem_info_vram_total"
   only_number
-  say "pci ${function##*/} $vendor $device $class $board $node${value:+ bytes $value}"
+  say "pci ${function##*/} $vendor $device $class $board $node$unbound${value:+ bytes $value}"
+}
+
+# Set unbound where a driver is loaded and does not drive the function.
+is_unbound() {
+  driver=$sysfs/bus/pci/drivers/$1
+  if [ -d "$driver" ] && [ ! -e "$driver/${function##*/}" ]; then unbound=' unbound'; fi
 }
 
 drivers() {

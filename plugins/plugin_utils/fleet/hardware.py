@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, Callable, Mapping
 
-from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ...module_utils.accelerator.recognition import CPU, NUMBERED, UNKNOWN, AcceleratorError, Catalogue
 from ...module_utils.common.foreign_numbers import read_finite
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
@@ -18,19 +20,49 @@ from .host_reader import FleetError, Variables
 
 
 def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerator:
-    """Return the accelerator that facts of a host describe. Raises AcceleratorError for one that cannot serve.
+    """Return the accelerator that facts of a host describe.
 
+    Raises AcceleratorError for one that cannot serve, and for one beside others whose places nobody has read.
     ``facts`` has the shape of the fact accelerator_detected: ``model``, ``count``, ``memory_mib`` (one chip's, on a CPU
-    the host's), ``driver_version``, ``cuda_version``, ``mec_firmware``, ``partition``, ``pythons``, ``rdma`` and
-    ``cpu``. All but model and count may be missing or None; other keys are ignored.
+    the host's), ``driver_version``, ``cuda_version``, ``mec_firmware``, ``partition``, ``pythons``, ``rdma``, ``cpu``,
+    ``models`` and ``numbers``. All but model and count may be missing or None; other keys are ignored.
     """
     memory_mib = facts.get("memory_mib")
-    return declared_accelerator(
+    found = declared_accelerator(
         catalogue,
         str(facts["model"]),
         int(facts["count"]),
         None if memory_mib is None else memory_mib / 1024,
         {name: facts.get(name) for name in (*FACTS, *HOST_FACTS)},
+    )
+    if problem := unnumbered(facts, catalogue):
+        raise AcceleratorError(problem)
+    numbers = (facts.get("numbers") or {}).get(found.model)
+    return replace(found, numbers=tuple(numbers)) if numbers else found
+
+
+def unnumbered(facts: Mapping[str, Any], catalogue: Catalogue) -> str:
+    """Return why the chips of a host beside others of the vendor cannot be told apart by numbers, "" where they can.
+
+    ``facts`` are those of accelerator_of.
+    """
+    model, models = str(facts["model"]), facts.get("models") or {}
+    stack = catalogue.models[model].stack if model in catalogue.models else CPU
+    known = [key for key in models if key in catalogue.models]
+    others = [key for key in known if key != model and catalogue.models[key].stack == stack]
+    numbers = (facts.get("numbers") or {}).get(model)
+    if numbers is None and not others:
+        return ""
+    beside = f"accelerator: the host has {' and '.join(others) or 'other chips'} beside {model}"
+    if stack not in NUMBERED:
+        return f"{beside}, and nothing says how its driver numbers chips of several models; keep one model in the host"
+    valid = isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+    if valid and len(numbers or ()) == facts["count"]:
+        return ""
+    return (
+        f"{beside}, so the numbers of its {facts['count']} x {model} depend on the PCI addresses of all of them, which "
+        "were not read; run playbooks/discover.yml (docs/operate/discovery.md), or the role accelerator once with a "
+        "fact cache"
     )
 
 
@@ -49,7 +81,10 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
             "playbooks/discover.yml without --check (docs/operate/discovery.md), or the role accelerator once with a "
             "fact cache (accelerator_detected)"
         )
-    seen = detected if detected.get("model") == model else {}
+    models = detected.get("models") or {}
+    if model not in models:  # what was found is of another time
+        models = _declared_kinds(variables)
+    seen = detected if detected.get("model") == model else {"count": models.get(model) or 1}
     count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
     memory_mib = seen.get("memory_mib")
     if variables.get("accelerator_memory_gib") is not None:
@@ -63,13 +98,35 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
             raise FleetError(str(exc)) from exc
     # Facts that do not depend on the chips are valid even if the inventory declares other chips than those found.
     facts.update({name: detected.get(name) for name in HOST_FACTS})
-    return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}
+    return {
+        "model": str(model),
+        "count": count,
+        "memory_mib": memory_mib,
+        **facts,
+        "models": models,
+        "numbers": detected.get("numbers"),
+    }
+
+
+def _declared_kinds(variables: Variables) -> Mapping[str, Any]:
+    """Return the models that a host declares with ``accelerators``, a mapping or a text such as h200:4 l40s:2."""
+    declared = variables.get("accelerators") or {}
+    return declared if isinstance(declared, Mapping) else dict.fromkeys(re.findall(r"(\w+):", str(declared)))
+
+
+def has_numbers(variables: Variables, catalogue: Catalogue) -> bool:
+    """Return whether the numbers of a host's chips follow from its variables; true where these are wrong."""
+    try:
+        return not unnumbered(hardware_facts(variables, catalogue), catalogue)
+    except FleetError:
+        return True
 
 
 def count_note(variables: Variables, facts: Mapping[str, Any]) -> str:
     """Return a warning if the number of a host's chips is unknown, so that its plans assume one; else ""."""
     detected = variables.get("accelerator_detected") or {}
-    counted = variables.get("accelerator_count") is not None or detected.get("model") == facts["model"]
+    found = {detected.get("model"), *(detected.get("models") or ())}
+    counted = variables.get("accelerator_count") is not None or facts["model"] in found
     if counted or facts["model"] == CPU:
         return ""
     return (

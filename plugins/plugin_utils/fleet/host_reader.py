@@ -62,7 +62,7 @@ SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("
 HARDWARE = (
     "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_partition",
     "accelerator_driver_version", "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path",
-    "accelerator_detected",
+    "accelerator_detected", "accelerators",
 )  # fmt: skip
 
 # What decides which server a connection reaches; behind other gateways the same address may be another server's.

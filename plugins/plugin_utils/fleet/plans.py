@@ -21,7 +21,15 @@ from ..options.table import OptionTableError
 from ..planning.hardware import Accelerator
 from ..planning.inputs import PlanError
 from .groups import group_problems
-from .hardware import accelerator_of, check_groups, count_note, hardware_facts, has_accelerator, names_count
+from .hardware import (
+    accelerator_of,
+    check_groups,
+    count_note,
+    hardware_facts,
+    has_accelerator,
+    has_numbers,
+    names_count,
+)
 from .host_reader import SECRETS, SETTING_VARIABLES, FleetError, HostReader, UnrenderedError, argument_spec
 from .secret_names import check_secret_names
 
@@ -177,13 +185,16 @@ def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) ->
 def _can_be_planned(variables: Variables) -> bool | str:
     """Return whether a host's plans follow from its variables alone, or a sentence if its groups are wrong.
 
-    This is also true for a host without instances, which has no plans.
+    This is also true for a host without instances, which has no plans. The plans of a host with chips of several models
+    need their numbers, which only a detection finds.
     """
     try:
-        check_groups(variables, _catalogue(variables))
+        catalogue = _catalogue(variables)
+        check_groups(variables, catalogue)
     except (FleetError, AcceleratorError) as exc:
         return str(exc)
-    return not variables["vllm_instances"] or ("accelerator" in variables and names_count(variables))
+    named = "accelerator" in variables and names_count(variables) and has_numbers(variables, catalogue)
+    return not variables["vllm_instances"] or named
 
 
 def _pairs(key: Any) -> Iterable[tuple[str, str]]:

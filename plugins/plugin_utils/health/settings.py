@@ -18,11 +18,13 @@ def settings_of(
     """Return the part of the service's configuration that the options of the role do not give.
 
     ``accelerator`` is the fact ``accelerator_detected``, ``plans`` are the plans of the instances, whose chips are
-    numbered in ``parts`` of each chip. An instance without
+    numbered in ``parts`` of each chip of its model. An instance without
     chips of its own (a CPU, or a host whose chips could not be told apart) is concerned by the faults of all chips.
     Raises FaultsError.
     """
-    addresses = sorted(str(device["address"]).lower() for device in accelerator.get("devices") or ())
+    devices = {str(device["address"]).lower(): device.get("model") for device in accelerator.get("devices") or ()}
+    addresses = sorted(devices)
+    own = [address for address in addresses if devices[address] in (None, accelerator["model"])]
     return {
         "host": host,
         "stack": accelerator["stack"],
@@ -31,9 +33,7 @@ def settings_of(
         "addresses": addresses,
         "chips": {
             name: list(
-                dict.fromkeys(
-                    addresses[chip // parts] for chip in plan.get("chips") or () if chip // parts < len(addresses)
-                )
+                dict.fromkeys(own[chip // parts] for chip in plan.get("chips") or () if chip // parts < len(own))
             )
             for name, plan in plans.items()
         },

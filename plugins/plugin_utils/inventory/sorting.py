@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue, rank
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, name_region_group
@@ -156,23 +156,18 @@ def read_detection(document: Any, source: str, catalogue: Catalogue) -> Statemen
 
 
 def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tuple[str, int], ...]:
-    """Return pairs of model and number, ordered as recognition.match does: supported ones first, then by number."""
-
-    def rank(pair: tuple[str, int]) -> tuple[bool, int, str]:
-        return catalogue.models[pair[0]].unsupported is not None, -pair[1], pair[0]
-
-    return tuple(sorted(counts.items(), key=rank))
+    """Return pairs of model and number, ordered as recognition.match does."""
+    return tuple(sorted(counts.items(), key=lambda pair: rank(catalogue.models[pair[0]], pair[1])))
 
 
 def can_agree(first: Statement, other: Statement) -> bool:
     """Return whether two sources can both be right.
 
-    A source with one model names the leading one and states nothing about others; a source with several models names
-    all of them. A missing number agrees with every number.
+    A source with one model states nothing about others; a source with several models names all of them. A missing
+    number agrees with every number.
     """
     if first.kinds == 1 and first.models:
-        uncounted = all(count is None for _model, count in other.models)
-        return any(_same(first.models, [pair]) for pair in other.models[: None if uncounted else 1])
+        return any(_same(first.models, [pair]) for pair in other.models)
     return bool(first.unknown) == bool(other.unknown) and _same(first.models, other.models)
 
 

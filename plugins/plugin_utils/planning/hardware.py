@@ -53,7 +53,8 @@ class Accelerator:
     The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
     its python3 first; None where the host was not asked. ``rdma`` are the RDMA devices near chips, as near_rdma of
     module_utils/vllm/fabric_host.py has them: name, address, and pairs of a chip and the bridges in common.
-    ``host_memory_mib`` is the memory of the host, None where it was not asked.
+    ``host_memory_mib`` is the memory of the host, None where it was not asked. ``numbers`` are those that the vendor's
+    tools give the chips (whole ones), None where they list no other chips, and count these from 0.
     """
 
     model: str
@@ -76,11 +77,24 @@ class Accelerator:
     rdma: tuple[tuple[str, str, tuple[tuple[str, int], ...]], ...] = ()
     host_memory_mib: int | None = None
     partition: str | None = None
+    numbers: tuple[int, ...] | None = None
 
     @property
     def divided(self) -> bool:
         """Whether the chips here are parts of chips."""
         return bool(self.partition) and not str(self.partition).upper().startswith("SPX")
+
+    @property
+    def parts(self) -> int:
+        """The chips here that one whole chip makes."""
+        return self.count // len(self.numbers) if self.numbers else mig_instances(self.partition) or 1
+
+    def number_of(self, chip: int) -> int:
+        """Return the number that the vendor's tools give a chip; of a MIG instance, that of its whole chip."""
+        whole, part = divmod(chip, self.parts)
+        number = self.numbers[whole] if self.numbers else whole
+        # The tools of AMD count the parts of a chip. Each of the other chips is one to them.
+        return number if mig_instances(self.partition) else number + whole * (self.parts - 1) + part
 
     @property
     def most_together(self) -> int:

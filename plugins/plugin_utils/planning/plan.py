@@ -250,6 +250,8 @@ def _plan(
         document["preload"] = True
     if accelerator.divided:
         document["partition"] = str(accelerator.partition)
+    if accelerator.numbers and chips:
+        document["numbers"] = [accelerator.number_of(chip) for chip in chips]
     if scale := scale_of(entry.requested):
         document["scale"] = scale
     # Replicas share no mapping or list.

@@ -85,14 +85,23 @@ def image_of(
 
 
 def visible_env(accelerator: Accelerator, chips: Sequence[int], runtime: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that restricts an instance to its chips; empty where it can see no others."""
+    """Return the variable that restricts an instance to its chips; empty where it can see no others.
+
+    CUDA numbers by speed unless told otherwise, and the plan by PCI addresses. Chips of one model have the same order.
+    """
     name = accelerator.visible_env
-    if name is None or not chips or len(chips) == accelerator.count or name in env:
+    if name is None or not chips or not _restricted(accelerator, chips) or name in env:
         return {}
     if runtime == "container" and accelerator.stack == "cuda":
         # The container gets only its own chips, numbered from 0.
         return {}
-    return {name: ",".join(str(chip) for chip in chips)}
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if accelerator.numbers and accelerator.stack == "cuda" else {}
+    return {**order, name: ",".join(str(accelerator.number_of(chip)) for chip in chips)}
+
+
+def _restricted(accelerator: Accelerator, chips: Sequence[int]) -> bool:
+    """Return whether the host has chips besides those of an instance, of its model or another."""
+    return len(chips) < accelerator.count or accelerator.numbers is not None
 
 
 def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
@@ -100,14 +109,16 @@ def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
 
     Only NVIDIA's are restricted to the instance's chips; a MIG instance is named by its chip and its number there. The
     tools of other vendors select chips by a variable, as their own instructions do, and number them as on the host.
+    CDI has the numbers of NVML, which are in the order of PCI addresses: nvidia-ctk passes them on (VisitDevices of
+    go-nvlib), and leaves a number out where it leaves a GPU out, such as the display of a DGX Station A100.
     """
     devices: list[str] = []
     parts = mig_instances(accelerator.partition)
     for device in accelerator.devices:
         if parts and device.endswith("=all"):
-            devices += [device.replace("=all", f"={chip // parts}:{chip % parts}") for chip in chips]
-        elif device.endswith("=all") and chips and len(chips) < accelerator.count:
-            devices += [device.replace("=all", f"={chip}") for chip in chips]
+            devices += [device.replace("=all", f"={accelerator.number_of(chip)}:{chip % parts}") for chip in chips]
+        elif device.endswith("=all") and chips and _restricted(accelerator, chips):
+            devices += [device.replace("=all", f"={accelerator.number_of(chip)}") for chip in chips]
         elif "{index}" in device:
             devices += [device.format(index=index) for index in range(accelerator.count)]
         else:

@@ -85,3 +85,11 @@ def test_a_bus_that_cannot_be_listed_is_an_error(tmp_path):
     (tmp_path / "bus/pci/devices").write_text("")
     with pytest.raises(PciError, match="bus/pci/devices: cannot be listed: Not a directory"):
         read_functions(str(tmp_path))
+
+
+def test_functions_that_a_loaded_driver_does_not_drive(tmp_path):
+    audio = line("10de:22be", 0x12, "0403")
+    root = write_sysfs(tmp_path, [*lines("10de:2335", 2), audio, line("1002:74a1", 0x20, "1200"), ASPEED])
+    assert [function.address for function in read_functions(str(root)) if function.unbound] == []
+    (root / "bus/pci/drivers/nvidia/0000:10:00.0").mkdir(parents=True)
+    assert [function.address for function in read_functions(str(root)) if function.unbound] == ["0000:11:00.0"]

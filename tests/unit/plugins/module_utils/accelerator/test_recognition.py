@@ -113,6 +113,68 @@ def test_a_chip_that_can_be_served_on_goes_before_more_of_those_that_cannot(dete
     assert unusable(found, CATALOGUE) is None
 
 
+L4_AND_H100_NVL = [line("10de:27b8", 0x01), line("10de:2321", 0x41), line("10de:2321", 0x81)]
+STATION_A100 = [*(line("10de:20b2", bus) for bus in (0x01, 0x47, 0x81, 0xC2)), line("10de:1fb0", 0xC1, "0300")]
+
+
+def test_the_driver_numbers_chips_of_all_models_by_their_addresses(detect):
+    found = detect(L4_AND_H100_NVL)
+    assert (found.model, found.count, found.numbers) == ("h100_nvl", 2, {"h100_nvl": [1, 2], "l4": [0]})
+
+
+def test_a_display_that_nobody_serves_on_has_a_number_among_the_chips(detect):
+    found = detect(STATION_A100)
+    assert (found.model, found.count, found.mixed, found.unknown) == ("a100", 4, False, [])
+    assert found.numbers == {"a100": [0, 1, 2, 4]}
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        HGX_H200,
+        [*lines("10de:2335", 8), *lines("1002:74a1", 2, first=0x60, pci_class="1200")],
+        # Nothing says how Huawei's driver numbers chips of two models.
+        [*lines("19e5:d500", 2, pci_class="1200"), line("19e5:d802", 1, "1200")],
+    ],
+)
+def test_chips_without_others_of_the_vendor_need_no_numbers(detect, functions):
+    assert detect(functions).numbers == {}
+
+
+def test_what_the_vendors_driver_does_not_drive_has_no_number(detect, tmp_path):
+    (tmp_path / "bus/pci/drivers/nvidia/0000:41:00.0").mkdir(parents=True)
+    # The L4 is passed to a virtual machine. A chip that the driver lost keeps its place: the plan stays the same.
+    assert detect(L4_AND_H100_NVL).numbers == {"l4": [0]}
+
+
+def test_graphics_of_a_processor_are_among_the_chips_of_rocm_and_a_console_is_not(detect, tmp_path):
+    (tmp_path / "bus/pci/drivers/amdgpu/0000:0e:00.0").mkdir(parents=True)
+    card, graphics, console = line("1002:7551", 3, "0300"), line("1002:13c0", 0xE, "0300"), line("1002:515e", 1, "0300")
+    found = detect([console, card, graphics])
+    assert (found.models, found.numbers) == ({"r9700": 1}, {"r9700": [0]})
+
+
+@pytest.mark.parametrize(
+    ("functions", "model"),
+    [
+        # As many of each: the one with more memory. The alphabet decides nothing.
+        ([line("10de:24b0", 1), line("10de:2bb1", 9)], "rtx_pro_6000"),
+        ([line("10de:2bb1", 1), line("10de:31c2", 9)], "gb300"),
+        ([line("10de:27b8", 1), line("10de:2321", 0x41), line("10de:27b8", 0x42)], "l4"),
+    ],
+)
+def test_the_model_with_more_memory_leads_among_as_many(detect, functions, model):
+    assert detect(functions).model == model
+
+
+def test_the_declared_model_leads(tmp_path):
+    cpu = parse_cpu(x86(), MEMINFO, 1, "x86_64")
+    functions = read_functions(str(write_sysfs(tmp_path, L4_AND_H100_NVL)))
+    found = match(functions, CATALOGUE, cpu, declared="l4")
+    assert (found.model, found.count, disagreement("l4", 1, found)) == ("l4", 1, None)
+    assert match(functions, CATALOGUE, cpu, declared="h200").model == "h100_nvl"
+
+
 def test_the_smallest_memory_of_a_model_counts(detect):
     assert detect([*lines("10de:20b2", 2), *lines("10de:20b0", 2, first=0x60)]).memory_mib == 40 * 1024
 

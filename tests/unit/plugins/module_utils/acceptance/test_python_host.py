@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.pyt
     Interpreter,
     NoPythonError,
     Search,
+    container_words,
     environments,
     find_python,
     stop_container,
@@ -103,6 +104,20 @@ def test_the_image_of_a_running_instance_with_all_devices_and_no_network(tmp_pat
     assert words[words.index("--network") + 1] == "none" and words[words.index("--pull") + 1] == "never"
     stop_container(found, docker.run)
     assert docker.calls[-1] == ["/usr/bin/docker", "rm", "--force", found.container]
+
+
+def test_a_container_is_restricted_to_the_chips_that_are_planned_for():
+    search = Search(image="x:1", stack="rocm", devices=("/dev/kfd",), visible={"HIP_VISIBLE_DEVICES": "1"})
+    words = words_of(search, Docker())
+    assert words[words.index("HIP_VISIBLE_DEVICES=1") - 1] == "--env"
+    nvidia = Search(
+        stack="cuda", devices=("nvidia.com/gpu=1", "nvidia.com/gpu=2"), visible={"CUDA_VISIBLE_DEVICES": "1,2"}
+    )
+    words = container_words("docker", "name", "x:1", nvidia, True)
+    assert words[words.index("--gpus") + 1] == '"device=1,2"'
+    assert not any("VISIBLE" in word for word in words)
+    words = container_words("docker", "name", "x:1", nvidia, False)
+    assert words[words.index("--device") :][:4] == ["--device", "nvidia.com/gpu=1", "--device", "nvidia.com/gpu=2"]
 
 
 def test_the_image_of_a_quadlet_and_the_users_own(tmp_path):

@@ -58,8 +58,8 @@ def run(_words):
     return 0, "starting\nfailed to load /etc/docker/daemon.json\n", ""
 
 
-def checked(host, stack="cuda", count=2, toolkit="vendor", partition="", engine="docker"):
-    return check(engine, stack, count, toolkit, host, lambda _name: None, run, partition)
+def checked(host, stack="cuda", count=2, toolkit="vendor", partition="", engine="docker", numbers=()):
+    return check(engine, stack, count, toolkit, host, lambda _name: None, run, partition, numbers)
 
 
 def refusal(host, **options):
@@ -69,7 +69,7 @@ def refusal(host, **options):
 
 
 def test_devices_are_counted_in_both_forms_and_other_names_are_not():
-    assert (listed_devices(YAML), listed_devices(JSON), listed_devices(MIG), listed_devices("")) == (2, 1, 0, 0)
+    assert [listed_devices(text) for text in (YAML, JSON, MIG, "")] == [{0, 1}, {0}, set(), set()]
 
 
 def test_libraries_that_a_driver_has_removed_are_found(tmp_path):
@@ -92,6 +92,9 @@ def test_docker_with_cdi_gives_its_chips(cdi):
         (YAML, {"count": 4}, "lists 2 of 4 chips; run systemctl restart nvidia-cdi-refresh.service"),
         (MIG, {"count": 1}, "lists MIG instances, and plans take whole chips; set accelerator_partition"),
         (MIG, {"count": 2, "partition": "2x3g.71gb"}, "lists 2 of 4 MIG instances"),
+        # Beside another GPU, which has the number 0.
+        (YAML, {"count": 2, "numbers": [1, 2]}, "lists 1 of 2 chips"),
+        (MIG, {"count": 1, "numbers": [1], "partition": "2x3g.71gb"}, "lists 0 of 2 MIG instances"),
         (YAML, {"library": "/nowhere/libcuda.so.1"}, "mounts /nowhere/libcuda.so.1, which does not exist (1 such"),
         (YAML.replace("nvidia.com", "amd.com"), {}, "lists 0 of 2 chips"),
     ],

@@ -250,6 +250,21 @@ def test_a_value_that_is_an_error():
     )
 
 
+def test_gpus_of_several_models_that_nvidia_smi_numbers_otherwise_than_plans_do():
+    host = recorded("h200/cuda-recording-2.json")
+    first, second = host.query.out.splitlines(True)
+    other = second.replace("NVIDIA H200", "NVIDIA L4")
+
+    def found(*rows):
+        findings = check_driver(replace(host, query=CommandResult(0, "".join(rows))))
+        return [finding.what for finding in findings if "several models" in finding.what]
+
+    assert found(first, other) == found(second, first) == []
+    assert found(other, first) == [
+        "nvidia-smi lists GPUs of several models as 0000:00:07.0, 0000:00:06.0, plans by PCI addresses"
+    ]
+
+
 def test_chips_on_pci_that_nvidia_smi_does_not_list():
     what, where, action = only(chips=(CHIP, "0000:5d:00.0"))
     assert what == "nvidia-smi lists 1 of 2 chips on PCI; the driver is not bound to it"

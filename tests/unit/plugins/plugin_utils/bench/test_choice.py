@@ -57,3 +57,7 @@ def test_another_state_is_refused(slot, message):
 
 def test_the_chips_of_several_hosts_have_no_common_tool():
     assert chips_of(PLAN) == [0] and chips_of({**PLAN, "strategy": "multi_node_tp"}) == []
+
+
+def test_the_vendors_tool_has_its_own_numbers_beside_other_chips():
+    assert chips_of({**PLAN, "numbers": [2]}) == [2]

@@ -183,6 +183,7 @@ def test_the_short_form_leaves_out_what_only_the_host_needs():
         "driver_version": "6.14.14",
         "mec_firmware": 175,
         "partition": None,
+        "numbers": {},
     }
 
 

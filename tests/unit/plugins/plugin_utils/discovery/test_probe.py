@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     DiscoveryError,
+    Observation,
     detected,
     parse_probe,
 )
@@ -125,6 +126,22 @@ def test_the_probe_reads_the_modes_of_chips(tmp_path, shell):
     root = host(tmp_path, HOSTS["MI300X"], files=files)
     assert seen_by_the_probe(root, shell)["partition"] == "CPX/NPS4, NPS1, SPX/NPS1"
     assert seen_by_the_probe(root, shell) == seen_by_the_module(root)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_the_probe_says_what_a_driver_does_not_drive(tmp_path, shell):
+    bound = ("nvidia/0000:41:00.0", "amdgpu/0000:0e:00.0")
+    functions = [
+        *(line("10de:27b8", 1), line("10de:2321", 0x41), line("10de:2321", 0x81), line("10de:1fb0", 0x91, "0300")),
+        *(line("1002:7551", 3, "0300"), line("1002:13c0", 0xE, "0300"), line("1002:515e", 2, "0300")),
+    ]
+    root = host(tmp_path, functions, files={f"sys/bus/pci/drivers/{name}": "" for name in bound})
+    found = seen_by_the_probe(root, shell)
+    assert found == seen_by_the_module(root)
+    assert found["numbers"] == {"l4": [0], "r9700": [0]}
+    stored = parse_probe(run(root, shell)).as_dict()
+    assert [text.rpartition(" ")[2] for text in stored["functions"]].count("unbound") == 5
+    assert Observation.from_dict(stored).as_dict() == stored
 
 
 @pytest.mark.parametrize("pci_class", ["0302", "0600", "1200"])

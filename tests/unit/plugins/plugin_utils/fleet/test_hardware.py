@@ -38,6 +38,49 @@ def test_a_version_that_a_template_makes_a_number_is_refused_with_its_name(value
             where_from(**{"accelerator": "a100", name: value})
 
 
+MIXED = {"model": "h100_nvl", "count": 2, "models": {"h100_nvl": 2, "l4": 1}}
+NUMBERED = {**MIXED, "numbers": {"h100_nvl": [1, 2], "l4": [0]}}
+
+
+def test_chips_beside_others_have_the_numbers_of_the_detection():
+    catalogue = load_catalogue()
+    assert accelerator_of(NUMBERED, catalogue).numbers == (1, 2)
+    variables = {"accelerator_detected": NUMBERED}
+    assert accelerator_of_variables(variables, catalogue).numbers == (1, 2)
+    # The inventory may choose the model of which there are fewer.
+    found = accelerator_of_variables({**variables, "accelerator": "l4"}, catalogue)
+    assert (found.model, found.count, found.numbers) == ("l4", 1, (0,))
+    # What was detected before the host got other chips says nothing.
+    assert accelerator_of_variables({**variables, "accelerator": "h200", "accelerator_count": 8}, catalogue).count == 8
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"accelerator_detected": MIXED},
+        {"accelerator": "h100_nvl", "accelerator_count": 2, "accelerators": {"h100_nvl": 2, "l4": 1}},
+        {"accelerator": "h100_nvl", "accelerator_count": 2, "accelerators": "h100_nvl:2 l4:1"},
+        {"accelerator_detected": NUMBERED, "accelerator": "h100_nvl", "accelerator_count": 3},
+        {"accelerator_detected": {**NUMBERED, "numbers": {"h100_nvl": ["0", 1]}}},
+    ],
+)
+def test_chips_beside_others_whose_places_are_unknown_are_refused(variables):
+    with pytest.raises(
+        AcceleratorError,
+        match=r"accelerator: the host has l4 beside h100_nvl, so the numbers of its . x h100_nvl depend on the PCI "
+        r"addresses of all of them, which were not read; run playbooks/discover\.yml",
+    ):
+        accelerator_of_variables(variables, load_catalogue())
+
+
+def test_two_models_of_a_vendor_that_nobody_can_number_are_refused():
+    facts = {"model": "ascend_a2", "count": 8, "models": {"ascend_a2": 8, "ascend_310p": 1}}
+    with pytest.raises(AcceleratorError, match="nothing says how its driver numbers chips of several models; keep one"):
+        accelerator_of(facts, load_catalogue())
+    other = {"model": "h200", "count": 8, "models": {"h200": 8, "mi300x": 1}}
+    assert accelerator_of(other, load_catalogue()).numbers is None
+
+
 CPX = {"accelerator": "mi300x", "accelerator_count": 8, "accelerator_partition": "CPX/NPS4"}
 
 

@@ -318,6 +318,18 @@ def test_before_hosts_are_contacted_those_with_nothing_to_serve_are_named():
     assert found.idle_notes()[0].startswith(f"b: {IDLE}")
 
 
+def test_a_host_with_chips_of_two_models_is_planned_once_it_was_contacted():
+    several = {**HOST, "accelerator": "h200", "accelerator_count": 4, "accelerators": "h200:4 l40s:2"}
+    seen = {"model": "h200", "count": 4, "models": {"h200": 4, "l40s": 2}, "numbers": {"h200": [2, 3, 4, 5]}}
+    hosts = {"a": several, "b": {**several, "accelerator_detected": seen}}
+    before = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner())
+    assert (before.problems, [group.hosts for group in before.groups]) == ({}, [["b"]])
+    found, _planner = fleet_of(hosts)
+    (message,) = found.problems
+    assert "the host has l40s beside h200, so the numbers of its 4 x h200 depend on the PCI addresses" in message
+    assert found.problems[message] == ["a"]
+
+
 @pytest.mark.parametrize("plan", [plan_fleet, plan_declared])
 @pytest.mark.parametrize("variables", [HOST, {"vllm_instances": {}}, {"vllm_instances": INSTANCES}])
 def test_a_group_of_no_accelerator_is_refused_with_the_nearest(plan, variables):

@@ -19,6 +19,13 @@ def test_chips_have_the_numbers_of_the_vendors_tool():
     assert found["chips"] == {"chat": ["0000:5d:00.0"], "quick": ["0000:1b:00.0", "0000:5d:00.0"], "cpu": []}
 
 
+def test_chips_of_other_models_have_no_numbers():
+    places = {"0000:01:00.0": "l4", "0000:41:00.0": "h200", "0000:81:00.0": "h200"}
+    hardware = {**HARDWARE, "devices": [{"address": address, "model": model} for address, model in places.items()]}
+    found = settings_of(hardware, "gpu-01", {"chat": {"chips": [1]}, "quick": {"chips": [0]}})
+    assert (found["addresses"], found["chips"]) == (list(places), {"chat": ["0000:81:00.0"], "quick": ["0000:41:00.0"]})
+
+
 def test_parts_of_a_chip_are_concerned_by_its_faults():
     plans = {"chat": {"chips": [0, 7]}, "quick": {"chips": [7, 8, 9]}, "more": {"chips": [16]}}
     found = settings_of(HARDWARE, "amd-01", plans, parts=8)

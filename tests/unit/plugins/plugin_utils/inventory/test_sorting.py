@@ -108,9 +108,10 @@ def test_detected(document, expected):
         (said(("h200", 8)), said(("h200", None)), True),
         (said(("h200", 8)), said(("h200", 7)), False),
         (said(("h200", 8)), said(("h100", 8)), False),
-        # One name says nothing of further kinds, unless another kind leads.
+        # One name says nothing of further kinds, also where another kind leads.
         (said(("h200", 8)), said(("h200", 8), ("l40s", 2)), True),
-        (said(("l40s", 2)), said(("h200", 8), ("l40s", 2)), False),
+        (said(("l40s", 2)), said(("h200", 8), ("l40s", 2)), True),
+        (said(("l40s", 3)), said(("h200", 8), ("l40s", 2)), False),
         (said(("l40s", 2)), said(("h200", None), ("l40s", None)), True),
         (said(("h200", 8)), said(("h200", 8), unknown=1), True),
         (said(("h200", 8), ("l40s", 2)), said(("h200", 8)), False),

@@ -109,3 +109,10 @@ def test_an_address_or_a_name_of_a_recipe_has_no_effect_and_the_plan_says_so():
     assert any(
         "--served-model-name has no effect; the instance's served_model_names" in text for text in found.warnings
     )
+
+
+def test_an_instance_beside_other_gpus_cannot_change_their_order():
+    mixed = replace(H200, numbers=tuple(range(1, 9)))
+    words = refusal({"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}, accelerator=mixed)
+    assert words.startswith("vllm_instances.chat.env.CUDA_DEVICE_ORDER: found 'FASTEST_FIRST', expected")
+    assert "CUDA_DEVICE_ORDER" in plan({"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}).env

@@ -357,3 +357,10 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
         "a 5.6 GiB, b 5.6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 11.2 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant, VLLM_CPU_KVCACHE_SPACE or another host"
     )
+
+
+def test_an_instance_beside_other_gpus_has_only_its_own_by_their_numbers():
+    station = replace(H200, count=1, numbers=(1,))
+    found = plan({"recipe": "org/model"}, accelerator=station)
+    assert (found.chips, found.numbers, found.devices) == ([0], [1], ["nvidia.com/gpu=1"])
+    assert not hasattr(plan({"recipe": "org/model"}, accelerator=replace(station, numbers=None)), "numbers")

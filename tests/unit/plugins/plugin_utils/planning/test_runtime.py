@@ -41,6 +41,8 @@ A3 = Accelerator(
     visible_env="ASCEND_RT_VISIBLE_DEVICES",
 )
 CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1)
+# Beside a GPU of another model at a lower address.
+MIXED = replace(H200, count=2, numbers=(1, 2))
 DIGEST = "sha256:" + "a" * 64
 
 
@@ -138,6 +140,19 @@ def test_a_release_without_an_image_for_this_chip():
         (MI300X, (2, 3), "venv", {}, {"HIP_VISIBLE_DEVICES": "2,3"}),
         (A3, (0, 1), "container", {}, {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}),
         (MI300X, tuple(range(8)), "container", {}, {}),
+        (MIXED, (0, 1), "venv", {}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,2"}),
+        (MIXED, (1,), "venv", {}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "2"}),
+        (MIXED, (0, 1), "container", {}, {}),
+        # Graphics of the processor come after the card.
+        (replace(MI300X, count=1, numbers=(0,)), (0,), "container", {}, {"HIP_VISIBLE_DEVICES": "0"}),
+        # Each part has a number: those of the first chip, another GPU, those of the second chip.
+        (
+            replace(MI300X, count=16, partition="CPX/NPS4", numbers=(0, 2)),
+            (7, 8),
+            "venv",
+            {},
+            {"HIP_VISIBLE_DEVICES": "7,9"},
+        ),
         (MI300X, (0,), "container", {"HIP_VISIBLE_DEVICES": "7"}, {}),
         (CPU, (), "venv", {}, {}),
     ],
@@ -154,6 +169,10 @@ def test_the_variable_that_keeps_an_instance_to_its_chips(accelerator, chips, ru
         # By chip and instance, as NVIDIA's container toolkit names them.
         (replace(H200, count=56, partition="7x1g.18gb"), (8,), ["nvidia.com/gpu=1:1"]),
         (replace(H200, count=1, partition="1x7g.141gb"), (0,), ["nvidia.com/gpu=0:0"]),
+        (MIXED, (0, 1), ["nvidia.com/gpu=1", "nvidia.com/gpu=2"]),
+        (MIXED, (1,), ["nvidia.com/gpu=2"]),
+        (replace(H200, count=1, numbers=(0,)), (0,), ["nvidia.com/gpu=0"]),
+        (replace(MIXED, count=14, partition="7x1g.18gb"), (8,), ["nvidia.com/gpu=2:1"]),
         (MI300X, (2, 3), ["/dev/kfd", "/dev/dri"]),
         (A3, (0, 1), [*(f"/dev/davinci{index}" for index in range(4)), "/dev/davinci_manager"]),
         (CPU, (), []),
