@@ -175,9 +175,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
     listed = [gpu.address for gpu in gpus]
     # NVML guarantees no order; plans follow the one that it has everywhere.
     if len({gpu.name for gpu in gpus}) > 1 and listed != sorted(listed):
-        what = (
-            f"nvidia-smi lists GPUs of several models in the order {', '.join(listed)}, plans in that of PCI addresses"
-        )
+        what = f"nvidia-smi lists GPUs of several models as {', '.join(listed)}, plans by PCI addresses"
         yield Finding(what, "nvidia-smi", "reboot; if the order stays, keep GPUs of one model in the host")
     # A failing tool lists nothing, which proves nothing about the chips.
     for address in sorted(set(recording.chips) - set(listed)) if query.rc == 0 else ():
