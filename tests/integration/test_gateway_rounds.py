@@ -179,9 +179,9 @@ def test_a_class_gets_all_that_the_classes_above_it_leave(tmp_path):
 # Places are left by one request after the other; then come two of a team that has sent nothing.
 TURNS = """
 local lowest = 0
-local function come(team, class, times)
+local function come(team, class, times, pause)
     for _ = 1, times do
-        now = now + 5
+        now = now + (pause or 5)
         arrive({ team = team, class = class, client = team })
     end
 end
@@ -215,6 +215,13 @@ print(("[%%d,%%d]"):format(until_served("res"), lowest))
         'come("night", "batch", 190); come("loud", "standard", 40); for n = #queue, 1, -1 do '
         'if queue[n].team == "loud" then table.remove(queue, n); working.loud = working.loud - 1 end end; '
         'now = now + 600000; come("loud", "standard", 40)',
+        # Five requests a millisecond, each cancelled while it waits, and then the end of all that waits.
+        'come("loud", "standard", 101); for n = 1, 600000 do now = now + (n % 5 == 0 and 1 or 0); '
+        'come("loud", "standard", 1, 0); table.remove(queue); working.loud = working.loud - 2 end; '
+        'until_served("loud"); complete(); come("loud", "standard", 61)',
+        # Three ordinary requests a millisecond, served as fast.
+        'come("loud", "standard", 250); for n = 1, 60000 do now = now + (n % 3 == 0 and 1 or 0); complete(); '
+        'come("loud", "standard", 1, 0); assert(queue[#queue].txn.vars["txn.offset"] < 1000) end',
     ],
 )
 def test_a_team_that_was_quiet_is_next_whatever_was_before(tmp_path, story):

@@ -43,11 +43,13 @@ local function clock_of(service, class)
 end
 
 -- HAProxy's time of a round: behind those of the rounds before it, and never changed, so that the order of rounds is the order of
--- the queue however long each of them takes.
+-- the queue however long each of them takes. It is ahead of now by no more milliseconds than rounds are due: where more than 1,000
+-- of them are served in a second, neighbours have the same time, and HAProxy serves the oldest request of both first.
 local function time_of(clock, round, now)
     while clock.top < round do
-        clock.times[clock.top + 1] = math.max(now, (clock.times[clock.top] or 0) + 1)
+        local last = clock.times[clock.top] or 0
         clock.top = clock.top + 1
+        clock.times[clock.top] = math.max(now, last, math.min(last + 1, now + clock.top - clock.round))
     end
     return clock.times[round]
 end
@@ -66,12 +68,13 @@ local function waiting(due, round)
 end
 
 -- The round in which a request is due: the next of its client, who takes turns with the others of the team, and at the latest the
--- next of its team. So what a quiet client does not use is for the others of its team.
-local function round_of(clock, team, client)
+-- next of its team. So what a quiet client does not use is for the others of its team. A team is due in no more rounds than it has
+-- requests that run or wait, ``working``: those that were cancelled are forgotten.
+local function round_of(clock, team, client, working)
     clock.teams[team] = clock.teams[team] or { due = 0, last = 0, clients = {} }
     local clients, own = clock.teams[team].clients, clock.teams[team]
     local others = waiting(clients, clock.round) - (clients[client] and 1 or 0)
-    own.due = math.max(clock.round, own.due) + 1
+    own.due = math.min(math.max(clock.round, own.due), clock.round + math.max(1, working) - 1) + 1
     clients[client] = math.min(own.due, math.max(clock.round, clients[client] or 0) + 1 + others)
     own.last = math.max(own.last, clients[client])
     return clients[client]
@@ -87,8 +90,7 @@ end
 
 -- Nothing waits, so nobody owes anybody a turn.
 local function restart(clock)
-    served(clock, clock.top)
-    clock.teams = {}
+    clock.round, clock.times, clock.teams = clock.top, {}, {}
 end
 
 -- Whether a class is refused: too many of it and of higher ones wait, and its team has its share of those that run and wait already.
@@ -164,7 +166,7 @@ local function admit(txn, service, all, servers, mode)
     if decision == "refused" and mode == "auto" then
         return
     end
-    local round = round_of(clock, team, client)
+    local round = round_of(clock, team, client, txn:get_var("txn.working"))
     local offset = time_of(clock, round, now) - now
     txn:set_var("txn.offset", math.max(-FURTHEST, math.min(FURTHEST, offset)))
     txn:set_var("txn.round", tostring(round))
