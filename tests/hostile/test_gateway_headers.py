@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from tests.fakes.gateways import HAPROXY, KEY, gateway
-from tests.hostile.http2 import Http2
+from tests.hostile.http2 import END_HEADERS, END_STREAM, HEADERS, Http2, frame, literal
 from tests.integration.gateway_engines import engine
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -83,6 +83,23 @@ def test_none_does_over_http2(one):
         headers = [("authorization", f"Bearer {KEY}"), *((name, "evil") for name in names for _twice in range(2))]
         assert connection.status(connection.request("POST", CHAT, headers, b"{}")) == 200
     assert "evil" not in "".join(arrived(one).values())
+
+
+@pytest.mark.parametrize("most", [0, 64])
+def test_none_does_behind_a_body(tmp_path, most):
+    """The server of vLLM takes the trailers of a body for headers. A body with Content-Length has none."""
+    with engine() as server, gateway(tmp_path, [server.server_port], variables={"gateway_max_body": most}) as found:
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer {KEY}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", found.port), timeout=20) as connection:
+            connection.sendall(head.encode() + b"2\r\n{}\r\n0\r\nX-Data-Parallel-Rank: 3\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 411")
+        for body in (b"{}", b""):
+            with Http2(found.port) as connection:
+                stream = connection.request("POST", CHAT, [("authorization", f"Bearer {KEY}")], body, ends=False)
+                block = literal("x-data-parallel-rank", "3")
+                connection.socket.sendall(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
+                assert connection.status(stream) == 411
+        assert not [path for _method, path, *_more in server.asked if path == CHAT]
 
 
 @pytest.mark.parametrize("value", ["-100", "0", "x", "-100, 5", ""])
