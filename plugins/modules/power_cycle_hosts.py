@@ -21,7 +21,7 @@ extends_documentation_fragment:
   - baremetal.inference.ironic_and_bmcs
 options:
   faults:
-    description: The faults of each host that only a new start of it ends, as C(vllm-health boot-faults) lists them.
+    description: What C(vllm-health boot-faults) printed on each host, the faults that only a new start of it ends.
     type: dict
     required: true
   logs:

@@ -167,7 +167,7 @@ class TunedSite:
     def begin(self, *words: str, **variables: Any) -> subprocess.Popen[str]:
         """Start the playbook over the host, in a session of processes that can be killed together."""
         (self.host / "settings.json").write_text(json.dumps(self.settings))
-        (self.top / "ansible.cfg").write_text("[defaults]\n")
+        (self.top / "ansible.cfg").write_text("[defaults]\ninject_facts_as_vars = false\n")
         here = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,

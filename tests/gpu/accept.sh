@@ -16,7 +16,7 @@ inference:
   hosts:
     gpu-test: {ansible_connection: local, ansible_python_interpreter: /usr/bin/python3.12}
 HOSTS
-export PYTHONPATH=$work/site ANSIBLE_COLLECTIONS_PATH=$work/collections LC_ALL=C.UTF-8
+export PYTHONPATH=$work/site ANSIBLE_COLLECTIONS_PATH=$work/collections ANSIBLE_INJECT_FACT_VARS=false LC_ALL=C.UTF-8
 export PATH=$PATH:/usr/local/nvidia/bin
 nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader || true
 status=0

@@ -7,7 +7,7 @@ mkdir -p "$result"
 # NVLink multicast stays off in every process: a program that uses it can take the chips of a shared server out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
 export ANSIBLE_COLLECTIONS_PATH=/opt/collections ANSIBLE_PIPELINING=1 ANSIBLE_GATHERING=explicit ANSIBLE_NOCOLOR=1 \
-  ANSIBLE_LOCALHOST_WARNING=false
+  ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_INJECT_FACT_VARS=false
 say() { printf '%s [%3ds inside] %s\n' "$(date -u +%H:%M:%S)" "$SECONDS" "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 

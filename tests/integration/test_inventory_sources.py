@@ -21,6 +21,7 @@ WHEN = "2026-11-21T14:40:00Z"
 
 CONFIGURED = """
 [defaults]
+inject_facts_as_vars = false
 inventory = hosts.ini,accelerators.yml
 fact_caching = ansible.builtin.jsonfile
 fact_caching_connection = facts

@@ -190,10 +190,10 @@ def _start(given: argparse.Namespace | None, command: list[str], added: dict[str
     is_verbose = given is not None and bool(given.verbose)
     if is_verbose:
         print(f"+ {shlex.join(command)}", file=sys.stderr)
-    # A checkout brings its own settings, unless the user has some.
-    own = TOP / "ansible.cfg"
-    has_one = "ANSIBLE_CONFIG" in os.environ or Path("ansible.cfg").exists() or not own.exists()
-    environment = {**({} if has_one else {"ANSIBLE_CONFIG": str(own)}), **QUIET, **os.environ, **added}
+    # A checkout brings its own settings, unless the user has some. No answer of a host replaces a variable.
+    environment = {"ANSIBLE_INJECT_FACT_VARS": "false", **QUIET, **os.environ, **added}
+    if "ANSIBLE_CONFIG" not in os.environ and not Path("ansible.cfg").exists() and (TOP / "ansible.cfg").exists():
+        environment["ANSIBLE_CONFIG"] = str(TOP / "ansible.cfg")
     with tempfile.TemporaryFile("w+", encoding="utf-8") as kept:
         out, err = kept if keeps else None, None if is_verbose else subprocess.PIPE
         try:

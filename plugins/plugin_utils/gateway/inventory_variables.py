@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any, Iterable, Iterator, Mapping
 
-from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.template import Templar
 
@@ -28,9 +26,7 @@ class KeptHostVariables(Mapping[str, Any]):
     def raw_get(self, host: str) -> Any:
         """Return the variables of a host with their templates."""
         if host not in self._raw:
-            with _without_injected_facts():
-                found = self._hostvars.raw_get(host)
-            self._raw[host] = self._hostvars.raw_get(host) if found.get("ansible_facts") else found
+            self._raw[host] = self._hostvars.raw_get(host)
         return self._raw[host]
 
     def __getitem__(self, host: str) -> Any:
@@ -41,20 +37,6 @@ class KeptHostVariables(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._hostvars)
-
-
-@contextlib.contextmanager
-def _without_injected_facts() -> Iterator[None]:
-    """Keep Ansible from making variables of a host's facts.
-
-    It searches for names that facts must not have, which takes half of the time for a host, even for one without facts.
-    """
-    before = constants.INJECT_FACTS_AS_VARS
-    constants.INJECT_FACTS_AS_VARS = False
-    try:
-        yield
-    finally:
-        constants.INJECT_FACTS_AS_VARS = before
 
 
 class InventoryVariables:

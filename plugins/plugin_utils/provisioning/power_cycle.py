@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from ...module_utils.common.foreign_json import load_json
+from ...module_utils.common.foreign_text import quote_foreign
+from ...module_utils.common.kinds import show_value
 from ..redfish.ask import Bmc
 from .bmc_log import keep_logs, read_logs
 from .cycle import next_cycle_step
@@ -18,13 +21,37 @@ from .node import description
 from .preflight import read_servers
 from .states import CHECK, POWER_ON, Node, Step
 
+# Of a host's answer: what is read of it, and the sentences that count.
+MOST_BYTES, MOST_FAULTS = 64 * 1024, 100
+
+
+def read_faults(jobs: Sequence[Job], answers: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the faults of each host from what ``vllm-health boot-faults`` printed there.
+
+    A host that printed anything but a list of sentences fails alone.
+    """
+    faults = {}
+    for job in jobs:
+        text = answers.get(job.entry.host) or "[]"
+        try:
+            found = load_json(text) if isinstance(text, str) and len(text) <= MOST_BYTES else None
+        except ValueError:
+            found = None
+        if isinstance(found, list) and all(isinstance(sentence, str) for sentence in found):
+            faults[job.entry.host] = [quote_foreign(sentence) for sentence in found[:MOST_FAULTS]]
+        else:
+            job.fail(
+                "faults", f"vllm-health boot-faults: found {show_value(text)}, expected a list of sentences in JSON"
+            )
+    return faults
+
 
 def power_cycle(
     jobs: Sequence[Job], faults: Mapping[str, Sequence[str]], logs: Path, settings: Settings, world: World, check: bool
 ) -> None:
     """Carry out the jobs; each ends with an outcome, or in check mode with a plan. ``faults`` are sentences by host."""
     for job in jobs:
-        if not faults.get(job.entry.host) and not job.record.cycling:
+        if not job.outcome and not faults.get(job.entry.host) and not job.record.cycling:
             job.finish("well", "reports no fault that only a new start of the host ends, so nothing is done")
     for job in read_servers(jobs, world):
         _judge(job, faults.get(job.entry.host, ()))

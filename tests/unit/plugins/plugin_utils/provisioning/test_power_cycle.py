@@ -6,7 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.power_cycle import power_cycle
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.power_cycle import (
+    power_cycle,
+    read_faults,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record, RecordFile
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof
 
@@ -117,3 +120,24 @@ def test_logs_that_cannot_be_read_stop_nothing(tmp_path):
     site.logs = {}
     assert cycle(site)["gpu-01"].outcome == "cycled"
     assert site.shown[0] == "gpu-01: no log of its BMC could be kept: it has none"
+
+
+@pytest.mark.parametrize(
+    "odd", ["not JSON", "[" * 100_000, '{"a": 1}', '"text"', "[1]", "[[]]", " " * 70_000 + "[]", ["a"], 7, "null"]
+)
+def test_a_host_that_prints_something_else_fails_alone(tmp_path, odd):
+    site = serving(tmp_path, 2)
+    jobs = site.jobs()
+    faults = read_faults(jobs, {"gpu-01": json.dumps(FAULTS["gpu-01"]), "gpu-02": odd})
+    assert faults == FAULTS
+    power_cycle(jobs, faults, tmp_path / "logs", site.settings, site.world(), False)
+    assert {job.entry.host: job.outcome for job in jobs} == {"gpu-01": "cycled", "gpu-02": "failed"}
+    assert jobs[1].text.startswith("vllm-health boot-faults: found ") and len(jobs[1].text) < 400
+    assert jobs[1].text.endswith(", expected a list of sentences in JSON")
+
+
+def test_a_host_that_did_not_answer_has_no_faults_and_sentences_are_bounded(tmp_path):
+    jobs = serving(tmp_path, 2).jobs()
+    faults = read_faults(jobs, {"gpu-01": "", "gpu-02": json.dumps(["x\x1b" * 60] * 110)})
+    assert faults["gpu-01"] == [] and len(faults["gpu-02"]) == 100
+    assert all(text.isprintable() and len(text) < 1000 for text in faults["gpu-02"])
