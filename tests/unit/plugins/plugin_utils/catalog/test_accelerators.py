@@ -120,8 +120,8 @@ def test_nothing_is_in_the_catalogue_that_the_tables_do_not_have():
     assert catalogue.switches.keys() == {"10de:1af1", "10de:22a3"}
 
 
-@pytest.mark.parametrize("pci_id", ["1002:15bf", "1002:1638", "1002:164e"])
-def test_graphics_of_processors_are_left_alone(pci_id):
+@pytest.mark.parametrize("pci_id", ["1002:15bf", "1002:1638", "1002:164e", "10de:1fb0", "10de:1ff2", "10de:25b2"])
+def test_graphics_of_processors_and_boards_for_screens_are_left_alone(pci_id):
     assert pci_id in load_catalogue().ignored
 
 
