@@ -21,7 +21,6 @@ from ...module_utils.common.kinds import name_kind
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
-from ..common.playbook_options import PlaybookOptionError, refuse_misspelt
 from ..common.role_options import (
     SERVING,
     RoleOptionError,
@@ -35,10 +34,12 @@ from ..common.yaml import read_yaml
 from ..planning.inputs import SETTINGS, PlanError
 from ..planning.instances import secret_problem
 from ..planning.scale import check_scale_hosts
-from ..provisioning.entry import ProvisionError, read_entry
+from ..provisioning.entry import Entry, ProvisionError, read_entry, shared
+from ..provisioning.site_options import check_site_options
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
 from .origins import origin_of
+from .ports import Taken, taken_ports
 
 TEMPLATES = ROLES / "vllm" / "templates"
 
@@ -121,6 +122,10 @@ class HostReader:
         self.spanning: dict[str, dict[str, Any]] = {}
         # How each address is reached -> its first host.
         self._addresses: dict[Any, str] = {}
+        # What else than instances listens on a host.
+        self.ports: dict[str, dict[int, Taken]] = {}
+        # The servers that provision.yml may write, by host.
+        self._servers: dict[str, Entry] = {}
         # Variables that resemble options of roles: sentence -> hosts.
         self.warnings: dict[str, list[str]] = {}
 
@@ -132,12 +137,9 @@ class HostReader:
             warnings = [*check_names_and_values(own, (*SERVING, *here)), *misspelt_options(frozenset(own), NAMED)]
             for text in (*warnings, *self._unread(host, own)):
                 self.warnings.setdefault(text, []).append(host)
-            # A site without a provisioner may have a separate variable with this name.
-            is_entry = isinstance(own.get("provision"), Mapping) or (own.get("groups") or {}).get("provisioner")
-            if own.get("provision") is not None and is_entry and not has_template(own["provision"]):
-                read_entry(host, own["provision"])
-                refuse_misspelt(own, "provision_")
-        except (PlaybookOptionError, RoleOptionError, ProvisionError) as exc:
+            self._read_server(host, own)
+            self.ports[host] = taken_ports(own)
+        except (RoleOptionError, ProvisionError) as exc:
             raise FleetError(str(exc)) from exc
         # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
@@ -151,6 +153,23 @@ class HostReader:
         pairs.append(("group_names", json.dumps(groups)))
         return tuple(pairs)
 
+    def _read_server(self, host: str, own: Variables) -> None:
+        """Judge what provision.yml would read of a host. Raises ProvisionError."""
+        value, has_provisioner = own.get("provision"), (own.get("groups") or {}).get("provisioner")
+        # A site without a provisioner may have a separate variable with this name.
+        if not has_provisioner and not isinstance(value, Mapping):
+            return
+        check_site_options(own)
+        if value is not None and not has_template(value):
+            self._servers[host] = read_entry(host, value)
+        elif value is None and "provision" in own:
+            text = "provision: found nothing, so provision.yml passes over this host"
+            self.warnings.setdefault(text, []).append(host)
+
+    def shared_servers(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield a sentence and its hosts where hosts that were read share a BMC, an address or a disk."""
+        return shared(self._servers.values())
+
     def _unread(self, host: str, own: Variables) -> Iterator[str]:
         """Yield a warning for each variable that nothing reads: misspelt ones of Ansible, and options on other hosts.
 
@@ -158,6 +177,11 @@ class HostReader:
         """
         if first := self._same_server(host, own):
             yield f"ansible_host: {own['ansible_host']} is the address of {first} too; give each host its own"
+        if "accelerators" in own and not any(name.startswith(GROUP) for name in own.get("group_names") or ()):
+            yield (
+                "accelerators: read only by the inventory plugin baremetal.inference.accelerators, which has not "
+                "sorted this host; set accelerator and accelerator_count, or use the plugin"
+            )
         yield from (text for name in own if name.startswith("ansible_") and (text := _misspelt_connection(name)))
         for role, group in ELSEWHERE.items():
             members = (own.get("groups") or {}).get(group) or ()

@@ -31,6 +31,7 @@ from .hardware import (
     names_count,
 )
 from .host_reader import SECRETS, SETTING_VARIABLES, FleetError, HostReader, UnrenderedError, argument_spec
+from .ports import clashes
 from .secret_names import check_secret_names
 
 Variables = Mapping[str, Any]
@@ -72,8 +73,8 @@ class Fleet:
         if not self.problems:
             return
         hosts = {host for names in self.problems.values() for host in names}
-        # Hosts without instances have no plans.
-        total = len(hosts) + sum(len(group.hosts) for group in self.groups)
+        # Hosts without instances have no plans, and hosts with one may have a problem beside it.
+        total = len(hosts.union(*(group.hosts for group in self.groups)))
         lines = [f"{hosts_in_words(by_name(names))}: {text}" for text, names in self.problems.items()]
         raise FleetError(f"{consequence}: {len(hosts)} of {total} hosts cannot be planned.\n" + "\n".join(lines))
 
@@ -139,6 +140,8 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
                 fleet.groups.append(found)
         if isinstance(found, Alike):
             found.hosts.append(host)
+            for text in clashes(found.plans, reader.ports[host]):
+                fleet.problems.setdefault(text, []).append(host)
         elif isinstance(found, Skipped):
             fleet.skipped.append(host)
             fleet.idle += [host] if found.idle else []
@@ -149,6 +152,8 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
         plans = {host: group.plans for group in fleet.groups for host in group.hosts}
         for text, about in group_problems(plans).items():
             fleet.problems.setdefault(text, []).extend(about)
+    for text, about in reader.shared_servers():
+        fleet.problems.setdefault(text, []).extend(about)
     fleet.problems = reader.located(fleet.problems)
     return fleet
 

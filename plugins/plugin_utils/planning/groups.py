@@ -201,15 +201,16 @@ def check_router_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, 
 
 
 def check_group_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, str]) -> None:
-    """Raise PlanError where the port of a group collides on its first host; ``taken`` are the ports of instances."""
+    """Raise PlanError where the port of a group collides on its first host; ``taken`` says who has a port."""
     used = dict(taken)
     for name, group in groups.items():
+        own = f"vllm_instances.{name}"
         # The first of them; the others are the ports after it.
         first, _dash, last = group["guarded"][0].partition("-")
         for port in range(int(first), int(last or first) + 1):
-            other = used.setdefault(port, name)
-            if (group["rank"] == 0 or group["role"] in (PREFILL, DECODE)) and other != name:
+            other = used.setdefault(port, own)
+            if (group["rank"] == 0 or group["role"] in (PREFILL, DECODE)) and other != own:
                 raise PlanError(
-                    f"vllm_instances.{name}.group_port: {port}, at which its hosts meet, is a port of "
-                    f"vllm_instances.{other} too; set another group_port on all hosts of vllm_instances.{name}"
+                    f"{own}.group_port: {port}, at which its hosts meet, is a port of {other} too; set another "
+                    f"group_port on all hosts of {own}"
                 )

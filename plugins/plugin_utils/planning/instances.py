@@ -334,27 +334,46 @@ def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[s
     ]
 
 
+def without_effect(where: str, requested: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each key that only an instance over several hosts reads, where it is on one."""
+    needs = {"group_port": ("nodes", "prefill"), "node_address": ("nodes", "prefill"), "router_port": ("prefill",)}
+    return [
+        f"{where}.{key}: has no effect without {' or '.join(others)}; remove it"
+        for key, others in needs.items()
+        if key in requested and not any(requested.get(other) for other in others)
+    ]
+
+
 def replica_name(name: str, number: int) -> str:
     """Return the name of the first, second ... replica of ``name``: chat, chat-2, chat-3."""
     return name if number == 1 else f"{name}-{number}"
 
 
-def check_ports(ports: Mapping[str, tuple[str, int]]) -> None:
-    """Raise PlanError when two instances of one host use the same port.
+def check_ports(ports: Mapping[str, tuple[str, int]], own: Mapping[int, str] | None = None) -> None:
+    """Raise PlanError when two instances of one host use the same port, or one that is not for instances.
 
-    ``ports`` holds for each name, replicas included, its instance and the port.
+    ``ports`` holds for each name, replicas included, its instance and the port; ``own`` what else listens on a port.
     """
     taken: dict[int, tuple[str, str]] = {}
     for name, (origin, port) in ports.items():
+        where = f"vllm_instances.{origin}.port"
         if port > 65535:
-            raise PlanError(f"vllm_instances.{origin}.port: the replica {name} would get {port}, beyond 65535")
+            raise PlanError(f"{where}: the replica {name} would get {port}, beyond 65535")
+        if port in (own or {}):
+            raise PlanError(port_taken(where, port, of_replica(name, origin), (own or {})[port]))
         if port in taken:
             raise PlanError(
-                f"vllm_instances.{origin}.port: {port}{_replica(name, origin)} is the port of "
-                f"vllm_instances.{taken[port][1]}{_replica(*taken[port])} too; give one of them another"
+                f"{where}: {port}{of_replica(name, origin)} is the port of "
+                f"vllm_instances.{taken[port][1]}{of_replica(*taken[port])} too; give one of them another"
             )
         taken[port] = (name, origin)
 
 
-def _replica(name: str, origin: str) -> str:
+def port_taken(where: str, port: int, replica: str, other: str) -> str:
+    """Return the sentence on the port of an instance, or of one of its replicas, that something else has."""
+    return f"{where}: {port}{replica} is the port of {other} too; give the instance another"
+
+
+def of_replica(name: str, origin: str) -> str:
+    """Return which replica of an instance a message is about; empty for the instance itself."""
     return "" if name == origin else f" (of the replica {name})"

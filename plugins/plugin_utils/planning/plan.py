@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, cast
 
+from ...module_utils.instance.scale_door import PORT as DOOR_PORT
 from ...module_utils.vllm.files import middleware_of
 from ...module_utils.vllm.plan_document import DECODE, INNER, PREFILL, PlanDocument, StartDocument
 from ..options.arguments import to_argv, to_config, to_mapping
@@ -28,7 +29,7 @@ from .fit import cache_doubt, loaded_models, named_models, required_memory
 from .groups import check_group_ports, check_router_ports
 from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
-from .instances import check_instances, check_ports, exposure, replica_name, with_dashes
+from .instances import check_instances, check_ports, exposure, replica_name, with_dashes, without_effect
 from .kernels import ISSUES, compiles
 from .named_files import unmounted
 from .offload import check_offload, shm_size
@@ -36,9 +37,12 @@ from .packages import check_packages
 from .permission import check_remote_code, check_secrets
 from .residents import check_memory, demands_of, groups_of, resident_warnings, share_out, shares_of
 from .runtime import container_of, devices_of, image_of, launch_of, venv_of
-from .scale import scale_of
+from .scale import door_of, scale_of
 from .start_failures import START_FAILURES
 from .variants import check_format, untried_hardware, variant_doubts
+
+# Where everybody who sets up a host reaches it.
+SSH_PORT = 22
 
 __all__ = ["Accelerator", "Library", "PlanError", "SiteSettings", "plan_instances"]
 
@@ -126,6 +130,7 @@ def _warnings(
         if steps and steps[-1].layer == "collection" and steps[-1].value is None
     ]
     warnings += _features_left_out(entry, accelerator)
+    warnings += without_effect(entry.where, entry.requested)
     warnings += [
         f"{entry.where}: the recipe's --{name} has no effect; the instance's {key} counts"
         for name, key in PLACE.items()
@@ -298,10 +303,14 @@ def _check_together(plans: Sequence[PlanDocument], chosen: Sequence[Chosen], acc
                 f"vllm_instances.{name}: a replica of another instance has the same name; rename one of them"
             )
     ports = {plan["instance"]: (plan["replica_of"], plan["listen"]["port"]) for plan in plans if plan["listen"]}
-    check_ports(ports)
+    own = {SSH_PORT: "SSH"}
+    if door_of(plans[0]["host"], {plan["instance"]: plan for plan in plans}):
+        own[DOOR_PORT] = "the door of scale"
+    check_ports(ports, own)
     groups = {plan["instance"]: plan["group"] for plan in plans if "group" in plan}
-    check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
-    check_router_ports(groups, {port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()})
+    taken = {**own, **{port: f"vllm_instances.{name}" for name, (_origin, port) in ports.items()}}
+    check_group_ports(groups, taken)
+    check_router_ports(groups, taken)
     args = {plan["instance"]: plan["args"] for plan in plans}
     chips = {plan["instance"]: len(plan["chips"]) for plan in plans}
     shares = {

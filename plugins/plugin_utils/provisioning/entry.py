@@ -7,7 +7,8 @@ import ipaddress
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
@@ -21,7 +22,8 @@ KEYS = (*REQUIRED, *DISKS, *OPTIONAL)
 
 # Serial numbers and WWNs: no operator of Ironic's hints, no quote.
 _SERIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+-]{2,127}")
-_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}")
+# That of one port: an odd first byte is the address of a group, ff:ff:ff:ff:ff:ff that of all.
+_MAC = re.compile(r"(?!00(?::00){5})[0-9a-f][02468ace](?::[0-9a-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SYSTEM = re.compile(r"/redfish/v1/Systems/[A-Za-z0-9._:-]{1,80}")
 _FIRMWARE = re.compile("report|set")
@@ -104,12 +106,21 @@ def _check_network(parts: Mapping[str, Any]) -> None:
         )
     if address.ip in (address.network.network_address, address.network.broadcast_address):
         raise ProvisionError(f"provision.address: found {address}, expected an address of a host in {address.network}")
+    for key, value in (("address", address.ip), ("gateway", gateway)):
+        if urlsplit(parts["bmc"]).hostname == str(value):
+            raise ProvisionError(f"provision.{key}: found {value}, the address of provision.bmc; expected another one")
 
 
 def refuse_shared(entries: Iterable[Entry]) -> None:
-    """Raise ProvisionError where two servers of the inventory share a BMC, an address, or a serial number.
+    """Raise ProvisionError where two servers of the inventory share a BMC, an address, or a serial number."""
+    for text, _hosts in shared(entries):
+        raise ProvisionError(text)
 
-    A BMC that stands at two hosts is how the wrong server's disk is written.
+
+def shared(entries: Iterable[Entry]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a sentence and its hosts where servers of the inventory share a BMC, an address, or a serial number.
+
+    A BMC that stands at two hosts is how the wrong server's disk is written. Of the same hosts there is one sentence.
     """
     holders: dict[tuple[str, str], list[str]] = defaultdict(list)
     for entry in entries:
@@ -124,12 +135,12 @@ def refuse_shared(entries: Iterable[Entry]) -> None:
         for key, value in values.items():
             if value:
                 holders[key, value].append(entry.host)
+    told: list[list[str]] = []
     for (key, value), hosts in holders.items():
-        if len(hosts) > 1:
-            raise ProvisionError(
-                f"provision.{key}: found {value} at the hosts {', '.join(sorted(hosts)[:4])}, expected each one once; "
-                "correct the inventory"
-            )
+        if len(hosts) > 1 and hosts not in told:
+            told.append(hosts)
+            found = f"provision.{key}: found {value} at the hosts {', '.join(sorted(hosts)[:4])}"
+            yield f"{found}, expected each one once; correct the inventory", hosts
 
 
 def is_serial(value: Any) -> bool:
@@ -198,8 +209,8 @@ _EXPECTED = {
     "address": 'the IPv4 address of the host with its prefix, such as "10.0.1.11/24"',
     "gateway": 'the IPv4 address of the gateway, such as "10.0.1.1"',
     "image": "the name of an image of the provisioner, such as debian13",
-    "root_serial": "the serial number of the disk to write, in quotes",
-    "root_wwn": "the WWN of the disk to write, in quotes",
+    "root_serial": "the serial number of the disk to write, in quotes, of 3 characters or more",
+    "root_wwn": "the WWN of the disk to write, in quotes, of 3 characters or more",
     "bmc_serial": "the serial number of the server as its BMC shows it, in quotes",
     "mtu": "a whole number from 576 to 9216",
     "nameservers": "a list of at most 8 IPv4 addresses",

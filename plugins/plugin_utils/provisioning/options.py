@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence, TypeVar
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
@@ -21,13 +20,13 @@ from .ironic import Ironic
 from .job import Job, Settings, World
 from .node import Account
 from .record import Record, RecordFile
+from .site_options import check_site_options, read_keys, read_user
 from .states import read_deadlines
 
 # A BMC that answers nothing for this long is refused before the first order; one answer may take half of it (seconds).
 BMC_SECONDS = 60
 ANSWER_SECONDS = 20
-_KEY = re.compile(r"(?:ssh-|ecdsa-|sk-)[A-Za-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_T = TypeVar("_T")
 
 
 def read_jobs(
@@ -46,6 +45,8 @@ def read_jobs(
             f"{nearest(unknown[0], named)}"
         )
     refuse_shared(_all_entries(hostvars))
+    for host in named:
+        _judged(host, check_site_options, _unrendered(hostvars, host))
     return [_job(host, hostvars[host], options, image_of, records.get(host, Record())) for host in named]
 
 
@@ -85,9 +86,19 @@ def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
             yield _entry(host, value)
 
 
+def _unrendered(hostvars: Any, host: str) -> Mapping[str, Any]:
+    """Return the variables of a host as they are written: to render all of them takes long, and may fail."""
+    found: Mapping[str, Any] = getattr(hostvars, "raw_get", hostvars.__getitem__)(host)
+    return found
+
+
 def _entry(host: str, value: Any) -> Entry:
+    return _judged(host, partial(read_entry, host), value)
+
+
+def _judged(host: str, judge: Callable[[Any], _T], value: Any) -> _T:
     try:
-        return read_entry(host, value)
+        return judge(value)
     except ProvisionError as exc:
         raise ProvisionError(f"host {host!r}: {exc}") from None
 
@@ -115,29 +126,16 @@ def _job(
     )  # fmt: skip
 
 
-def _read_keys(options: Mapping[str, Any]) -> tuple[str, ...]:
-    keys = tuple(key.strip() for key in options["ssh_keys"] if key.strip())
-    for key in keys:
-        if not _KEY.fullmatch(key):
-            raise ProvisionError("provision_ssh_keys: expected public keys as in a file id_ed25519.pub, one an entry")
-    if not keys:
-        raise ProvisionError("provision_ssh_keys: found none; without a key nobody could log in to the new hosts")
-    return keys
-
-
 def read_settings(options: Mapping[str, Any], provisioner: Provisioner, writes: bool = True) -> Settings:
     """Return what holds for all hosts; only a run that writes needs keys. Raises ProvisionError and DeadlineError."""
-    user = options.get("user", "root")
-    if not _USER.fullmatch(user):
-        raise ProvisionError(f"provision_user: found {show_value(user)}, expected the name of a user")
     return Settings(
         ironic=Ironic(provisioner.url, options["username"], options["password"], provisioner.certificate),
         bmc_ca=provisioner.bmc_ca,
         record_file=RecordFile(Path(options["record"])),
         known_hosts=Path(os.path.expanduser(options.get("known_hosts", ""))),
         deadlines=read_deadlines(options["deadlines"]),
-        ssh_keys=_read_keys(options) if writes else (),
-        user=user,
+        ssh_keys=read_keys(options["ssh_keys"]) if writes else (),
+        user=read_user(options.get("user", "root")),
         keep_node=writes and options["keep_node"],
         firmware=firmware.read_settings() if writes else (),
     )

@@ -128,9 +128,11 @@ class Step:
     cut: bool = False
 
 
-def read_deadlines(own: Mapping[str, Any]) -> dict[str, float]:
+def read_deadlines(own: Any) -> dict[str, float]:
     """Return the deadline of each phase. Raises DeadlineError."""
     deadlines: dict[str, float] = dict(PHASES)
+    if not isinstance(own, Mapping):
+        raise DeadlineError(f"provision_deadlines: found {show_value(own)}, expected a mapping of phases to seconds")
     for phase, value in own.items():
         if phase not in PHASES:
             raise DeadlineError(f"provision_deadlines: there is no phase {phase!r}; {nearest(str(phase), PHASES)}")

@@ -490,6 +490,9 @@ SERVER = {
 }  # fmt: skip
 
 
+WITH, KEYS = {"provisioner": ["a"]}, "provision_ssh_keys: found"
+
+
 @pytest.mark.parametrize(
     ("variables", "problems"),
     [
@@ -518,12 +521,60 @@ SERVER = {
         ({"provision": SERVER, **dict.fromkeys(("provision_host", "provision_nexts", "provision_ssh_user"), "x")}, []),
         ({"provision": SERVER, "provision_users": ["x"], "mine": as_template("{{ provision_users }}")}, []),
         ({"provision_ssh_key": ["x"]}, []),
+        (
+            {"provision_ssh_key": ["x"], "groups": WITH},
+            ["provision_ssh_key: no playbook reads it; nearest: 'provision_ssh_keys'"],
+        ),
+        (
+            {"provision": SERVER, "provision_ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]},
+            [f"{KEYS} a private key, expected public keys as in a file id_ed25519.pub, one an entry"],
+        ),
+        ({"provision": SERVER, "provision_ssh_keys": "ssh-ed25519 AAAA me"}, []),
+        ({"provision": SERVER, "provision_ssh_keys": as_template("{{ mine }}")}, []),
+        (
+            {"provision_ssh_keys": {}, "groups": WITH},
+            [f"{KEYS} a mapping, expected public keys as in a file id_ed25519.pub, one an entry"],
+        ),
+        (
+            {"provision_deadlines": {"ramdsk": 5}, "groups": WITH},
+            ["provision_deadlines: there is no phase 'ramdsk'; nearest: 'ramdisk'"],
+        ),
+        (
+            {"provision_deadlines": {"ramdisk": "soon"}, "groups": WITH},
+            ["provision_deadlines.ramdisk: found 'soon', expected seconds from 1 to 86400"],
+        ),
+        (
+            {"provision_deadlines": 5, "groups": WITH},
+            ["provision_deadlines: found 5, expected a mapping of phases to seconds"],
+        ),
+        ({"provision_user": "ro ot", "groups": WITH}, ["provision_user: found 'ro ot', expected the name of a user"]),
+        (
+            {"provision_keep_node": "mabe", "groups": WITH},
+            ["provision_keep_node: found 'mabe', expected true or false"],
+        ),
         ({"provison": SERVER}, ["no playbook reads provison; nearest: 'provision'"]),
     ],
 )
 def test_a_server_that_is_switched_off_is_judged_in_the_plan(variables, problems):
     """Before, only provision.yml did, and only after it had reached the provisioner."""
     assert list(fleet_of({"a": {**HOST, **variables}})[0].problems) == problems
+
+
+def test_two_servers_that_share_a_bmc_are_named_in_the_plan_once_for_both():
+    hosts = {name: {**HOST, "provision": SERVER} for name in ("a", "b")}
+    hosts["c"] = {**HOST, "provision": {**SERVER, **dict.fromkeys(("bmc", "mac", "address"))}}
+    hosts["c"]["provision"].update(bmc="10.1.0.12", mac="52:54:00:12:34:57", address="10.0.1.12/24", root_serial="S12")
+    text = "provision.bmc: found https://10.1.0.11 at the hosts a, b, expected each one once; correct the inventory"
+    found = fleet_of(hosts)[0]
+    assert found.problems == {text: ["a", "b"]}
+    with pytest.raises(FleetError, match=r"2 of 3 hosts cannot be planned"):
+        found.check("no plan is shown")
+
+
+def test_a_server_without_an_entry_is_noted_where_there_is_a_provisioner():
+    text = "a: provision: found nothing, so provision.yml passes over this host"
+    assert fleet_of({"a": {**HOST, "provision": None, "groups": WITH}})[0].notes() == [text]
+    assert fleet_of({"a": {**HOST, "provision": None}})[0].notes() == []
 
 
 def test_hosts_whose_hardware_is_declared_are_planned_before_they_are_contacted():

@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.insta
     exposure,
     replica_name,
     secret_problem,
+    without_effect,
 )
 
 
@@ -296,6 +297,19 @@ def test_ports_that_collide(ports, message):
     with pytest.raises(PlanError) as caught:
         check_ports(ports)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("requested", "keys"),
+    [
+        ({"group_port": 8000, "router_port": 8000, "node_address": "10.0.0.1"}, "group_port node_address router_port"),
+        ({"group_port": 29600, "node_address": "10.0.0.1", "router_port": 1, "nodes": ["a", "b"]}, "router_port"),
+        ({"group_port": 29600, "node_address": "10.0.0.1", "router_port": 1, "prefill": ["a"], "decode": ["b"]}, ""),
+        ({"port": 8000}, ""),
+    ],
+)
+def test_a_key_that_nothing_reads_on_one_host_is_noted(requested, keys):
+    assert [text.partition(":")[0] for text in without_effect("x", requested)] == [f"x.{key}" for key in keys.split()]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "10.0.0.5", "localhost", "gpu-1.fra1.example.com"])

@@ -186,6 +186,15 @@ def test_shared_chips_need_shares_that_fit():
             "them another",
         ),
         (
+            {"chat": {"port": 22, "replicas": 1}},
+            "vllm_instances.chat.port: 22 is the port of SSH too; give the instance another",
+        ),
+        (
+            {"chat": {"replicas": 1, "scale": {"max": 1}}, "tools": {"port": 8470, "replicas": 2}},
+            "vllm_instances.tools.port: 8471 (of the replica tools-2) is the port of the door of scale too; give the "
+            "instance another",
+        ),
+        (
             {"chat": {"replicas": 1}, "tools": {"replicas": 1}},
             "vllm_instances.tools.port: 8000 is the port of vllm_instances.chat too; give one of them another",
         ),

@@ -61,6 +61,11 @@ def test_hosts_outside_of_the_run_are_compared_too():
         ),
         ({"provision": {**VALUES, "image": "rhel"}}, {}, "the provisioner has no image 'rhel'"),
         ({"provision": {**VALUES, "mtu": 1}}, {}, "host 'a': provision.mtu: found 1"),
+        (
+            {"provision": VALUES, "provision_deadlnes": {"write": 5}},
+            {},
+            "host 'a': provision_deadlnes: no playbook reads it; nearest: 'provision_deadlines'",
+        ),
     ],
 )
 def test_what_is_missing_is_named(variables, options, said):
@@ -73,7 +78,10 @@ def test_what_is_missing_is_named(variables, options, said):
     ("options", "said"),
     [
         ({"ssh_keys": []}, "provision_ssh_keys: found none"),
-        ({"ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}, "provision_ssh_keys: expected public keys"),
+        (
+            {"ssh_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]},
+            "provision_ssh_keys: found a private key, expected public keys",
+        ),
         ({"user": "root; reboot"}, "provision_user: found 'root; reboot'"),
     ],
 )
