@@ -17,7 +17,7 @@ from ..common.spelling import nearest
 from .state import READY, HaproxyServer, HaproxyView
 
 STATUS, DRAINED, RETURNED = "status", "drained", "ready"
-ROLLOUT, ADMIN, EVENT = "rollout", "admin", "event"
+ADMIN, EVENT = "admin", "event"
 SCHEMA = 1
 _OWNER = re.compile(r"(?P<kind>rollout|admin|event):[\w.@+-]+\Z", re.ASCII)
 _FIELDS = ("owner", "reason", "since", "state")

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     Limits,
     MeasuredLoad,
+    Prompt,
     Sample,
     compared,
     figures_of,
+    judge_prompt,
     load_of,
     message,
     prompts_of,
+    sample_of,
 )
 
 BEFORE = {
@@ -91,6 +98,32 @@ def test_shorter_answers_are_told_beside_the_throughput():
     assert verdict.detail == (
         "50 tokens/s, before 100: 0.50 of it, expected at least 0.8 (an answer had 10 tokens, before 64)"
     )
+
+
+def chat_answer(text):
+    message = {"role": "assistant", "content": text}
+    answer = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {"completion_tokens": 3}}
+    return Reply(200, ((0.1, json.dumps(answer).encode()),), 0.1)
+
+
+def test_an_answer_to_a_fixed_prompt_contains_what_is_expected():
+    prompt = Prompt("What is the capital?", ("Paris", "paris"), "", 16)
+    assert judge_prompt(1, prompt, chat_answer("It is paris.")).ok
+    wrong = judge_prompt(1, prompt, chat_answer("It is Rome."))
+    assert not wrong.ok and "answered 'It is Rome.', expected it to contain 'Paris' or 'paris'" in wrong.detail
+
+
+def test_a_stream_without_a_token_is_no_sample():
+    chunk = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 0}}
+    texts = [json.dumps(chunk), json.dumps(usage), "[DONE]"]
+    lines = [line for text in texts for line in (f"data: {text}".encode(), b"")]
+    with pytest.raises(BadAnswerError, match="held no token"):
+        sample_of(Reply(200, tuple((0.1, line) for line in lines), 0.1))
+
+
+def test_answers_that_may_end_are_not_compared_with_those_that_may_not():
+    assert judged(ignore_eos=1) == {"baseline": True}
 
 
 def test_figures():

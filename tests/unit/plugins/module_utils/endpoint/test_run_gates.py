@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import run_gates
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     Limits,
     MeasuredLoad,
+    Prompt,
     Sample,
     figures_of,
 )
@@ -76,6 +77,21 @@ def test_a_disturbed_baseline_lets_no_slow_instance_pass(pauses):
     assert ask([40, 40, 40], figures(baseline)) == (40, False, [])
     assert ask([40, 90, 7], figures(baseline)) == (90, True, [7])
     assert pauses == [5.0, 5.0, 5.0, 5.0]
+
+
+def test_a_measurement_that_passes_counts_though_a_disturbed_one_had_more_tokens(pauses):
+    asker = Measured([200, 100])
+    late = iter([5.0, 0.02])
+    asker.measure = lambda _load: ([Sample(next(late), 100)], 100 / asker.speeds.pop(0), "")
+    found, verdicts = asker.ask(Gates((), 0, LOAD, figures(100), Limits(), pause=5.0))
+    assert found["tokens_per_second"] == 100 and all(verdict.ok for verdict in verdicts)
+
+
+def test_an_instance_whose_first_requests_fail_is_asked_nothing_more(monkeypatch, pauses):
+    asker, asked = Measured([100]), []
+    monkeypatch.setattr(asker._client, "request", lambda *words: asked.append(words) or Reply(500, (), 0.1))
+    found, verdicts = asker.ask(Gates((Prompt("a", (), "", 5),), 2, LOAD, {}, Limits()))
+    assert (found, len(asked), [verdict.ok for verdict in verdicts]) == ({}, 1, [False])
 
 
 def test_what_cannot_be_compared_becomes_a_baseline_and_is_measured_as_one(pauses):

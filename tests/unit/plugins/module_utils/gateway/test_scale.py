@@ -208,6 +208,9 @@ def test_what_somebody_holds_is_not_touched() -> None:
 def test_one_that_always_serves_neither_leaves_nor_starts() -> None:
     fixed = [replace(each, fixed=each.name.startswith("gpu-b")) for each in replicas(SERVING, SERVING, SERVING)]
     assert verdict(settled(Scale(1, 4), fixed)) == (STOP, "gpu-c")
+    fixed = [replace(each, fixed=each.name.startswith("gpu-c")) for each in replicas(SERVING, SERVING, SERVING)]
+    assert verdict(settled(Scale(1, 4), fixed)) == (STOP, "gpu-b")
+    assert not settled(Scale(1, 4), [replace(each, fixed=True) for each in fixed]).verb
     fixed = [replace(each, fixed=True) for each in replicas(SERVING, SERVING, STOPPED, running=PLACES)]
     assert not settled(Scale(1, 4), fixed).verb
     assert not settled(Scale(1, 4), fixed, waiting=90).verb

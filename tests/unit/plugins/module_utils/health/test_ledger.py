@@ -86,8 +86,9 @@ def test_a_boot_ends_what_the_table_allows_and_a_person_the_rest():
 
 
 def test_only_lost_chips_await_a_boot_and_only_until_the_proof():
-    reset = Event(Fault("xid", "64", "a row", "reset_chip", "boot"), CHIP)
+    reset = Event(Fault("xid", "95", "a row", "reset_chip", "boot"), CHIP)
     ledger = ledger_with(OFF_THE_BUS, ROW, COPY, reset, runs={**FIRST, "other": Run("c", 10.0, True)})
+    assert "reset_chip" in {mark.action for mark in ledger.marks.values()}
     assert ledger.awaiting_boot() == {("xid 79", CHIP): f"xid 79 of {CHIP}: off the bus"}
     ledger.advance({**FIRST, "other": Run("c", 10.0, True)}, "boot-2")
     assert ledger.awaiting_boot() == {}

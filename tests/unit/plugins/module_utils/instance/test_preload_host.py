@@ -79,6 +79,22 @@ def test_the_weights_are_there_when_every_part_has_its_socket(host, systemd):
     assert (host / "run/config").read_text() == "model: /m\n"
 
 
+def test_it_is_not_ready_before_all_parts_are_there(host, systemd):
+    program(host, "vllm", VLLM.replace('_0.sock"', '_0.sock"; sleep 0.6; touch "$5/vllm_weight_cache_1.sock"'))
+    text = CONFIG.format(host / "run/abc") + "tensor-parallel-size: 2\n"
+    (host / "etc/chat.yaml").write_text(text)
+    seen = []
+
+    def look():
+        seen.extend(os.listdir(host / "run/abc"))
+        (host / "etc/chat.yaml").unlink()
+
+    thread, _told = when_ready(systemd, look)
+    assert serve("chat") == 0
+    thread.join()
+    assert sorted(seen) == ["vllm_weight_cache_0.sock", "vllm_weight_cache_1.sock"]
+
+
 def test_it_ends_when_the_configuration_names_other_weights(host, systemd):
     config = host / "etc/chat.yaml"
     thread, _told = when_ready(systemd, lambda: config.write_text(CONFIG.format(host / "run/other")))

@@ -257,6 +257,19 @@ def test_the_longest_reports_of_all_gateways_fit_into_an_answer(host: Host) -> N
     assert len(answer["reports"]) == 16
 
 
+def test_a_line_is_bounded_in_bytes_and_in_time() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(b"x" * 101)
+        began = time.monotonic()
+        with pytest.raises(OSError, match="no complete line"):
+            scale_door_host.read_line(near, began + 60, most=100)
+        assert time.monotonic() - began < 30
+        far.sendall(b"x")
+        with pytest.raises(OSError, match="no complete line"):
+            scale_door_host.read_line(near, time.monotonic() - 1)
+
+
 def test_a_line_without_end_is_cut_off(host: Host) -> None:
     with socket.create_connection(("127.0.0.1", int(host.address.partition(":")[2]))) as connection:
         connection.settimeout(30)

@@ -212,10 +212,20 @@ def test_a_state_of_a_group_that_is_none_is_not_connected(host, state):
     assert not wait_ready_host.connected("chat")
 
 
-def test_another_model_or_argument_is_another_engine(host, monkeypatch):
+def test_another_model_or_argument_is_another_engine(host, monkeypatch, tmp_path):
     (host / "etc/chat.yaml").write_text("max-num-seqs: 4\n")
     first = wait_ready_host.engine_of("chat")
     (host / "etc/chat.yaml").write_text("max-num-seqs: 8\n")
     assert wait_ready_host.engine_of("chat") not in (first, wait_ready_host.engine_of("missing"))
     (host / "etc/chat.yaml").write_text("host: 10.0.0.7\nmax-num-seqs: 4\nport: 9\n")
     assert wait_ready_host.engine_of("chat") == first
+    model = tmp_path / "state/chat/model"
+    monkeypatch.setattr(wait_ready_host, "STATE_DIR", str(tmp_path / "state"))
+    model.parent.mkdir(parents=True)
+    found = set()
+    for target in ("a", "b"):
+        (tmp_path / target).mkdir()
+        model.unlink(missing_ok=True)
+        model.symlink_to(tmp_path / target)
+        found.add(wait_ready_host.engine_of("chat"))
+    assert len(found) == 2

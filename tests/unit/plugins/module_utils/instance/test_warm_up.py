@@ -70,6 +70,9 @@ def test_a_size_that_takes_what_an_earlier_warm_up_ended_with_runs_once():
     assert second.warm(4)
     # Noise does not add up.
     assert read_kept(second.to_keep("one"), "one") == known
+    assert second.as_before(4) and not second.as_before(16)
+    # Nothing ran yet.
+    assert not Progress(20.0, known=known).as_before(4)
     cold = Progress(20.0, known=known)
     cold.add_step(4, 1.5)
     cold.add_step(16, 0.1)

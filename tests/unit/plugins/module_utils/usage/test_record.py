@@ -8,6 +8,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.usage.record import (
     DAY,
+    DIGEST,
     INSTANCE,
     LARGEST,
     MOST_TOKENS,
@@ -15,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.usage.record i
     Asked,
     Part,
     Tokens,
+    digest_of,
     file_name,
     head_of,
     header_of_reader,
@@ -67,6 +69,12 @@ def test_the_key_of_a_service_reads_no_records_and_that_of_an_instance_asks_for_
 @pytest.mark.parametrize("words", [["service:"], ["service:A"], ["service:!"], ["sha256:"], ["x:y"], ["service"]])
 def test_what_is_damaged_or_odd_proves_nothing(header, words):
     assert not proven_by(header, words, SERVICE)
+
+
+def test_only_the_secret_itself_proves_to_who_has_its_digest():
+    words = [f"{DIGEST}:{digest_of('s' * 32)}"]
+    assert proven_by(b"gw a - i 1 " + b"s" * 32, words, SERVICE)
+    assert not proven_by(b"gw a - i 1 " + b"t" * 32, words, SERVICE)
 
 
 def test_a_key_that_is_empty_proves_nothing():

@@ -82,6 +82,18 @@ def test_a_refusal_names_the_calculation_and_all_ways_out():
     )
 
 
+def test_a_replica_on_several_chips_needs_the_memory_of_all_of_them():
+    model = {"recipe": "openai/gpt-oss-120b"}
+    one, two, eight = (
+        planned("h200", chips, **model, args={"tensor-parallel-size": chips, "max-model-len": 4096})
+        for chips in (1, 2, 8)
+    )
+    # The weights once, and what each process needs for itself for each of them.
+    assert 60 < one.memory_required_gib < two.memory_required_gib < eight.memory_required_gib
+    args = {"tensor-parallel-size": 2, "max-model-len": 4096}
+    assert "does not fit: 34.3 GiB of weights" in refusal("l4", 2, recipe="openai/gpt-oss-120b", args=args)
+
+
 def test_a_refusal_names_chips_with_more_memory_that_the_recipe_lists():
     # Not Atlas, which lacks the number format.
     assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith("; as many chips of a100, h100, h200, b200 would do")
