@@ -50,6 +50,7 @@ from ansible import context
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.common.injected_facts import keep_facts_apart
 from ..plugin_utils.common.output import warn
 from ..plugin_utils.common.playbook_options import PlaybookOptionError, refuse_a_limit, refuse_other_names
 from ..plugin_utils.common.selection import Selection, SelectionError, check_inventory
@@ -61,6 +62,7 @@ class LookupModule(LookupBase):
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **options: Any) -> list[str]:
         """Return the pattern. Raises AnsibleLookupError where it selects no host."""
+        keep_facts_apart()
         known = variables or {}
         option, default = terms if len(terms) > 1 else ("", *terms)
         only, is_limited = options.get("only", ""), options.get("limited", True)

@@ -81,21 +81,31 @@ def test_no_fact_of_a_host_replaces_a_variable_of_anybody(site):
     assert "failed=0" in text and "failed=1" not in text
 
 
-def test_nothing_runs_where_facts_would_replace_variables(site):
-    tasks = [
-        {"baremetal.inference.playbook_options": {}, "ignore_errors": True},
-        {"baremetal.inference.weights": {"models": [], "root": "/nowhere", "sources": []}, "ignore_errors": True},
-        {"ansible.builtin.include_role": {"name": "baremetal.inference.accelerator"}},
+@pytest.mark.parametrize("config", ["[defaults]\n", "[defaults]\ninject_facts_as_vars = true\n"])
+def test_the_collection_s_plays_keep_facts_apart_whatever_a_site_s_ansible_cfg_says(site, config):
+    site.config = site.top / "ansible.cfg"
+    site.config.write_text(config)
+    site.answer = {"changed": False, "ping": "pong", "ansible_facts": {"rollout_check_tasks": ["/evil.yml"]}}
+    selected = "{{ lookup('baremetal.inference.selected_hosts', 'target_hosts', 'inference') }}"
+    options = {"baremetal.inference.playbook_options": {}, "delegate_to": "localhost"}
+    plays = [
+        {"hosts": hosts, "tasks": [{"ansible.builtin.ping": {}}, show("rollout_check_tasks")]}
+        for hosts in (selected, "evil")
     ]
+    text = site.run(*plays, {"tasks": [options]}, rollout_check_tasks="mine")
+    assert re.findall(r"rollout_check_tasks=(\S+)", text) == ["mine"] * 3, text
+    assert "inject_facts_as_vars" not in text
+
+
+def test_a_play_of_somebody_else_is_warned_once_where_facts_would_replace_variables(site):
     site.config = site.top / "ansible.cfg"
     site.config.write_text("[defaults]\n")
+    tasks = [{"baremetal.inference.playbook_options": {}}] * 2
     text = site.run({"hosts": "other", "tasks": tasks})
-    assert len(re.findall(rf"msg: .inject_facts_as_vars: found true \({site.config}\), expected false", text)) == 3, (
-        text
-    )
-    assert "inject_facts_as_vars = false" in text
+    assert text.count(f"inject_facts_as_vars: found true ({site.config}), expected false") == 1, text
+    assert "failed=0" in text
     site.config.write_text(CONFIGURED)
-    assert "inject_facts_as_vars" not in site.run({"hosts": "other", "tasks": tasks[:2]})
+    assert "inject_facts_as_vars" not in site.run({"hosts": "other", "tasks": tasks})
 
 
 def test_no_file_of_the_controller_is_read_by_a_name_of_a_host(site):

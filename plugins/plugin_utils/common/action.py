@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 from ...module_utils.common.foreign_text import escape_lines
 from .documented_options import documented_options
-from .injected_facts import InjectedFactsError, refuse_injected_facts
+from .injected_facts import injected_facts_warnings
 from .output import escaped, warn
 from .playbook_options import PlaybookOptionError, check_playbook_options
 from .preload import load_jinja_plugins, preload
@@ -80,17 +80,16 @@ class CheckedModule(ActionBase):
 def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any, task: Any = None) -> None:
     """Show the warnings of misspelt options of roles and playbooks, even if the task fails later.
 
-    Raises AnsibleActionFail, also where a host's answer could replace the options.
+    Raises AnsibleActionFail.
     """
     template = templar.template if templar else None
     # A plan that reads no keys is made where they are not, such as in a fresh checkout.
     if template and task and str(task.args.get("read_keys")) == "False":
         template = partial(_if_there, template)
     try:
-        refuse_injected_facts()
-        warnings = check_playbook_options(task.get_path() if task else None)
+        warnings = injected_facts_warnings() + check_playbook_options(task.get_path() if task else None)
         warnings += check_role_options(variables or {}, roles, template)
-    except (InjectedFactsError, PlaybookOptionError, RoleOptionError) as exc:
+    except (PlaybookOptionError, RoleOptionError) as exc:
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
         warn(text)

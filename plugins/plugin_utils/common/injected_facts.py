@@ -1,26 +1,36 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Refuse to run where Ansible makes variables of what hosts answer.
+"""Keep Ansible from making variables of what hosts answer.
 
 Any module may answer with ``ansible_facts``. By default Ansible makes a variable of each one, above the whole
-inventory, for the host itself, also for the one that a task is delegated for, and with run_once for all. A host that is
-taken over would so choose the address of a BMC, the servers of a gateway, or the tasks that the controller runs.
+inventory, for the host itself and also for the one that a task is delegated for, and with run_once for all. A host that
+is taken over would so choose the address of a BMC, the servers of a gateway, or the tasks that the controller runs.
 """
 
 from __future__ import annotations
 
+import os
+
 from ansible import constants
 
-
-class InjectedFactsError(ValueError):
-    """The configuration of Ansible lets a host replace variables; the message says which line to add, and where."""
+SETTING, VARIABLE = "INJECT_FACTS_AS_VARS", "ANSIBLE_INJECT_FACT_VARS"
 
 
-def refuse_injected_facts() -> None:
-    """Raise InjectedFactsError unless Ansible keeps facts apart; releases without the setting always do."""
-    if getattr(constants, "INJECT_FACTS_AS_VARS", False):
-        where = getattr(constants, "CONFIG_FILE", None) or "no ansible.cfg is in use"
-        raise InjectedFactsError(
-            f"inject_facts_as_vars: found true ({where}), expected false: otherwise the answer of a host replaces "
-            "variables of the inventory; add 'inject_facts_as_vars = false' under [defaults] of your ansible.cfg, or "
-            "set ANSIBLE_INJECT_FACT_VARS=false in the environment"
-        )
+def keep_facts_apart() -> None:
+    """Switch that off in this process and those that it starts, whatever an ansible.cfg says.
+
+    Only where Ansible itself asks, before a play has hosts: a task has a process of its own.
+    """
+    if getattr(constants, SETTING, False):
+        setattr(constants, SETTING, False)
+        os.environ[VARIABLE] = "false"
+
+
+def injected_facts_warnings() -> list[str]:
+    """Return what to add to ansible.cfg, for a play that is none of the collection's; nothing where it is there."""
+    if not getattr(constants, SETTING, False):
+        return []
+    where = getattr(constants, "CONFIG_FILE", None) or "no ansible.cfg is in use"
+    return [
+        f"inject_facts_as_vars: found true ({where}), expected false: what a host answers can replace variables of the "
+        f"inventory; add 'inject_facts_as_vars = false' under [defaults] of your ansible.cfg, or set {VARIABLE}=false"
+    ]
