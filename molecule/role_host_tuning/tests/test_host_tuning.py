@@ -74,9 +74,9 @@ def test_kernel_arguments_without_permission_to_reboot_stop_the_run_before_anyth
 
 
 def test_a_governor_that_the_host_does_not_know_is_refused(host):
-    done = tune(host, **{**REQUESTED, "host_tuning_governor": "perfomance"})
+    done = tune(host, **{**REQUESTED, "host_tuning_governor": "schedutil"})
     assert done.returncode != 0
-    assert "does not accept 'perfomance'; expected one of performance, powersave" in done.told
+    assert "does not accept 'schedutil'; expected one of performance, powersave" in done.told
     assert text(host, GOVERNOR) == "performance"
 
 

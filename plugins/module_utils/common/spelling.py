@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from typing import Any, Iterable
 
 from .kinds import show_value
@@ -26,8 +27,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     begun = [each for each in spellings if each.startswith(word)]
     close = difflib.get_close_matches(word, begun, n=1) or difflib.get_close_matches(word, spellings, n=1)
     if close:
-        return f"nearest: {spellings[close[0]]!r}"
+        return f"nearest: {spellings[close[0]]!r}{_foreign(str(name), spellings[close[0]])}"
     return f"known: {', '.join(names) or 'none'}" if len(names) <= _LISTED else f"none of {len(names)} names is near"
+
+
+def _foreign(name: str, near: str) -> str:
+    """Return the first character of a name that is not ASCII, which may look like one of the known name that is."""
+    strange = next((each for each in name if not each.isascii()), "")
+    if not strange or not near.isascii():
+        return ""
+    return f"; found {show_value(strange)} in it, U+{ord(strange):04X} {unicodedata.name(strange, 'of no name')}"
 
 
 def not_a_number(value: Any, expected: str) -> str:

@@ -100,11 +100,23 @@ def _key_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
     digests = entry["sha256"]
     if isinstance(digests, (list, tuple)) and digests and all(_is_sha256(digest) for digest in digests):
         return []
-    # Not the value: it may be a key, by mistake.
-    return [
-        f"{where}.sha256: found {name_kind(digests)}, expected a list of texts of 64 digits 0-9a-f, one for each key; "
-        "run `sha256sum` on a key without a line end"
-    ]
+    way_out = "; run `sha256sum` on a key without a line end"
+    if not isinstance(digests, (list, tuple)) or not digests:
+        found = name_kind(digests) if digests or not isinstance(digests, list) else "an empty list"
+        return [
+            f"{where}.sha256: found {found}, expected a list of texts of 64 digits 0-9a-f, one for each key{way_out}"
+        ]
+    number = next(number for number, digest in enumerate(digests) if not _is_sha256(digest))
+    return [f"{where}.sha256[{number}]: found {_not_sha256(digests[number])}, expected 64 digits 0-9a-f{way_out}"]
+
+
+def _not_sha256(value: Any) -> str:
+    """Return what is wrong with an entry; not the value, which may be a key by mistake."""
+    if not isinstance(value, str):
+        return name_kind(value)
+    if _SHA256.match(value.lower()):
+        return "capital letters"
+    return f"a text of {len(value)} characters"
 
 
 def _is_sha256(value: Any) -> bool:

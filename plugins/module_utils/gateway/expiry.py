@@ -66,6 +66,8 @@ def _nearest_end(text: str) -> str:
     year, month = int(parts[0]), int(parts[1])
     day = min(int(parts[2]), calendar.monthrange(year, month)[1])
     has_time = len(parts) > 3 and parts[3] is not None and int(parts[3]) < 24 and int(parts[4]) < 60
+    if (year, month, day) == (9999, 12, 31):
+        day = 30  # the end of the last day is later than any time
     time = f"T{int(parts[3]):02}:{parts[4]}Z" if has_time else ""
     return f"; nearest: {year:04}-{month:02}-{day:02}{time}"
 

@@ -58,7 +58,7 @@ STACK_KEYS = {
 VARIABLES = {
     "recipes": "vllm_recipe_path",
     "releases": "vllm_release_path",
-    "weights": "vllm_weights_manifest_path",
+    "weights": "weights_manifest_path",
 }
 
 

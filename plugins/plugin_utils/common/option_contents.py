@@ -7,15 +7,18 @@ The code that uses such an option on a host refuses the same values, but only af
 from __future__ import annotations
 
 import functools
+import ipaddress
 import re
 from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
 from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 from ...module_utils.containers.image_names import IMAGE, REGISTRY
 from ...module_utils.encodings.host import check_sources
 from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
 from ...module_utils.health.webhook import check_token, check_url
+from ...module_utils.host_tuning.settings import limit_files
 from ...module_utils.weights.sources import parse_sources
 from .wave_sizes import WaveSizeError, size_of
 
@@ -64,6 +67,52 @@ def _matches(name: str, pattern: str, expected: str, value: Any) -> None:
         raise ValueError(f"{name}: found {found}, expected {expected}")
 
 
+def _network(value: Any) -> None:
+    """Raise ValueError for a text that is not empty and no network, as the plan of an instance with nodes does."""
+    try:
+        ipaddress.ip_network(str(value)) if value else None
+    except ValueError as exc:
+        found = f"vllm_cluster_network: found {show_value(value)[:80]}"
+        raise ValueError(f"{found}, expected a network such as 10.20.0.0/24 ({exc})") from exc
+
+
+def _user(value: Any) -> None:
+    if isinstance(value, bool):
+        raise ValueError(f"vllm_user: found {show_value(value)}, expected a text")
+    _matches("vllm_user", r"[A-Za-z_][A-Za-z0-9_.-]{0,30}", "the name of a system user, such as vllm", value)
+
+
+def _listen(value: Any) -> None:
+    try:
+        ipaddress.ip_address(str(value))
+    except ValueError as exc:
+        found = f"monitoring_node_listen: found {show_value(value)[:80]}"
+        raise ValueError(f"{found}, expected an address such as 10.0.0.5 or 0.0.0.0") from exc
+
+
+def _registries(value: Any) -> None:
+    for number, entry in enumerate(_listed(value)):
+        _matches(f"{_INSECURE}[{number}]", REGISTRY, "a registry without http://, such as registry.site:5000", entry)
+
+
+def _calendar(value: Any) -> None:
+    """Raise ValueError for a word that systemd does not know; other times have a digit, a * or a day of the week."""
+    word = str(value).strip().lower()
+    if word.isalpha() and word not in _CALENDAR and word[:3] not in _DAYS:
+        raise ValueError(f"weights_scrub_calendar: found {show_value(value)[:80]}; {nearest(word, _CALENDAR)}")
+
+
+def _governor(value: Any) -> None:
+    if value and value not in _GOVERNORS:
+        raise ValueError(f"host_tuning_governor: found {show_value(value)[:80]}; {nearest(str(value), _GOVERNORS)}")
+
+
+_INSECURE = "container_runtime_insecure_registries"
+_GOVERNORS = ("conservative", "ondemand", "performance", "powersave", "schedutil", "userspace")
+_CALENDAR = (
+    "annually", "daily", "hourly", "minutely", "monthly", "quarterly", "semiannually", "weekly", "yearly",
+)  # fmt: skip
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # Options that hold an address or an absolute path; a host's programs would take anything else for a relative path.
 ADDRESSES = (
     "cann_mirror", "cann_repository_key", "container_runtime_mirror_url", "cuda_epel_mirror", "cuda_mirror",
@@ -76,11 +125,16 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
+    _INSECURE: _registries,
     "health_webhook_token": check_token,
     "health_webhook_url": check_url,
+    "host_tuning_governor": _governor,
+    "host_tuning_limits": lambda value: limit_files({str(key): entry for key, entry in (value or {}).items()}),
+    "monitoring_node_listen": _listen,
     "rollout_measure": load_of,
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
+    "vllm_cluster_network": _network,
     "vllm_image": functools.partial(
         _matches, "vllm_image", IMAGE, "the name of an image, such as vllm/vllm-openai:v0.33.0"
     ),
@@ -90,6 +144,8 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
         REGISTRY,
         "a registry without http://, such as registry.site:5000",
     ),
+    "vllm_user": _user,
+    "weights_scrub_calendar": _calendar,
     **{
         name: functools.partial(
             _matches, name, _ADDRESS, "an address such as https://mirror.site/path, or an absolute path"

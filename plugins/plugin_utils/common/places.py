@@ -48,7 +48,9 @@ def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]
     """
     inventories = [Path(str(source)).resolve() for source in sources if Path(str(source)).is_dir()]
     found = []
-    for name, directory in ((key, each) for key in DIRECTORIES for each in listed(variables.get(key))):
+    # The variable that a site sets; the other one is that of the role vllm.
+    names = {"vllm_weights_manifest_path": "weights_manifest_path"}
+    for name, directory in ((names.get(key, key), each) for key in DIRECTORIES for each in listed(variables.get(key))):
         place = Path(str(directory)).resolve()
         around = next((inventory for inventory in inventories if inventory in place.parents), None)
         if around:

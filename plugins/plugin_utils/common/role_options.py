@@ -82,6 +82,15 @@ ON_CONTROLLER = (
 )  # fmt: skip
 
 
+# Files and directories on the controller, and what is wrong where they are missing.
+FILES: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "health_fault_path": (os.path.isdir, "directory on this controller, so no fault of it counts"),
+    "rollout_check_tasks": (os.path.isfile, "file on this controller, so the rollout would fail"),
+    "rollout_gate_tasks": (os.path.isfile, "file on this controller, so the rollout would fail"),
+    "vllm_caches_dir": (os.path.isdir, "directory on this controller, so no instance gets caches"),
+}
+
+
 class RoleOptionError(ValueError):
     """A variable is a misspelt option or of the wrong kind; the message names the variable and what is expected."""
 
@@ -113,11 +122,20 @@ def check_names_and_values(
         _check_nothing(name, spec, value)
         _check_value(name, spec, value)
         _check_contents(name, value)
-        # No error, because a plan may be made on another controller.
-        is_known = name == "vllm_caches_dir" and value and not is_template(value)
-        if is_known and not os.path.isdir(os.path.expanduser(str(value))):
-            warnings.append(f"{name}: {_show(value)} is not a directory on this controller, so no instance gets caches")
+        warnings += _missing_here(name, value)
     return warnings
+
+
+def _missing_here(name: str, value: Any) -> list[str]:
+    """Return a warning for each file of the controller that is not there; a plan may be made on another controller."""
+    is_there, what = FILES.get(name, (None, ""))
+    given = (value if isinstance(value, (list, tuple)) else [value]) if is_there and value else ()
+    lost = [each for each in given if each and not is_template(each)]
+    return [
+        f"{name}: {_show(each)} is not a {what}"
+        for each in lost
+        if is_there and not is_there(os.path.expanduser(str(each)))
+    ]
 
 
 def is_used(name: str, variables: Mapping[str, Any]) -> bool:
@@ -187,6 +205,7 @@ def _check_spelling(variables: Mapping[str, Any], roles: tuple[str, ...]) -> lis
 def _spelt_otherwise(names: frozenset[str], roles: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return the names that are an option's but for capitals, - and _, each with the option."""
     options = {option for role in roles for option in (*options_of(role), *FACTS) if option.startswith(role)}
+    options |= {*SWITCHES}
     known = {_plain(option): option for option in options}
     return [
         (name, known[_plain(name)])

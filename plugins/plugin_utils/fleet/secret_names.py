@@ -25,7 +25,9 @@ def check_secret_names(
     missing, seen = reader.names_elsewhere(stray, hosts) if stray else (set(), set())
     if missing:
         name = min(missing)
+        # The instances of another host are the farther ones.
+        near = nearest(name, own)
+        near = near if near.startswith("nearest") else nearest(name, own | seen)
         raise FleetError(
-            f"{SECRETS}.{name}: no host has an instance {name!r}, so that nothing would use these secrets; "
-            f"{nearest(name, own | seen)}"
+            f"{SECRETS}.{name}: no host has an instance {name!r}, so that nothing would use these secrets; {near}"
         )

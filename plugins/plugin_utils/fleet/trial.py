@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from ...module_utils.accelerator.recognition import AcceleratorError, Catalogue
+from ...module_utils.accelerator.recognition import CPU, AcceleratorError, Catalogue
 from ...module_utils.common.kinds import show_value
+from ...module_utils.common.spelling import nearest
 from ...module_utils.vllm.plan_document import PlanDocument
 from ..catalog.accelerators import declared_accelerator
 from ..common.tables import table, wrapped
@@ -98,6 +99,9 @@ class Bench:
         model, colon, count = entry.partition(":")
         if colon and not re.fullmatch(r"[1-9]\d{0,2}", count, re.ASCII):
             raise TrialError(f"accelerators: found {show_value(entry)}, expected MODEL or MODEL:COUNT, such as h200:8")
+        if model not in {*self.catalogue.models, CPU}:
+            known = nearest(model, self.catalogue.models)
+            raise TrialError(f"accelerators: found {show_value(entry)}, which is in no file of the catalogue; {known}")
         try:
             return declared_accelerator(self.catalogue, model, int(count or CHIPS_PER_HOST.get(model, 8)))
         except AcceleratorError as exc:

@@ -170,6 +170,11 @@ def _route(model: str, accepting: Sequence[str], entry: Mapping[str, Any], servi
 
 def _problems(model: str, entry: Any, accepting: Mapping[str, Sequence[str]]) -> list[str]:
     where = f"gateway_models.{model}"
+    if not accepting:
+        return [
+            f"{where}: no services share a port, so no request is routed by its model; give services the same port in "
+            "gateway_services, or remove gateway_models"
+        ]
     if model not in accepting:
         return [
             f"{where}: no service that shares a port accepts this name; {nearest(model, accepting)}; "

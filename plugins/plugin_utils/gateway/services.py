@@ -284,10 +284,16 @@ def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str
         port = options["tokens_port"]
         used += [(port, "gateway_tokens_port")] if port in taken else []
         taken.setdefault(port, "gateway_tokens_port")
-    used += [(each.port, f"the service {each.name}") for each in services.values() if each.port in taken]
+    used += [(each.port, _port_option(each.name, options)) for each in services.values() if each.port in taken]
     return [
-        f"port {port} is used by {taken[port]} and by {owner}; give one of them another port" for port, owner in used
+        f"{owner}: {port} is the port of {taken[port]} too; give one of them another"
+        for port, owner in dict.fromkeys(used)
     ]
+
+
+def _port_option(service: str, options: Mapping[str, Any]) -> str:
+    """Return the option that sets the port of a service."""
+    return f"gateway_services.{service}.port" if options["services"].get(service, {}).get("port") else "gateway_port"
 
 
 def _paths_at(listener: Listener, services: Mapping[str, GatewayService]) -> list[dict[str, str]]:

@@ -268,11 +268,33 @@ def _check_options(
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
-    problems = [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
+    problems = [*_unknown_removals(entry, composed, foreign, library)]
+    problems += [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
     problems += [*stopping_variables(composed.args, composed.env, table)]
     problems += [*_relations(entry, composed, accelerator, site, library)]
     for problem in errors_of(problems, site.strict):
         raise PlanError(f"{entry.where}: {problem}")
+
+
+def _unknown_removals(entry: Chosen, composed: Composed, foreign: Foreign, library: Library) -> list[str]:
+    """Return a problem for each name that the instance takes away with null, and that no layer and no release has.
+
+    A misspelt name would take nothing away.
+    """
+    table = entry.table
+    args, env = (
+        [name for name, value in (entry.requested.get(key) or {}).items() if value is None] for key in ("args", "env")
+    )
+    args = [name for name in args if not table.canonical(f"--{name}") and len(composed.history.get(name, ())) < 2]
+    env = [name for name in env if name.startswith("VLLM_") and len(composed.history.get(f"env.{name}", ())) < 2]
+    env = [name for name in env if table.check_env([name], foreign)]
+    if not args and not env:
+        return []
+    others = library.others(table.version)
+    args = [name for name in args if not any(other.canonical(f"--{name}") for other in others)]
+    env = [name for name in env if not any(name in other.env for other in others)]
+    found = [*table.check_args(dict.fromkeys(args, True), others, library.replaced)]
+    return [*found, *table.check_env(env, foreign, others, library.replaced)]
 
 
 def _relations(

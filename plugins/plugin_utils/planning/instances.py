@@ -176,6 +176,7 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
         value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise PlanError(f"{where}.{key}: found {show_value(value)}, expected a list of names")
+    _check_served(f"{where}.served_model_names", requested.get("served_model_names", []))
     for name in requested.get("checks", []):
         if name not in CHECKS:
             raise PlanError(f"{where}.checks: unknown check {name!r}; {nearest(name, CHECKS)}")
@@ -190,6 +191,16 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
             raise PlanError(
                 f"{where}.feature_modes.{name}: found {show_value(mode)}, expected the name of a mode, in quotes"
             )
+
+
+def _check_served(where: str, names: Sequence[str]) -> None:
+    """Raise PlanError for a name that no request could have, or that is there twice."""
+    for name in names:
+        found = show_value(name)
+        if not name.strip() or name != name.strip() or not name.isprintable():
+            raise PlanError(f"{where}: found {found}, expected a name without spaces around it and without line breaks")
+        if names.count(name) > 1:
+            raise PlanError(f"{where}: found {found} twice, expected each name once")
 
 
 def _check_residents(where: str, requested: Mapping[str, Any]) -> None:

@@ -157,7 +157,7 @@ def test_a_key_in_place_of_its_path_is_not_shown(site):
         ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
         (
             {"gateway_models": {"chat": {}}},
-            "gateway_models.chat: no service that shares a port accepts this name; known: none",
+            "gateway_models.chat: no services share a port, so no request is routed by its model",
         ),
         ({"gateway_portt": 1}, "gateway_portt is not an option of the role gateway; nearest: 'gateway_port'"),
     ],

@@ -21,6 +21,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
         ("dockr", ["docker", "podman"], "nearest: 'docker'"),
         # What begins so is nearer than what has as many letters in common.
         ("0.11", ["0.11.0", "0.17.1"], "nearest: '0.11.0'"),
+        ("\u0441hat", ["chat"], "nearest: 'chat'; found '\u0441' in it, U+0441 CYRILLIC SMALL LETTER ES"),
+        ("gr\u00f6\u00dfe", ["gr\u00f6sse"], "nearest: 'gr\u00f6sse'"),
         ("zzz", ["podman", "docker"], "known: docker, podman"),
         ("zzz", [], "known: none"),
         (4, [3, 44], "nearest: '44'"),

@@ -59,14 +59,29 @@ REFUSED = [
     *(("vllm_registry", value, "expected a registry without http://") for value in NO_REGISTRIES),
     ("gateway_cluster", False, "found false, expected a text"),
     ("health_webhook_token", "abc\n", "without spaces and line breaks; of a file, take it with | trim"),
+    ("vllm_user", "vl lm", "found 'vl lm', expected the name of a system user, such as vllm"),
+    ("vllm_cluster_network", "10.0.0.0/99", "found '10.0.0.0/99', expected a network such as 10.20.0.0/24"),
+    ("vllm_cluster_network", "10.0.0.1/24", "has host bits set"),
+    ("weights_scrub_calendar", "wekly", "weights_scrub_calendar: found 'wekly'; nearest: 'weekly'"),
+    ("monitoring_node_listen", "everywhere", "found 'everywhere', expected an address such as 10.0.0.5 or 0.0.0.0"),
+    ("host_tuning_governor", "perfomance", "host_tuning_governor: found 'perfomance'; nearest: 'performance'"),
+    ("host_tuning_limits", {"memlock": "lots"}, "host_tuning_limits: memlock: found 'lots', expected a whole number"),
+    ("host_tuning_limits", {"memlok": 1, 2: 3}, "host_tuning_limits: '2' is no limit"),
+    ("container_runtime_insecure_registries", ["a:5000", "http://x:1"], "registries[1]: found 'http://x:1', expected"),
     ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
 ]
+
+
+def role_of(name):
+    return next(
+        (role for role in ("host_tuning", "container_runtime") if name.startswith(role)), name.partition("_")[0]
+    )
 
 
 @pytest.mark.parametrize(("name", "value", "words"), REFUSED, ids=[name for name, _value, _words in REFUSED])
 def test_it_is_refused_under_the_options_name(name, value, words):
     with pytest.raises(RoleOptionError) as caught:
-        check_role_options({"inventory_hostname": "gpu-1", name: value}, [name.partition("_")[0]])
+        check_role_options({"inventory_hostname": "gpu-1", name: value}, [role_of(name)])
     assert str(caught.value).startswith(f"gpu-1: {name}")
     assert words in str(caught.value)
 
@@ -90,6 +105,14 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("rollout_prompts", [{"prompt": "6 times 7?", "expect": 42}]),
         ("rollout_measure", {"streams": 2}),
         ("cann_run_files", [RUN]),
+        ("vllm_user", "svc-vllm.1"),
+        ("vllm_cluster_network", "10.20.0.0/24"),
+        ("vllm_cluster_network", "fd00::/64"),
+        *(("weights_scrub_calendar", value) for value in ("weekly", "Sat", "Sunday", "Mon..Fri 03:00", "*-*-01")),
+        ("monitoring_node_listen", "::"),
+        *(("host_tuning_governor", value) for value in ("performance", "")),
+        ("host_tuning_limits", {"memlock": "unlimited", "nofile": 1048576}),
+        ("container_runtime_insecure_registries", ["mirror:5000", "[::1]:5000"]),
         ("vllm_caches_source", "/srv/caches"),
         ("vllm_wheel_index", "http://mirror/simple/"),
         ("cuda_mirror", "file:///srv/nvidia"),
@@ -101,7 +124,7 @@ def test_it_is_refused_under_the_options_name(name, value, words):
     ],
 )
 def test_it_passes(name, value):
-    assert check_role_options({"inventory_hostname": "gpu-1", name: value}, [name.partition("_")[0]]) == []
+    assert check_role_options({"inventory_hostname": "gpu-1", name: value}, [role_of(name)]) == []
 
 
 def test_a_template_is_judged_as_its_result():

@@ -25,8 +25,9 @@ def site(tmp_path):
 @pytest.mark.parametrize("name", DIRECTORIES)
 def test_a_directory_in_an_inventory_is_named_with_a_better_place(site, name):
     directory = f"{site}/inventory/recipes"
+    said = name.replace("vllm_weights", "weights")
     assert misplaced({name: [directory]}, [f"{site}/inventory"]) == [
-        f"{name}: {directory} lies in the inventory {site}/inventory, so Ansible reads its files as inventories; "
+        f"{said}: {directory} lies in the inventory {site}/inventory, so Ansible reads its files as inventories; "
         "move it beside that directory: {{ inventory_dir | dirname }}/recipes"
     ]
     assert len(misplaced({name: directory}, [f"{site}/inventory"])) == 1

@@ -97,6 +97,23 @@ def test_no_variable_that_vllm_reads_is_an_option_in_capitals():
     assert len(known) > 200 and not known & {option.upper() for option in specs_of("vllm")}
 
 
+@pytest.mark.parametrize("name", ["Site_health", "site-health", "Site_Health"])
+def test_switches_in_capitals_are_errors_too(name):
+    with pytest.raises(RoleOptionError, match=f"no role has an option {name}; nearest: 'site_health'"):
+        check("vllm", **{name: True})
+    assert len(check("vllm", SITE_HEALTH=True)) == 1
+
+
+@pytest.mark.parametrize("name", ["health_fault_path", "rollout_gate_tasks", "rollout_check_tasks"])
+def test_a_file_of_the_controller_that_is_not_there_is_a_warning(name, tmp_path):
+    (tmp_path / "file").touch()
+    good = tmp_path if name == "health_fault_path" else tmp_path / "file"
+    role = name.partition("_")[0]
+    assert check(role, **{name: [str(good), "{{ mine }}"]}) == []
+    (warning,) = check(role, **{name: [str(good), "/nope"]})
+    assert warning.startswith(f"gpu-1: {name}: '/nope' is not a ")
+
+
 @pytest.mark.parametrize(
     ("name", "near"), [("accelerator_partion", "accelerator_partition"), ("sit_health", "site_health")]
 )

@@ -35,6 +35,11 @@ def test_secrets_that_nothing_uses_are_refused_with_the_nearest_name():
         check({"coed": {"VLLM_API_KEY": ""}, "zzz": {"X": ""}})
 
 
+def test_the_nearest_instance_is_one_of_the_same_host():
+    with pytest.raises(FleetError, match="nearest: 'chat'"):
+        check({"chta": {"VLLM_API_KEY": ""}}, reader=Reader(h2={"Chat", "chtaa"}))
+
+
 def test_a_value_with_a_problem_is_refused_without_the_value():
     with pytest.raises(
         FleetError, match=r"\Avllm_secrets\.chat\.VLLM_API_KEY: is empty, expected a text of one line\Z"

@@ -200,8 +200,8 @@ class TestPorts:
     @pytest.mark.parametrize(
         ("services", "words"),
         [
-            ({"chat": {"port": 8405}}, "port 8405 is used by gateway_agent_port and by the service chat"),
-            ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
+            ({"chat": {"port": 8405}}, "gateway_services.chat.port: 8405 is the port of gateway_agent_port too; give"),
+            ({"chat": {"port": 8404}}, "gateway_services.chat.port: 8404 is the port of gateway_stats_port too; give"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
             (
@@ -368,8 +368,8 @@ class TestClients:
             ({"a": {"key_file": "/k", "sha256": [HASH]}}, "has key_file and sha256; remove one of the two"),
             ({"a": {"sha256": HASH}}, "gateway_clients.a.sha256: found a text, expected a list"),
             ({"a": {"sha256": []}}, "expected a list of texts of 64 digits"),
-            ({"a": {"sha256": [KEY]}}, "expected a list of texts of 64 digits"),
-            ({"a": {"sha256": [HASH.upper()]}}, "expected a list of texts of 64 digits"),
+            ({"a": {"sha256": [KEY]}}, "characters, expected 64 digits"),
+            ({"a": {"sha256": [HASH.upper()]}}, "sha256[0]: found capital letters, expected 64 digits"),
             (["a"], "expected a mapping of names"),
         ],
     )

@@ -204,6 +204,25 @@ def test_no_client_has_vllm_fetch_pictures_from_any_address(monkeypatch):
         assert plan(manifests=pinned).args["allowed-media-domains"] == ["none.invalid"], config
 
 
+@pytest.mark.parametrize(
+    ("requested", "said"),
+    [
+        ({"args": {"max-modle-len": None}}, "--max-modle-len: vLLM 2.0.0 has no such flag; nearest: 'max-model-len'"),
+        ({"env": {"VLLM_LOGING_LEVEL": None}}, "VLLM_LOGING_LEVEL: vLLM 2.0.0 does not read this variable"),
+    ],
+)
+def test_a_name_that_takes_nothing_away_is_refused(requested, said):
+    """A null took the name away before anything judged it."""
+    with pytest.raises(PlanError) as error:
+        plan(requested)
+    assert said in str(error.value)
+    # What a recipe sets can be taken away by its name, whatever the release makes of it.
+    a_recipe = recipe()
+    a_recipe["model"] |= {"base_args": ["--max-modle-len", "1"], "base_env": {"VLLM_LOGING_LEVEL": "x"}}
+    plan({"args": {"max-modle-len": None}, "env": {"VLLM_LOGING_LEVEL": None}}, a_recipe=a_recipe)
+    plan({"args": {"max_model_len": None}, "env": {"NCCL_SOMETHING": None}})
+
+
 @pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "DO_NOT_TRACK"])
 def test_a_recipe_alone_takes_nothing_away_that_the_collection_sets(name):
     a_recipe = recipe()

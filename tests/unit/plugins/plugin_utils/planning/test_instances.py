@@ -228,6 +228,15 @@ DATE = datetime.date(2026, 1, 2)
             ".args.x: found a text of several lines ('one'...), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
+        (
+            {"served_model_names": ["a", " "]},
+            ".served_model_names: found ' ', expected a name without spaces around it and without line breaks",
+        ),
+        (
+            {"served_model_names": ["a\nb"]},
+            ".served_model_names: found 'a\\nb', expected a name without spaces around it and without line breaks",
+        ),
+        ({"served_model_names": ["a", "b", "a"]}, ".served_model_names: found 'a' twice, expected each name once"),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
         ({"env": {"A": DATE}}, ".env.A: found 2026-01-02 (a date), expected a text in quotes"),
