@@ -19,6 +19,7 @@ from ..plugin_utils.gateway.inventory import (
     clusters_of,
     hosts_of,
     peers_of,
+    plain_options,
     read_clients,
     served_cluster,
     with_services,
@@ -35,9 +36,11 @@ class ActionModule(ControllerAction):
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         gateway, groups, hostvars = variables["inventory_hostname"], variables["groups"], variables["hostvars"]
-        clients, problems = read_clients(options["clients"], options["read_keys"])
+        problems: list[str] = []
         found: dict[str, Any] = {}
         try:
+            options = plain_options(options)
+            clients, problems = read_clients(options["clients"], options["read_keys"])
             inventory = InventoryVariables(hostvars, self._loader)
             serving = clusters_of(groups.get(INFERENCE, []), inventory)
             cluster = options["cluster"] or served_cluster(inventory[gateway])

@@ -76,6 +76,14 @@ options:
     type: str
     choices: ["own", "files", "off"]
     default: own
+  certificate:
+    description: The certificate on the controller, which only V(files) for O(tls) needs.
+    type: str
+    default: ""
+  certificate_key:
+    description: The key of O(certificate).
+    type: str
+    default: ""
   insecure:
     description: Allow V(off) for O(tls) beyond the loopback address.
     type: bool

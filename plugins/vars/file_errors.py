@@ -14,6 +14,8 @@ description:
   - Sets no variables. Reads the files that C(ansible.builtin.host_group_vars) is about to read, and raises an error in
     one of them with its place. From ansible-core 2.19 on, C(host_group_vars) itself passes only the text of the error
     on, such as C(YAML parsing failed), without the file.
+  - A key that stands twice in such a file is an error too, from ansible-core 2.19 on, unless C(duplicate_dict_key) of
+    the configuration says otherwise. Ansible itself warns, and takes the last value.
   - List it before C(host_group_vars) in C(vars_plugins_enabled) of C(ansible.cfg), as the checkout of this collection
     does.
 """
@@ -22,6 +24,8 @@ from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.vars import BaseVarsPlugin, host_group_vars
+
+from ..plugin_utils.common.variable_files import TOO_DEEP, deep_variable, fault_of, unique_keys
 
 
 class VarsModule(BaseVarsPlugin):
@@ -39,19 +43,42 @@ class VarsModule(BaseVarsPlugin):
         for entity in entities if isinstance(entities, list) else [entities]:
             key = (path, entity.name, entity.base_type)
             if key not in self._read:
-                self._check(loader, path, entity, cache)
+                with unique_keys():
+                    self._check(loader, path, entity, cache)
                 self._read.add(key)
         return {}
 
     def _check(self, loader: Any, path: str, entity: Any, cache: bool) -> None:
         try:
-            self._reader.get_vars(loader, path, [entity], cache)
+            found = self._reader.get_vars(loader, path, [entity], cache)
         except AnsibleParserError as exc:
             # The original error, from whose text this one was made.
             first = exc.__context__
-            if not isinstance(first, AnsibleError):
-                raise
             # Ansible escapes a byte that it cannot decode, and its parser refuses the escape.
             if "surrogates not allowed" in str(first):
-                raise AnsibleParserError("the file is not UTF-8; save it as UTF-8", obj=first.obj) from None
+                place = getattr(first, "obj", None)
+                raise AnsibleParserError("the file is not UTF-8; save it as UTF-8", obj=place) from None
+            if not getattr(getattr(first, "obj", None), "line_num", None):
+                self._name_fault(loader, path, entity)
+            if not isinstance(first, AnsibleError):
+                raise
             raise first from first.__cause__
+
+        deep = deep_variable(found)
+        if deep:
+            raise AnsibleParserError(f"{deep}: {TOO_DEEP}", obj=deep)
+
+    def _name_fault(self, loader: Any, path: str, entity: Any) -> None:
+        """Raise AnsibleParserError with the place of a fault that Ansible does not place, if a file has one."""
+        top = host_group_vars.CANONICAL_PATHS.get(path, path)
+        files = (
+            name
+            for key, found in host_group_vars.FOUND.items()
+            if key.startswith(f"{entity.name}.{top}/")
+            for name in found
+        )
+        for file in files:
+            data, _shown = loader._get_file_contents(file)  # decrypts a file of ansible-vault
+            fault = fault_of(data.decode("utf-8", "replace"))
+            if fault:
+                raise AnsibleParserError(f"{file}:{fault.line}:{fault.column}: {fault.text}") from None

@@ -95,7 +95,7 @@ def options(**more: Any) -> dict[str, Any]:
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
         "address": "", "interface": "", "tokens": False, "has_secret": True, "tokens_port": 8406, "teams": {},
-        "admission": "off", "shares": {}, **more,
+        "admission": "off", "shares": {}, "certificate": "", "certificate_key": "", **more,
     }  # fmt: skip
 
 

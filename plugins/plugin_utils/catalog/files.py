@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import re
@@ -74,11 +75,20 @@ def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[
     for place in _places(kind, directories):
         for suffix in suffixes:
             path = place / f"{name}{suffix}"
-            if path.is_file():
+            if _is_file(path):
                 return _of_revision(path, name) if kind == "weights" else path
     model, at, revision = name.partition("@")
     plain = lookup(kind, model, suffixes, directories) if kind == "weights" and at else None
     return plain if plain and _revision(plain) == revision else None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as exc:
+        if exc.errno == errno.ENAMETOOLONG:
+            return False
+        raise
 
 
 def _of_revision(path: Path, name: str) -> Path:
@@ -110,7 +120,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
     near = nearest(name, known)
     if kind == "releases" and near.startswith("nearest"):
         near = f"{near}; known: {', '.join(sorted(known, key=lambda each: (version_key(each), each)))}"
-    raise UnknownNameError(f"{MISSING[kind]} {name!r} in {where}; {near}{way_out}")
+    raise UnknownNameError(f"{MISSING[kind]} {show_value(name)} in {where}; {near}{way_out}")
 
 
 def known_names(kind: str, suffixes: Sequence[str], directories: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator, Mapping
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.versions import satisfies
+from ..options.arguments import line_problem, name_problem
 from ..planning.conditions import CONDITIONS, QUANTIZATION, RESULTS, holds
 from ..planning.inputs import PlanError
 
@@ -136,6 +137,18 @@ def _map(value_check: Check) -> Check:
     return check
 
 
+def _env(value: Any, where: str) -> Iterator[str]:
+    """Accept variables that a file of variables can hold."""
+    yield from _map(_scalar)(value, where)
+    for key, entry in value.items() if isinstance(value, dict) else ():
+        problem = name_problem(key) if isinstance(key, str) else ""
+        if problem:
+            yield f"{where}: {problem}"
+        problem = line_problem(str(entry))
+        if problem:
+            yield f"{where}.{key}: found {problem}, expected one line"
+
+
 def _object(keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Check:
     def check(value: Any, where: str) -> Iterator[str]:
         if value is None and not required:
@@ -199,7 +212,7 @@ INTEGER = _positive(int, "a whole number")
 BOOLEAN = _of(bool, "true or false")
 NAMES = _list(_scalar, "a list of names")
 WORDS = _list(_scalar, "a list of words, each flag and each value one of them")
-ENV = _map(_scalar)
+ENV = _env
 
 _WHEN = {"when": _conditions(False), "unless": _conditions(False), "because": TEXT}
 

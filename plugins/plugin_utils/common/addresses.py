@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses of package repositories, which appear in diffs and in files that every user of the host can read."""
+"""Addresses of hosts, and of package repositories, which appear in files that every user of the host can read."""
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 
 _LOGIN = re.compile(r"\A\s*[A-Za-z][\w+.-]*://[^/?#]*@")
+
+_HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
 
 
 class AddressError(ValueError):
@@ -20,3 +24,18 @@ def refuse_login(variable: str, address: str) -> None:
             "for everybody on the host. apt reads logins from files in /etc/apt/auth.conf.d on the host; for dnf, let "
             "the mirror admit the host's address or its certificate"
         )
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an IP address."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(text)
+        return True
+    return False
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text is an IP address or can be a host's name."""
+    # Digits and dots alone are an address with a mistake in it.
+    is_name = len(text) <= 253 and _HOST.match(text) and not re.match(r"[0-9.]+\Z", text)
+    return is_address(text) or bool(is_name)

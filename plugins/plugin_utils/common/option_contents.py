@@ -20,6 +20,7 @@ from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
 from ...module_utils.health.webhook import check_token, check_url
 from ...module_utils.host_tuning.settings import limit_files
 from ...module_utils.weights.sources import parse_sources
+from .addresses import is_address, is_host
 from .wave_sizes import WaveSizeError, size_of
 
 
@@ -113,6 +114,44 @@ _CALENDAR = (
     "annually", "daily", "hourly", "minutely", "monthly", "quarterly", "semiannually", "weekly", "yearly",
 )  # fmt: skip
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def check_gateway_secret(text: str, where: str, otherwise: str) -> list[str]:
+    """Return the secrets in a text, none in an empty one. Raises ValueError, without the secret in the message."""
+    values = text.split()
+    if len(values) > 2 or not all(map(_SECRET.fullmatch, values)) or (not values and text):
+        lengths = ", ".join(str(len(value)) for value in values[:9]) or "0"
+        raise ValueError(
+            f"{where}: found words of {lengths} characters, expected one of 32 to 128 letters, digits and ._~+/=-, or "
+            f"two while it changes; write one of openssl rand -hex 32, or {otherwise}"
+        )
+    return values
+
+
+def _gateway_secret(value: Any) -> None:
+    check_gateway_secret(str(value), GATEWAY_SECRET, OF_STATE_DIR)
+
+
+def _host(name: str, accepts: Callable[[str], bool], expected: str, value: Any) -> None:
+    """Raise ValueError for a text that is neither empty nor the address or the name of a host."""
+    if value != "" and not (isinstance(value, str) and accepts(value)):
+        raise ValueError(f"{name}: found {show_value(value)[:80]}, expected {expected}")
+
+
+def _gateway_names(value: Any) -> None:
+    for number, entry in enumerate(_listed(value)):
+        # A wildcard stands for one part of a name.
+        if not isinstance(entry, str) or not is_host(entry.removeprefix("*.")):
+            raise ValueError(
+                f"gateway_names[{number}]: found {show_value(entry)[:80]}, expected the name of a host without "
+                "https:// and port, such as chat.example.net, or an IP address"
+            )
+
+
+GATEWAY_SECRET = "gateway_secret"  # noqa: S105  (the name of the option)
+OF_STATE_DIR = "leave it out for that of the state directory"
+# What arrives unchanged through a file of variables, a map of HAProxy and a header.
+_SECRET = re.compile(r"[A-Za-z0-9._~+/=-]{32,128}")
 # Options that hold an address or an absolute path; a host's programs would take anything else for a relative path.
 ADDRESSES = (
     "cann_mirror", "cann_repository_key", "container_runtime_mirror_url", "cuda_epel_mirror", "cuda_mirror",
@@ -126,6 +165,17 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
     _INSECURE: _registries,
+    "gateway_host_address": functools.partial(
+        _host, "gateway_host_address", is_host, "an IP address such as 10.0.0.5, or the name of a host"
+    ),
+    "gateway_interface": functools.partial(
+        _matches, "gateway_interface", r"[^\s/]{1,15}", "the name of a network interface, such as eth0"
+    ),
+    "gateway_names": _gateway_names,
+    GATEWAY_SECRET: _gateway_secret,
+    "gateway_stats_listen": functools.partial(
+        _host, "gateway_stats_listen", is_address, "an address, or 0.0.0.0 for all of them"
+    ),
     "health_webhook_token": check_token,
     "health_webhook_url": check_url,
     "host_tuning_governor": _governor,

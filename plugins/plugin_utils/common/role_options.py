@@ -57,6 +57,8 @@ SERVING = (
     "vllm",
     "health",
 )
+# Options of the role gateway that are set for a server, where gateways or the role vllm read them.
+OF_SERVERS = ("gateway_host_address", "gateway_secret")
 # Switches of site.yml, set in an inventory; a site may have other variables that begin so.
 SWITCHES = ("site_container_runtime", "site_drivers", "site_health", "site_host_tuning", "site_monitoring")
 
@@ -116,6 +118,8 @@ def check_names_and_values(
     """
     warnings = [*misspelt_options(frozenset(variables), roles), *_check_spelling(variables, roles)]
     specs: dict[str, Spec] = {name: {"type": "bool"} for name in SWITCHES if name in variables}
+    if "vllm" in roles:
+        specs |= {name: specs_of("gateway")[name] for name in OF_SERVERS if name in variables}
     specs |= {name: specs_of(role)[name] for role, name in _set_options(frozenset(variables), roles)}
     for name, spec in specs.items():
         value = _rendered(name, variables[name], template)

@@ -63,6 +63,8 @@ class Selection:
         """Raise SelectionError for a name that is neither a group nor a host; Ansible ignores it with a warning."""
         if self.is_default:
             return
+        if not self.pattern.strip():
+            raise SelectionError(f"{self.option}: found an empty text, expected hosts or groups; leave it out for all")
         names = [part.lstrip("!&") for part in split_host_pattern(self.pattern)]
         known = {*groups, *(groups.get("all") or ()), *constants.LOCALHOST}
         unknown = [name for name in names if name not in known and not _GLOB.search(name)]

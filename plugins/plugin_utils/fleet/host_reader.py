@@ -22,6 +22,7 @@ from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
 from ..common.role_options import (
+    OF_SERVERS,
     SERVING,
     RoleOptionError,
     check_names_and_values,
@@ -46,8 +47,6 @@ TEMPLATES = ROLES / "vllm" / "templates"
 # Roles that run for a host elsewhere: the names of their options are checked, in their own group the values, too.
 ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "inference", "provisioner": "provisioner"}
 NAMED = tuple(ELSEWHERE)
-# Options of these roles that are set for a server, where the role vllm reads them.
-OF_SERVERS = {"gateway_host_address", "gateway_secret"}
 SECRETS = "vllm_secrets"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
@@ -189,7 +188,7 @@ class HostReader:
                 continue
             if group not in self._set_in:
                 self._set_in[group] = {name for member in members for name in self._hostvars.raw_get(member)}
-            if unread := sorted(options_of(role) & own.keys() - OF_SERVERS - self._set_in[group]):
+            if unread := sorted(options_of(role) & own.keys() - set(OF_SERVERS) - self._set_in[group]):
                 yield f"{', '.join(unread)}: set here, read on the hosts of the group {group}, and set for none of them"
 
     def _same_server(self, host: str, own: Variables) -> str:

@@ -31,7 +31,8 @@ def budgets_of(clients: Any, teams: Any, counts: bool) -> tuple[dict[str, dict[s
         f"gateway_clients.{name}.team: gateway_teams has no {show_value(entry['team'])}; "
         f"{nearest(str(entry['team']), [str(team) for team in teams])}"
         for name, entry in own.items()
-        if teams and entry.get("team") is not None and entry["team"] not in teams
+        # Another value than a text is refused with the rest of the client.
+        if teams and isinstance(entry.get("team"), str) and entry["team"] not in teams
     ]
     if problems:
         return {}, problems

@@ -8,7 +8,6 @@ While it changes there are two: gateways have the keys of the first one, and ins
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 from typing import Any, Mapping
@@ -17,10 +16,9 @@ from ...module_utils.common.files_host import publish_once
 from ...module_utils.gateway.servers import server_name
 from ...module_utils.instance.scale_door import DOOR
 from ...module_utils.usage.record import DIGEST, INSTANCE, SERVICE, digest_of, key_of
+from ..common.option_contents import GATEWAY_SECRET, OF_STATE_DIR, check_gateway_secret
 
-OPTION, FILE = "gateway_secret", "gateway-secret"
-# What arrives unchanged through a file of variables, a map of HAProxy and a header.
-_VALUE = re.compile(r"[A-Za-z0-9._~+/=-]{32,128}")
+OPTION, FILE = GATEWAY_SECRET, "gateway-secret"
 
 
 class SecretError(ValueError):
@@ -77,12 +75,8 @@ def map_of_gateway(secret: str, plan: Mapping[str, Any]) -> str:
     return "".join(f"{kind}:{name} {key_of(secret, kind, name)}\n" for secret in first for kind, name in names)
 
 
-def _checked(text: str, where: str, otherwise: str = "leave it out for that of the state directory") -> str:
-    values = text.split()
-    if len(values) > 2 or not all(map(_VALUE.fullmatch, values)) or (not values and text):
-        lengths = ", ".join(str(len(value)) for value in values[:9]) or "0"
-        raise SecretError(
-            f"{where}: found words of {lengths} characters, expected one of 32 to 128 letters, digits and ._~+/=-, or "
-            f"two while it changes; write one of openssl rand -hex 32, or {otherwise}"
-        )
-    return " ".join(values)
+def _checked(text: str, where: str, otherwise: str = OF_STATE_DIR) -> str:
+    try:
+        return " ".join(check_gateway_secret(text, where, otherwise))
+    except ValueError as exc:
+        raise SecretError(str(exc)) from None

@@ -46,14 +46,35 @@ def served_cluster(own: Mapping[str, Any]) -> str:
         raise GatewayError(str(exc)) from exc
 
 
-def hosts_of(named: Sequence[str], cluster: str, groups: Groups, serving: Mapping[str, str]) -> list[str]:
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a gateway's plan: nothing stands for an empty list or mapping, and names are texts.
+
+    Raises GatewayError for clients that are no mapping, which the rest of the plan needs.
+    """
+    empty: dict[str, Any] = {"paths": [], **{name: {} for name in ("services", "models", "clients", "teams")}}
+    found = {**options, **{name: none for name, none in empty.items() if options[name] is None}}
+    texts = {
+        name: {str(key): entry for key, entry in found[name].items()} for name in empty if _is_mapping(found[name])
+    }
+    if not _is_mapping(found["clients"]):
+        raise GatewayError("\n".join(check_clients(found["clients"])))
+    return {**found, **texts}
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def hosts_of(named: str | Sequence[str], cluster: str, groups: Groups, serving: Mapping[str, str]) -> list[str]:
     """Return the hosts to serve: those of the hosts and groups ``named``, else those of the cluster.
 
-    ``serving`` maps the hosts of the group inference to their clusters. Where neither they nor the gateway are in a
+    A text counts as the names between its commas, as for Ansible. ``serving`` maps the hosts of the group inference to
+    their clusters. Where neither they nor the gateway are in a
     cluster, all are served. Raises GatewayError for an unknown name, and where the hosts of several clusters would be
     served.
     """
     if named:
+        named = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
         found = {host: None for name in named for host in _expanded(name, groups)}
         return list(found)
     clusters = sorted({name for name in serving.values() if name})

@@ -199,7 +199,9 @@ def _problems(model: str, entry: Any, accepting: Mapping[str, Sequence[str]]) ->
         if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= 1000:
             found.append(f"{where}.services.{name}: {not_a_number(share, 'a whole number from 0 to 1000')}")
     fallback = entry.get("fallback")
-    if fallback is not None:
+    if fallback is not None and not isinstance(fallback, str):
+        found.append(f"{where}.fallback: found {show_value(fallback)}, expected the name of a service")
+    elif fallback is not None:
         found += _not_accepting(f"{where}.fallback", str(fallback), model, accepting)
         if accepting[model] == [fallback]:
             found.append(f"{where}.fallback: {fallback} is the only service that accepts {model}; remove it")

@@ -105,13 +105,13 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
     ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``teams``, ``paths``,
     ``stats_port``, ``agent_port``, ``tokens``, ``tokens_port``, ``has_secret``,
-    ``max_body``, ``error_limit``, ``inspect_kib``, ``address``, ``interface`` and ``admission``, and ``shares``: how
-    many gateways share each host.
+    ``max_body``, ``error_limit``, ``inspect_kib``, ``address``, ``interface``, ``certificate``, ``certificate_key``
+    and ``admission``, and ``shares``: how many gateways share each host.
     """
     services, problems = _collect_services(gateway, backends)
     unusable = _assign_ports(services, options)
     problems += [*unusable, *_missing_servers(services, backends, options), *_ambiguous_hosts(backends)]
-    warnings = [*_set_models(services, problems), *_unproven(options)]
+    warnings = [*_set_models(services, problems), *_unproven(options), *_without_effect(options)]
     impossible, not_held = assign_places(services, options)
     scale, wrong = scale_plan(gateway, services, options)
     problems += [] if unusable else [*impossible, *wrong]
@@ -164,6 +164,22 @@ def _unproven(options: Mapping[str, Any]) -> list[str]:
         "gateway_tokens: a user who reaches an instance can have tokens counted for any client, because gateway_secret "
         "is empty; set it for all hosts of the site, or BAREMETAL_STATE_DIR for the run"
     ]
+
+
+def _without_effect(options: Mapping[str, Any]) -> list[str]:
+    """Return a warning for each option that another one keeps from having an effect."""
+    unread = "no effect, because gateway_tls is {tls}, expected files; set gateway_tls, or remove it"
+    found = [
+        f"gateway_{name}: found {show_value(options[name])}, which has {unread.format(tls=options['tls'])}"
+        for name in ("certificate", "certificate_key")
+        if options[name] and options["tls"] != "files"
+    ]
+    if options["interface"] and not options["address"]:
+        found.append(
+            f"gateway_interface: found {show_value(options['interface'])}, which has no effect, because "
+            "gateway_address is empty; set the address that gateways share, or remove it"
+        )
+    return found
 
 
 def is_loopback(address: str) -> bool:

@@ -16,6 +16,8 @@ from .values import decoded
 
 # The characters that systemd and a shell take literally without quotes in an assignment.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
+# The name of a variable that systemd, a shell and an engine take.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _WHOLE_FLAG = re.compile(r"--[A-Za-z][\w.-]*\Z")
@@ -218,6 +220,25 @@ def _word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, (Mapping, list, tuple)) else str(value)
 
 
+def name_problem(name: str) -> str:
+    """Return what is wrong with the name of a variable, empty where nothing is; of ``NAME=value`` never the value."""
+    begin = _NAME.match(name)
+    rest = name[begin.end() :] if begin else name
+    if begin and not rest:
+        return ""
+    found = (
+        f"a name with {rest[0]!a} after {begin.group()[:80]!r}" if begin else f"a name that begins with {rest[:1]!a}"
+    )
+    return f"found {found if name else 'an empty name'}, expected letters, digits and '_', and no digit first"
+
+
+def line_problem(text: str) -> str:
+    """Return what a text has that no line of a file of variables can hold, empty for nothing; never the text."""
+    if "\n" in text or "\r" in text:
+        return "a text of several lines"
+    return "a text with a control character" if _CONTROL.search(text) else ""
+
+
 def env_line(name: str, value: str, literal: bool = False) -> str:
     """Return ``NAME=value`` for a file that systemd reads, or a shell, quoted only where needed.
 
@@ -225,12 +246,10 @@ def env_line(name: str, value: str, literal: bool = False) -> str:
 
     Raises ValueError for an invalid variable name or a value of several lines; the error never holds the value.
     """
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError(f"environment variable {name!r}: expected letters, digits and '_'")
-    if "\n" in value or "\r" in value:
-        raise ValueError(f"environment variable {name}: the value has more than one line, which systemd cannot take")
-    if _CONTROL.search(value):
-        raise ValueError(f"environment variable {name}: the value has a control character, which systemd cannot take")
+    if name_problem(name):
+        raise ValueError(f"environment variable: {name_problem(name)}")
+    if line_problem(value):
+        raise ValueError(f"environment variable {name}: found {line_problem(value)}, which systemd cannot take")
     if literal or _PLAIN.fullmatch(value):
         return f"{name}={value}"
     escaped = re.sub(r'([\\"$`])', r"\\\1", value)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import re
 from typing import Any, Callable, Collection, Iterator, Mapping
@@ -105,7 +106,10 @@ def reads(entry: Entry, text: str) -> bool:
         READERS.get(kind, str)(text)
     except ValueError:
         return False
-    return True
+    if LIMITS.keys().isdisjoint(entry):
+        return True
+    number = read_number(text)
+    return number is not None and math.isfinite(number) and in_range(entry, text)
 
 
 def _fold(entry: Entry) -> Callable[[object], str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import re
 from typing import Any, Mapping, Sequence
@@ -12,6 +11,8 @@ from ...module_utils.common.kinds import name_kind, show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.endpoint.questions import CHECKS
 from ...module_utils.usage.record import PROOF_VARIABLE
+from ..common.addresses import is_host
+from ..options.arguments import line_problem, name_problem
 from ..options.secret_names import is_secret
 from .disaggregation import check_sides
 from .inputs import PlanError
@@ -60,7 +61,6 @@ SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 # The name of an instance becomes the name of a unit, a container and several directories.
 # It is part of a unit's name and of file names, with a number and an ending.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,99}\Z")
-_HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
 _REVISION = re.compile(r"[0-9a-f]{40}\Z", re.ASCII)
 _LINES = re.compile(r"[\n\r\0]")
 
@@ -161,7 +161,8 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
         )
     for key in ("host", "node_address"):
         # vLLM would listen on every address of an empty host.
-        if not _is_address(requested.get(key, "")) or (key == "host" and requested.get(key) == ""):
+        found = requested.get(key, "")
+        if not (found == "" or is_host(found)) or (key == "host" and requested.get(key) == ""):
             raise PlanError(
                 f"{where}.{key}: found {show_value(requested[key])}, expected an IP address such as 10.0.0.5, 0.0.0.0 "
                 "or ::, or the name of a host"
@@ -239,15 +240,6 @@ def _check_kv_cache(where: str, requested: Any) -> None:
         raise PlanError(f"{where}.host_gib: found {show_value(found)}, expected auto or a number of GiB above 0")
 
 
-def _is_address(text: str) -> bool:
-    """Return whether a text is an IP address or can be a host's name; empty is every address."""
-    with contextlib.suppress(ValueError):
-        ipaddress.ip_address(text)
-        return True
-    # Digits and dots alone are an address with a mistake in it.
-    return not text or (len(text) <= 253 and bool(_HOST.match(text)) and not re.match(r"[0-9.]+\Z", text))
-
-
 def with_dashes(instances: Mapping[str, Any]) -> dict[str, Any]:
     """Return instances whose arguments have dashes where vLLM takes underscores too (max_model_len)."""
     return {
@@ -297,6 +289,8 @@ def _no_word(value: Any) -> str | None:
 
 def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
     for key, value in env.items():
+        if name_problem(key):
+            raise PlanError(f"{where}.env: {name_problem(key)}")
         if is_secret(str(key), value) and key != PROOF_VARIABLE and value is not None:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
@@ -304,10 +298,10 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
                 f"{where}.env.{key}: found {show_value(value)}, expected one value; write JSON as a text in quotes"
             )
         # The value may be confidential, so the message omits it.
-        if isinstance(value, str) and _LINES.search(value):
+        problem = line_problem(value) if isinstance(value, str) else ""
+        if problem:
             raise PlanError(
-                f"{where}.env.{key}: found a text of several lines, expected one line, because a systemd unit "
-                "passes no more"
+                f"{where}.env.{key}: found {problem}, expected one line, because a systemd unit passes no more"
             )
         if isinstance(value, bool):
             # YAML's true would become True, which vLLM cannot read as a number, and other libraries not as a boolean.
@@ -327,7 +321,8 @@ def secret_problem(value: Any) -> str:
         return f"found {name_kind(value)}"
     if isinstance(value, str) and not value.strip():
         return "found an empty text"
-    return "found a text of several lines" if isinstance(value, str) and _LINES.search(value) else ""
+    problem = line_problem(value) if isinstance(value, str) else ""
+    return f"found {problem}" if problem else ""
 
 
 def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:

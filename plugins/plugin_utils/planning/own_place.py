@@ -57,8 +57,12 @@ def reasons_of(
     found |= dict.fromkeys(DATA_PARALLEL, f"it would change how many chips vLLM uses; set {entry.where}.args")
     found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")
     found |= dict.fromkeys(
-        (*middleware, PROOF_VARIABLE), "this collection's middleware reads it; leave the variable out"
+        (*middleware, PROOF_VARIABLE, "PREFILL_HOSTS"), "this collection's middleware reads it; leave the variable out"
     )
+    if not entry.requested.get("residents"):
+        found["RESIDENTS"] = (
+            f"it follows from another key; name the instances that share chips in {entry.where}.residents"
+        )
     if entry.group is not None:
         address = "the hosts of the instance reach each other there; change the address of the host in the inventory"
         found |= dict.fromkeys(ADDRESSES, address)

@@ -12,6 +12,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.common.spelling import misspelt, nearest
 from ..common.yaml import is_template
+from ..options.arguments import name_problem
 from ..options.restricted import Restricted, Restrictions
 from ..options.table import Foreign
 from .choices import Chosen
@@ -78,11 +79,13 @@ def check_permission(
 def check_secrets(
     entry: Chosen, secrets: Sequence[str], site: SiteSettings, foreign: Foreign, restrictions: Restrictions
 ) -> None:
-    """Raise PlanError for a misspelt name, and for a secret that programs of root would obey.
+    """Raise PlanError for a misspelt or impossible name, and for a secret that programs of root would obey.
 
     systemd gives those programs the secrets too.
     """
     for name in secrets:
+        if name_problem(name):
+            raise PlanError(f"vllm_secrets.{entry.name}: {name_problem(name)}")
         own = name.startswith("VLLM_") and name not in SECRET_ENV
         if own and (misspelt(name, SECRET_ENV) or (site.strict and entry.table.check_env([name], foreign))):
             hint = nearest(name, SECRET_ENV)

@@ -228,3 +228,17 @@ def test_tls_is_off_with_and_without_quotes(value, needed):
     """YAML reads ``gateway_tls: off`` as false."""
     has_tls = yaml.safe_load((TOP / "roles/gateway/vars/main.yml").read_text())["__gateway_has_tls"]
     assert render(has_tls, gateway_tls=value) is needed
+
+
+@pytest.mark.parametrize("path", sorted((TOP / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_options_are_checked_before_ansible_refuses_one_in_its_own_words(path):
+    actions = {f"baremetal.inference.{action.stem}" for action in (TOP / "plugins/action").glob("*.py")}
+    for play in yaml.safe_load(path.read_text(encoding="utf-8")):
+        for task in play.get("tasks") or ():
+            checks = actions & task.keys()
+            if "strict_bool('" in str([value for key, value in task.items() if key in checks]):
+                raise AssertionError(
+                    f"{path.name}: {task['name']}: expected baremetal.inference.playbook_options before it"
+                )
+            if checks or "import_tasks" in str(task):
+                return

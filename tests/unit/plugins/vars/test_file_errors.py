@@ -26,12 +26,12 @@ def inventory(tmp_path):
     return tmp_path / "inventory"
 
 
-def ask(inventory):
+def ask(inventory, **environment):
     """Show a variable of the host with the checkout's configuration; return exit status and output."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ansible"), "-i", inventory, "gpu-1", "-m", "debug", "-a", "var=greeting"],
         cwd=TOP,
-        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -59,3 +59,47 @@ def test_a_file_in_another_encoding_is_named(inventory):
     # ansible-core 2.18 says "surrogates not allowed" without the file.
     named = f"the file is not UTF-8; save it as UTF-8\nOrigin: {inventory / 'host_vars/gpu-1.yml'}" in told
     assert (rc != 0 and named) or __version__.startswith("2.18."), told
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        (
+            "a: 1\nb:\n  - expires: 2027-02-30\n",
+            "3:14",
+            "b[0].expires: found '2027-02-30', which cannot be read as a date",
+        ),
+        ("a: " + "9" * 6000, "1:4", "a: found '9999"),
+        ("- a\n", "1:1", "found a list, expected a mapping of variables"),
+    ],
+)
+def test_what_ansible_does_not_place_has_a_file_a_line_and_a_key(inventory, text, place, words):
+    (inventory / "group_vars/inference.yml").write_text(text, encoding="utf-8")
+    rc, told = ask(inventory)
+    assert rc != 0 and f"{inventory / 'group_vars/inference.yml'}:{place}: {words}" in told, told
+
+
+@pytest.mark.parametrize("levels", [101, 900, 3000])
+def test_a_variable_with_too_many_levels_has_a_file_and_a_name(inventory, levels):
+    file = inventory / "group_vars/inference.yml"
+    file.write_text("b: 1\na: " + "[" * levels + "]" * levels, encoding="utf-8")
+    rc, told = ask(inventory)
+    assert rc != 0 and "found more than 100 levels of lists and mappings" in told and f"{file}:" in told, told
+
+
+def test_a_key_that_stands_twice_is_an_error(inventory):
+    file = inventory / "host_vars/gpu-1.yml"
+    file.write_text("other: 1\ngreeting: a\ngreeting: b\n", encoding="utf-8")
+    rc, told = ask(inventory)
+    assert rc != 0 and "Found duplicate mapping key 'greeting'" in told and f"{file}:3:1" in told, told
+    # With an installed collection, whose user has another configuration.
+    (inventory.parent / "plain.cfg").touch()
+    plain = {
+        "ANSIBLE_CONFIG": str(inventory.parent / "plain.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"),
+        "ANSIBLE_VARS_ENABLED": "baremetal.inference.file_errors,host_group_vars",
+    }
+    rc, told = ask(inventory, **plain)
+    assert __version__.startswith("2.18.") or (rc != 0 and f"{file}:3:1" in told), told
+    rc, told = ask(inventory, **plain, ANSIBLE_DUPLICATE_YAML_DICT_KEY="ignore")
+    assert rc == 0 and '"greeting": "b"' in told, told

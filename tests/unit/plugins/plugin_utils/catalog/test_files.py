@@ -58,6 +58,8 @@ def test_the_site_s_own_file_comes_first(site):
             "baremetal/gpt-oss-smok",
             "no recipe .* nearest: 'baremetal/gpt-oss-smoke'",
         ),
+        # Longer than the name of a file may be.
+        *((kind, "a/" + "b" * 300, "no .* 'a/bbb.*") for kind in ("recipes", "releases", "weights")),
         ("releases", "0.32", "no release '0.32' .* nearest: '0.32.0'"),
         (
             "weights",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -373,3 +374,14 @@ def test_a_file_beside_the_tables_that_is_none(tmp_path, load, name, text, messa
 def test_a_file_beside_the_tables_that_is_missing(tmp_path):
     with pytest.raises(OptionTableError, match=r"replaced.yml: No such file or directory"):
         load_replaced(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("RESIDENTS_WAIT", "soon"), ("RESIDENTS_WAIT", 0), ("OPERATOR_GUARD", "0")]
+)
+def test_what_the_middleware_cannot_read_is_refused_with_every_stack(name, value):
+    for stack in ("cuda", "rocm", "cann"):
+        table, env = load_table("0.32.0"), load_foreign(stack).env
+        (problem,) = table.check_values({name: value}, env)
+        assert problem.startswith(f"{name}: expected ") and f"found {json.dumps(value)}" in problem
+        assert list(table.check_values({"RESIDENTS_WAIT": 0.5, "OPERATOR_GUARD": "1"}, env)) == []

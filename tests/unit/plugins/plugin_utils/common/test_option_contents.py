@@ -68,6 +68,39 @@ REFUSED = [
     ("host_tuning_limits", {"memlock": "lots"}, "host_tuning_limits: memlock: found 'lots', expected a whole number"),
     ("host_tuning_limits", {"memlok": 1, 2: 3}, "host_tuning_limits: '2' is no limit"),
     ("container_runtime_insecure_registries", ["a:5000", "http://x:1"], "registries[1]: found 'http://x:1', expected"),
+    *(
+        ("gateway_names", [value], "gateway_names[0]: found ")
+        for value in (
+            "chat example",
+            "https://chat.example.net",
+            "chat:443",
+            "a..b",
+            "10.0.0.999",
+            "",
+            None,
+            5,
+            "*",
+            "a.*.b",
+        )
+    ),
+    (
+        "gateway_names",
+        "chat, a b",
+        "gateway_names[1]: found 'a b', expected the name of a host without https:// and port",
+    ),
+    *(
+        ("gateway_stats_listen", value, "expected an address, or 0.0.0.0")
+        for value in ("everywhere", "10.0.0.1:8404", "*")
+    ),
+    *(
+        ("gateway_host_address", value, "expected an IP address such as")
+        for value in ("999.1.1.1", "a b", "http://a", True)
+    ),
+    *(("gateway_interface", value, "expected the name of a network interface") for value in ("eth 0", "a/b", "e" * 16)),
+    *(
+        ("gateway_secret", value, "found words of ")
+        for value in ("short", " ", 12345, "ü" * 40, "a" * 129, f"{'a' * 32} b")
+    ),
     ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
 ]
 
@@ -113,6 +146,14 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         *(("host_tuning_governor", value) for value in ("performance", "")),
         ("host_tuning_limits", {"memlock": "unlimited", "nofile": 1048576}),
         ("container_runtime_insecure_registries", ["mirror:5000", "[::1]:5000"]),
+        ("gateway_names", ["chat", "chat.example.net", "*.example.net", "10.0.0.5", "fd00::1", "my_host"]),
+        ("gateway_names", "chat,10.0.0.5"),
+        ("gateway_stats_listen", "::"),
+        ("gateway_host_address", "gpu-1.site"),
+        ("gateway_host_address", "fe80::1"),
+        ("gateway_interface", "bond0.100@x:1"),
+        ("gateway_secret", f"{'a' * 32} {'b' * 128}"),
+        ("gateway_secret", "{{ lookup('file', '/srv/secret') }}"),
         ("vllm_caches_source", "/srv/caches"),
         ("vllm_wheel_index", "http://mirror/simple/"),
         ("cuda_mirror", "file:///srv/nvidia"),
@@ -125,6 +166,13 @@ def test_it_is_refused_under_the_options_name(name, value, words):
 )
 def test_it_passes(name, value):
     assert check_role_options({"inventory_hostname": "gpu-1", name: value}, [role_of(name)]) == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("gateway_secret", "hush"), ("gateway_host_address", "999.1.1.1")])
+def test_what_is_set_for_a_server_is_checked_there_too(name, value):
+    with pytest.raises(RoleOptionError, match=f"gpu-1: {name}: found ") as caught:
+        check_role_options({"inventory_hostname": "gpu-1", name: value}, ["vllm"])
+    assert "hush" not in str(caught.value)
 
 
 def test_a_template_is_judged_as_its_result():

@@ -44,6 +44,7 @@ def test_what_selects_a_host(pattern, is_default):
     ("inference:!broken", "o_hosts: no host or group of the inventory is called 'broken'; the groups are all, "),
     ("gpu-7*", "o_hosts: no host of the inventory matches 'gpu-7*'; name other hosts or groups"),
     ("mirrors", "o_hosts: no host of the inventory matches 'mirrors'; name other hosts or groups"),
+    *((text, "o_hosts: found an empty text, expected hosts or groups; leave it out for all") for text in ("", " ")),
     ("inference:!gpu-*", "o_hosts: no host of the inventory matches 'inference:!gpu-*'"),
 ])  # fmt: skip
 def test_what_selects_none(pattern, told):

@@ -434,7 +434,7 @@ def test_an_option_of_gateways_that_only_servers_have_is_noted():
     def noted(gateways, **own):
         groups = {"gateways": gateways, "inference": ["a", "b"]}
         server = {**HOST, "groups": groups, "gateway_admission": "auto", "gateway_host_address": "192.0.2.1"}
-        server["gateway_secret"] = "s"
+        server["gateway_secret"] = "s" * 32
         found, _planner = fleet_of({"a": server, "b": server, "gw": {"groups": groups, **own}})
         return [note for note in found.notes() if "set here" in note]
 

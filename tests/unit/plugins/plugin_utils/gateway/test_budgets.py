@@ -37,6 +37,10 @@ def test_a_wrong_budget_is_one_clear_error(clients, teams, counts, message):
     assert found == {} and len(problems) == 1 and message in problems[0]
 
 
+def test_a_team_that_is_no_text_is_left_to_the_check_of_clients():
+    assert budgets_of({"a": {"team": ["x"]}, "b": {"team": {}}}, {"x": {}}, True) == ({}, [])
+
+
 def test_a_budget_that_ends_with_the_teams_is_a_warning():
     clients = {"a": {"team": "t", "tokens_per_day": 1100, "tokens_per_month": 9}, "b": {"tokens_per_day": 1}}
     budgets, _problems = budgets_of(clients, {"t": {"tokens_per_day": 1000, "tokens_per_month": 9}}, True)

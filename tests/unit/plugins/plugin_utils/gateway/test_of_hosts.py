@@ -43,6 +43,12 @@ def test_by_cluster_and_by_name():
     assert hosts_behind(found) == {"ga": ["a1"], "gx": ["a1", "lone", "ga"], "gb": ["b1"]}
 
 
+def test_backends_in_a_text_are_the_names_between_its_commas():
+    variables = {"ga": {"cluster": "a"}, "gb": {"cluster": "b"}, "gx": {"gateway_backends": "lone, cluster_a"}}
+    found = gateways_of(["a1", "lone"], GROUPS, Variables(variables))
+    assert found == {"a1": ["ga", "gx"], "lone": ["gx"]}
+
+
 def test_a_gateway_without_a_cluster_serves_hosts_of_one_cluster_only():
     groups = {**GROUPS, "gateways": ["gx"]}
     with pytest.raises(GatewayError) as raised:

@@ -83,6 +83,8 @@ def test_a_fallback_alone_decides_between_two_and_a_share_of_nothing_is_none():
         ({"chat": {"services": {"chat": 1}, "fallback": "chat"}}, "chat is one of its services too"),
         ({"big": {"fallback": "chat"}}, "gateway_models.big.fallback: chat is the only service that accepts big"),
         ([], "gateway_models: found []"),
+        ({"chat": {"fallback": ["next"]}}, "chat.fallback: found ['next'], expected the name of a service"),
+        ({"chat": {"fallback": {"a": 1}}}, "chat.fallback: found {'a': 1}, expected the name of a service"),
     ],
 )  # fmt: skip
 def test_routes_that_cannot_be(entries, words):

@@ -23,7 +23,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.expiry import end_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import read_clients, with_services
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
+    plain_options,
+    read_clients,
+    with_services,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import path_problems, paths_of, tasks_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
@@ -441,3 +445,43 @@ class TestClients:
         assert (tmp_path / "clients.map").stat().st_mode & 0o777 == 0o640
         again = run_module("gateway_keys", clients=given, **where)
         assert not again["changed"]
+
+
+class TestShapes:
+    @pytest.mark.parametrize("name", ["clients", "teams", "services", "models", "paths"])
+    @pytest.mark.parametrize("value", [["a"], "words", 5, [{"a": 1}]])
+    def test_another_kind_of_value_is_one_sentence(self, name, value):
+        with pytest.raises(GatewayError) as caught:
+            decide("gw", [backend("a")], plain_options({**options(), name: value}))
+        said = str(caught.value).splitlines()
+        assert len(said) == 1 and said[0].startswith(f"gateway_{name}"), said
+        assert re.search(r"found .*, expected |unknown key 'a'; ", said[0]), said
+
+    def test_nothing_is_an_empty_list_or_mapping_and_names_are_texts(self):
+        names = ("clients", "teams", "services", "models", "paths")
+        found = plain_options({**options(), **dict.fromkeys(names)})
+        assert [found[name] for name in names] == [{}, {}, {}, {}, []]
+        with pytest.raises(GatewayError, match="gateway_clients is empty"):
+            decide("gw", [backend("a")], found)
+        found = plain_options({**options(), "services": {1: {"port": 5}}})
+        assert found["services"] == {"1": {"port": 5}}
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (
+                {"certificate": "/srv/a.pem"},
+                "gateway_certificate: found '/srv/a.pem', which has no effect, because gateway",
+            ),
+            ({"certificate_key": "/srv/a.key"}, "gateway_certificate_key: found '/srv/a.key', which has no effect, "),
+            (
+                {"interface": "eth0"},
+                "gateway_interface: found 'eth0', which has no effect, because gateway_address is empty",
+            ),
+        ],
+    )
+    def test_what_another_option_keeps_from_having_an_effect_is_a_warning(self, more, words):
+        (warning,) = decided(backend("a"), tls="own", **more)["warnings"]
+        assert warning.startswith(words)
+        used = {"tls": "files", "address": "10.0.0.9/24", "interface": "eth0", **more}
+        assert decided(backend("a"), **used)["warnings"] == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options import values
 
+ABOVE_0 = {"kind": "number", "gt": 0}
 INTEGER, NUMBER, TEXT = {"kind": "integer"}, {"kind": "number"}, {"kind": "text"}
 CHOICE = {"kind": "choice", "values": ["auto", "fp8_e4m3", 16]}
 
@@ -43,6 +44,8 @@ def test_a_flag_takes_a_value_or_does_not(entry, value, fits):
         ({"kind": "one"}, "1", True), ({"kind": "one"}, "true", False), ({"kind": "level"}, "WARNING", True),
         (INTEGER, "1_000", True), (INTEGER, "1.0", False), (NUMBER, "1e3", True), ({"kind": "json"}, "{", False),
         ({"kind": "json"}, '{"a": 1}', True), (TEXT, "", True), (CHOICE, "auto", True), (CHOICE, "auto,16", False),
+        *((ABOVE_0, text, False) for text in ("0", "-5", "soon", "nan", "inf", "1e999", "9" * 50, "")),
+        (ABOVE_0, "0.5", True), (NUMBER, "inf", True),
         ({**CHOICE, "many": True}, "auto, 16,", True), ({"kind": "stream"}, "ext://sys.stderr", True),
     ],
 )  # fmt: skip

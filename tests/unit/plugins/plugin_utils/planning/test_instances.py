@@ -238,6 +238,27 @@ DATE = datetime.date(2026, 1, 2)
         ),
         ({"served_model_names": ["a", "b", "a"]}, ".served_model_names: found 'a' twice, expected each name once"),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
+        *(
+            ({"env": {name: "1"}}, f".env: found {found}, expected letters, digits and '_', and no digit first")
+            for name, found in (
+                ("FOO BAR", "a name with ' ' after 'FOO'"),
+                # The rest may be a secret.
+                ("A=hush", "a name with '=' after 'A'"),
+                ("A\nB", "a name with '\\n' after 'A'"),
+                ("É", "a name that begins with '\\xc9'"),
+                ("#A", "a name that begins with '#'"),
+                ("4A", "a name that begins with '4'"),
+                ("", "an empty name"),
+            )
+        ),
+        (
+            {"env": {"A B": None}},
+            ".env: found a name with ' ' after 'A', expected letters, digits and '_', and no digit first",
+        ),
+        (
+            {"env": {"A": "hush\x1b"}},
+            ".env.A: found a text with a control character, expected one line, because a systemd unit passes no more",
+        ),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
         ({"env": {"A": DATE}}, ".env.A: found 2026-01-02 (a date), expected a text in quotes"),
         ({"env": {"A": True}}, '.env.A: found true, expected a text in quotes, such as "1"'),
@@ -399,7 +420,7 @@ def test_instances_that_share_chips_are_on_one_host_with_one_replica(more, messa
     [
         ("key", ""), (4711, ""), (None, "found nothing"), (True, "found true or false"), ([], "found a list"),
         ({}, "found a mapping"), ("", "found an empty text"), (" \t", "found an empty text"),
-        ("a\nb", "found a text of several lines"), ("a\0b", "found a text of several lines"),
+        ("a\nb", "found a text of several lines"), ("a\0b", "found a text with a control character"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_secret_is_named_without_its_value(value, problem):

@@ -30,6 +30,12 @@ from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
         ),
         ({"HOME": None}, H200, "vllm_instances.chat.env.HOME: found nothing, expected '/var/cache/vllm/chat'"),
         ({"GATEWAY_SECRET": "x" * 32}, H200, "because this collection's middleware reads it"),
+        ({"PREFILL_HOSTS": "10.0.0.9"}, H200, "because this collection's middleware reads it"),
+        (
+            {"RESIDENTS": "pool"},
+            H200,
+            "because it follows from another key; name the instances that share chips in vllm_",
+        ),
         ({"AVAILABILITY_DIRECTORY": "/tmp"}, H200, "because this collection's middleware reads it"),
     ],
 )

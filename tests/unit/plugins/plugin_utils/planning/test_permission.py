@@ -252,6 +252,16 @@ def test_a_secret_whose_value_vllm_reads_as_a_number_is_refused():
 
 
 @pytest.mark.parametrize(
+    ("name", "found"), [("BAD NAME", "' ' after 'BAD'"), ("HF_TOKEN=hush", "'=' after 'HF_TOKEN'")]
+)
+def test_the_impossible_name_of_a_secret_is_refused_without_the_rest_of_it(name, found):
+    with pytest.raises(PlanError) as caught:
+        plan(site={**LENIENT, "secrets": {"chat": [name]}})
+    expected = "expected letters, digits and '_', and no digit first"
+    assert str(caught.value) == f"vllm_secrets.chat: found a name with {found}, {expected}"
+
+
+@pytest.mark.parametrize(
     ("secret", "strict", "problem"),
     [
         ("VLLM_USE_Y", True, "vLLM 2.0.0 does not read this variable"),  # nothing of the table has this name
