@@ -86,6 +86,8 @@ ON_CONTROLLER = (
 
 # Files and directories on the controller, and what is wrong where they are missing.
 FILES: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "gateway_certificate": (os.path.isfile, "file on this controller, so the gateway would get no certificate"),
+    "gateway_certificate_key": (os.path.isfile, "file on this controller, so the gateway would get no certificate"),
     "health_fault_path": (os.path.isdir, "directory on this controller, so no fault of it counts"),
     "rollout_check_tasks": (os.path.isfile, "file on this controller, so the rollout would fail"),
     "rollout_gate_tasks": (os.path.isfile, "file on this controller, so the rollout would fail"),

@@ -18,6 +18,8 @@ from ansible.errors import AnsibleError
 from ansible.template import Templar
 
 from ...module_utils.common.kinds import name_kind
+from ...module_utils.weights.manifest import WeightsError, parse_manifest
+from ..catalog.manifests import requested_models
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
 from ..common.places import ROLES
@@ -138,7 +140,10 @@ class HostReader:
                 self.warnings.setdefault(text, []).append(host)
             self._read_server(host, own)
             self.ports[host] = taken_ports(own)
-        except (RoleOptionError, ProvisionError) as exc:
+            models = [own.get("weights_models") or [], own.get("weights_manifest_path") or []]
+            if models[0] and _is_plain(models):
+                _check_models(json.dumps(models))
+        except (RoleOptionError, ProvisionError, WeightsError) as exc:
             raise FleetError(str(exc)) from exc
         # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
@@ -178,8 +183,8 @@ class HostReader:
             yield f"ansible_host: {own['ansible_host']} is the address of {first} too; give each host its own"
         if "accelerators" in own and not any(name.startswith(GROUP) for name in own.get("group_names") or ()):
             yield (
-                "accelerators: read only by the inventory plugin baremetal.inference.accelerators, which has not "
-                "sorted this host; set accelerator and accelerator_count, or use the plugin"
+                "accelerators: chips are taken from it by the inventory plugin baremetal.inference.accelerators only, "
+                "and it has not sorted this host; set accelerator and accelerator_count, or use the plugin"
             )
         yield from (text for name in own if name.startswith("ansible_") and (text := _misspelt_connection(name)))
         for role, group in ELSEWHERE.items():
@@ -357,6 +362,17 @@ class HostReader:
         except AnsibleError as exc:
             raise UnrenderedError(f"{SECRETS}: {exc}") from exc
         return found
+
+
+@functools.lru_cache(maxsize=256)
+def _check_models(text: str) -> None:
+    """Raise WeightsError for weights_models that no manifest pins; ``text`` holds them and the directories."""
+    models, path = json.loads(text)
+    for number, model in enumerate(requested_models(models, path)):
+        try:
+            parse_manifest(model)
+        except WeightsError as exc:
+            raise WeightsError(f"weights_models[{number}]: {exc}") from exc
 
 
 def _plain_json(value: Any) -> str | None:

@@ -104,13 +104,23 @@ def test_switches_in_capitals_are_errors_too(name):
     assert len(check("vllm", SITE_HEALTH=True)) == 1
 
 
-@pytest.mark.parametrize("name", ["health_fault_path", "rollout_gate_tasks", "rollout_check_tasks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gateway_certificate",
+        "gateway_certificate_key",
+        "health_fault_path",
+        "rollout_check_tasks",
+        "rollout_gate_tasks",
+    ],
+)
 def test_a_file_of_the_controller_that_is_not_there_is_a_warning(name, tmp_path):
     (tmp_path / "file").touch()
     good = tmp_path if name == "health_fault_path" else tmp_path / "file"
     role = name.partition("_")[0]
-    assert check(role, **{name: [str(good), "{{ mine }}"]}) == []
-    (warning,) = check(role, **{name: [str(good), "/nope"]})
+    listed = (lambda *values: values[-1]) if role == "gateway" else (lambda *values: list(values))
+    assert check(role, **{name: listed("{{ mine }}", str(good))}) == []
+    (warning,) = check(role, **{name: listed(str(good), "/nope")})
     assert warning.startswith(f"gpu-1: {name}: '/nope' is not a ")
 
 

@@ -571,6 +571,30 @@ def test_two_servers_that_share_a_bmc_are_named_in_the_plan_once_for_both():
         found.check("no plan is shown")
 
 
+def test_chips_that_only_the_inventory_plugin_reads_are_noted_without_it():
+    mixed = {**HOST, "accelerators": {"h200": 4, "l40s": 2}}
+    (note,) = fleet_of({"a": mixed})[0].notes()
+    assert note.startswith("a: accelerators: chips are taken from it by the inventory plugin")
+    assert fleet_of({"a": {**mixed, "group_names": ["accel_h200"]}})[0].notes() == []
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (["openai/gtp-oss-20b"], "nearest: 'openai/gpt-oss-20b'"),
+        ([{"mdoel": "x"}], "weights_models[0]: "),
+        ([5], "weights_models"),
+        (["openai/gpt-oss-20b"], ""),
+        ("openai/gpt-oss-20b", ""),
+        ([as_template("{{ mine }}")], ""),
+    ],
+)
+def test_weights_that_no_manifest_pins_are_refused_in_the_plan(models, said):
+    problems = "".join(fleet_of({"a": {**HOST, "weights_models": models}})[0].problems)
+    assert said in problems and bool(problems) == bool(said)
+    assert problems.startswith("weights_models") == bool(said)
+
+
 def test_a_server_without_an_entry_is_noted_where_there_is_a_provisioner():
     text = "a: provision: found nothing, so provision.yml passes over this host"
     assert fleet_of({"a": {**HOST, "provision": None, "groups": WITH}})[0].notes() == [text]
