@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_contents import CHECKS, check_contents
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
@@ -173,6 +174,15 @@ def test_what_is_set_for_a_server_is_checked_there_too(name, value):
     with pytest.raises(RoleOptionError, match=f"gpu-1: {name}: found ") as caught:
         check_role_options({"inventory_hostname": "gpu-1", name: value}, ["vllm"])
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["gateway_secret", "gateway_host_address", "health_webhook_token"])
+def test_what_is_encrypted_is_not_read(name):
+    class Encrypted:
+        def __str__(self):
+            raise AnsibleError("Attempting to decrypt but no vault secrets found.")
+
+    check_role_options({"inventory_hostname": "gpu-1", name: Encrypted()}, ["vllm", "gateway", "health"])
 
 
 def test_a_template_is_judged_as_its_result():
