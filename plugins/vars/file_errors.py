@@ -14,18 +14,18 @@ description:
   - Sets no variables. Reads the files that C(ansible.builtin.host_group_vars) is about to read, and raises an error in
     one of them with its place. From ansible-core 2.19 on, C(host_group_vars) itself passes only the text of the error
     on, such as C(YAML parsing failed), without the file.
-  - A key that stands twice in such a file is an error too, from ansible-core 2.19 on, unless C(duplicate_dict_key) of
-    the configuration says otherwise. Ansible itself warns, and takes the last value.
+  - A key that stands twice in such a file is an error too. Ansible itself warns, and takes the last value.
   - List it before C(host_group_vars) in C(vars_plugins_enabled) of C(ansible.cfg), as the checkout of this collection
     does.
 """
 
-from typing import Any
+from typing import Any, Callable
 
+from ansible import constants
 from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.vars import BaseVarsPlugin, host_group_vars
 
-from ..plugin_utils.common.variable_files import TOO_DEEP, deep_variable, fault_of, unique_keys
+from ..plugin_utils.common.variable_files import TOO_DEEP, Fault, deep_variable, doubled_key, fault_of
 
 
 class VarsModule(BaseVarsPlugin):
@@ -43,8 +43,7 @@ class VarsModule(BaseVarsPlugin):
         for entity in entities if isinstance(entities, list) else [entities]:
             key = (path, entity.name, entity.base_type)
             if key not in self._read:
-                with unique_keys():
-                    self._check(loader, path, entity, cache)
+                self._check(loader, path, entity, cache)
                 self._read.add(key)
         return {}
 
@@ -59,16 +58,18 @@ class VarsModule(BaseVarsPlugin):
                 place = getattr(first, "obj", None)
                 raise AnsibleParserError("the file is not UTF-8; save it as UTF-8", obj=place) from None
             if not getattr(getattr(first, "obj", None), "line_num", None):
-                self._name_fault(loader, path, entity)
+                self._refuse(loader, path, entity, fault_of)
             if not isinstance(first, AnsibleError):
                 raise
             raise first from first.__cause__
 
+        if constants.config.get_config_value("DUPLICATE_YAML_DICT_KEY") != "ignore":
+            self._refuse(loader, path, entity, doubled_key)
         deep = deep_variable(found)
         if deep:
             raise AnsibleParserError(f"{deep}: {TOO_DEEP}", obj=deep)
 
-    def _name_fault(self, loader: Any, path: str, entity: Any) -> None:
+    def _refuse(self, loader: Any, path: str, entity: Any, find: Callable[[str], Fault | None]) -> None:
         """Raise AnsibleParserError with the place of a fault that Ansible does not place, if a file has one."""
         top = host_group_vars.CANONICAL_PATHS.get(path, path)
         files = (
@@ -79,6 +80,6 @@ class VarsModule(BaseVarsPlugin):
         )
         for file in files:
             data, _shown = loader._get_file_contents(file)  # decrypts a file of ansible-vault
-            fault = fault_of(data.decode("utf-8", "replace"))
+            fault = find(data.decode("utf-8", "replace"))
             if fault:
                 raise AnsibleParserError(f"{file}:{fault.line}:{fault.column}: {fault.text}") from None

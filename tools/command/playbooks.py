@@ -25,10 +25,8 @@ Done = subprocess.CompletedProcess[str]
 CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
 # `ansible` takes another callback than its own only with the first of these.
 RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
-# A site needs no mirror and no gateway; what selects no host at all is an error of the playbook. Of a key that stands
-# twice in a file, only the last value would count.
+# A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
 QUIET = {
-    "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
     "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
     "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
 }

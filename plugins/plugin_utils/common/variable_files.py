@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 import yaml
-from ansible import constants
 
 from ...module_utils.common.kinds import name_kind, show_value
 
-OPTION = "DUPLICATE_YAML_DICT_KEY"
 # Levels of lists and mappings in a variable; Python follows a few hundred.
 DEEPEST = 100
 TOO_DEEP = f"found more than {DEEPEST} levels of lists and mappings, expected fewer"
 # Of a value in a message.
 _SHOWN = 80
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # What YAML takes a value without quotes for.
 _READ_AS = {"timestamp": "a date", "int": "a number", "float": "a number"}
 
@@ -30,19 +28,31 @@ class Fault(NamedTuple):
     column: int = 1
 
 
-@contextlib.contextmanager
-def unique_keys() -> Iterator[None]:
-    """Let Ansible refuse a key that stands twice, unless its configuration says what it does then."""
-    # Its releases before 2.19 have read the configuration already, and warn.
-    name = f"ANSIBLE_{OPTION}"
-    is_set = constants.config.get_config_value_and_origin(OPTION)[1] != "default"
-    if not is_set:
-        os.environ[name] = "error"
-    try:
-        yield
-    finally:
-        if not is_set:
-            del os.environ[name]
+def doubled_key(text: str) -> Fault | None:
+    """Return a key that stands twice in a mapping, None where there is none or PyYAML cannot read the file.
+
+    Ansible's own check also takes a key for doubled that overrides one of an anchor (``<<``).
+    """
+    waiting: list[yaml.Node | None] = []
+    with contextlib.suppress(yaml.YAMLError, RecursionError):
+        waiting.append(yaml.compose(text, _LOADER))
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        keys: set[tuple[str, str]] = set()
+        for entry in node.value:
+            name, value = entry if isinstance(entry, tuple) else (None, entry)
+            waiting.append(value)
+            if isinstance(name, yaml.ScalarNode) and not name.tag.endswith(":merge"):
+                if (name.tag, name.value) in keys:
+                    return Fault(
+                        f"found the key {show_value(name.value[:_SHOWN])} twice, expected it once", *_place(name)
+                    )
+                keys.add((name.tag, name.value))
+    return None
 
 
 def fault_of(text: str) -> Fault | None:

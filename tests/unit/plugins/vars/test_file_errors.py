@@ -91,7 +91,7 @@ def test_a_key_that_stands_twice_is_an_error(inventory):
     file = inventory / "host_vars/gpu-1.yml"
     file.write_text("other: 1\ngreeting: a\ngreeting: b\n", encoding="utf-8")
     rc, told = ask(inventory)
-    assert rc != 0 and "Found duplicate mapping key 'greeting'" in told and f"{file}:3:1" in told, told
+    assert rc != 0 and f"{file}:3:1: found the key 'greeting' twice, expected it once" in told, told
     # With an installed collection, whose user has another configuration.
     (inventory.parent / "plain.cfg").touch()
     plain = {
@@ -100,6 +100,6 @@ def test_a_key_that_stands_twice_is_an_error(inventory):
         "ANSIBLE_VARS_ENABLED": "baremetal.inference.file_errors,host_group_vars",
     }
     rc, told = ask(inventory, **plain)
-    assert __version__.startswith("2.18.") or (rc != 0 and f"{file}:3:1" in told), told
+    assert rc != 0 and f"{file}:3:1" in told, told
     rc, told = ask(inventory, **plain, ANSIBLE_DUPLICATE_YAML_DICT_KEY="ignore")
     assert rc == 0 and '"greeting": "b"' in told, told

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.variable_files import (
     deep_variable,
+    doubled_key,
     fault_of,
-    unique_keys,
 )
-
-VARIABLE = "ANSIBLE_DUPLICATE_YAML_DICT_KEY"
 
 
 @pytest.mark.parametrize(
@@ -36,11 +32,34 @@ def test_what_ansible_reads_or_places_itself_is_no_fault(text):
     assert fault_of(text) is None
 
 
-def test_the_configuration_of_a_user_stays(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "ignore")
-    with unique_keys():
-        assert os.environ[VARIABLE] == "ignore"
-    assert os.environ[VARIABLE] == "ignore"
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: 1\nb: 2\na: 3", (3, 1)),
+        ("a: {b: [{c: 1, d: 2, c: 3}]}", (1, 22)),
+        ("a: &a\n  - *a\n  - {b: 1, b: 1}", (3, 12)),
+    ],
+)
+def test_a_key_that_stands_twice_has_its_place(text, place):
+    fault = doubled_key(text)
+    assert (fault.line, fault.column) == place and "twice, expected it once" in fault.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a",
+        "a: [",
+        "a: 1\n'1': 2\n1: 3",
+        "a: {b: 1}\nc: {b: 1}",
+        "a: &a {b: 1}\nc: {<<: *a, b: 2}",
+        "{a: " * 5000,
+        "[" * 90,
+    ],
+)
+def test_a_key_that_overrides_one_of_an_anchor_is_there_once(text):
+    assert doubled_key(text) is None
 
 
 def test_a_deep_variable_is_found_whatever_its_aliases():
