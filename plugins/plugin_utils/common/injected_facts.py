@@ -18,7 +18,7 @@ SETTING, VARIABLE = "INJECT_FACTS_AS_VARS", "ANSIBLE_INJECT_FACT_VARS"
 def keep_facts_apart() -> None:
     """Switch that off in this process and those that it starts, whatever an ansible.cfg says.
 
-    Only where Ansible itself asks, before a play has hosts: a task has a process of its own.
+    Only where Ansible itself asks, before a play has hosts: each task has another process.
     """
     if getattr(constants, SETTING, False):
         setattr(constants, SETTING, False)
