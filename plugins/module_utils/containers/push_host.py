@@ -36,10 +36,17 @@ def push(image: Image, registry: Registry) -> None:
             name = image.tag if blob == top else blob.digest
             registry.put_manifest(image.repository, name, content, media_type(content))
         else:
-            with layout.opened(blob) as file:
-                if os.fstat(file.fileno()).st_size != blob.size:
-                    raise OciError(f"{layout.directory}: {blob.digest} is damaged; copy the image there again")
-                registry.put_blob(image.repository, blob.digest, file, blob.size)
+            _push_blob(layout, blob, image, registry)
+
+
+def _push_blob(layout: Layout, blob: Blob, image: Image, registry: Registry) -> None:
+    try:
+        with layout.opened(blob) as file:
+            if os.fstat(file.fileno()).st_size != blob.size:
+                raise OciError(f"{layout.directory}: {blob.digest} is damaged; copy the image there again")
+            registry.put_blob(image.repository, blob.digest, file, blob.size)
+    except OSError as exc:
+        raise OciError(f"{layout.directory}: {blob.digest}: {exc.strerror}; copy the image there again") from exc
 
 
 def _manifest(layout: Layout, blob: Blob) -> bytes:

@@ -30,13 +30,13 @@ class Answer(NamedTuple):
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT, blocksize=1 << 20)
-        self._path = path
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__("localhost", timeout=seconds, blocksize=1 << 20)
+        self._path, self._seconds = path, seconds
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT)
+        self.sock.settimeout(self._seconds)
         self.sock.connect(self._path)
 
 
@@ -107,11 +107,16 @@ class Registry:
         if kind:
             headers["Content-Type"] = kind
 
+        # It answers when all of a layer is on its disk, which may have been in memory until then.
+        seconds = TIMEOUT + size / SLOWEST
+
         def ask() -> Answer:
-            with contextlib.closing(_Connection(self.path)) as connection:
-                connection.request(method, address, body=content, headers=headers)
+            with contextlib.closing(_Connection(self.path, seconds)) as connection:
+                # Who refuses a layer early closes, and has said why.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    connection.request(method, address, body=content, headers=headers)
                 answer = connection.getresponse()
                 words = answer.read(600) if answer.status >= 400 else b""
                 return Answer(answer.status, answer.headers, words)
 
-        return finish_within(TIMEOUT + size / SLOWEST, ask)
+        return finish_within(seconds, ask)

@@ -34,6 +34,11 @@ def is_address(text: str) -> bool:
     return False
 
 
+def is_listen(text: str) -> bool:
+    """Return whether a program can listen there: at an address, at the one of this host, or at all of them."""
+    return text in ("localhost", "*") or is_address(text)
+
+
 def is_host(text: str) -> bool:
     """Return whether a text is an IP address or can be a host's name."""
     # Digits and dots alone are an address with a mistake in it.

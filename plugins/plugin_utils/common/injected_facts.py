@@ -9,6 +9,8 @@ is taken over would so choose the address of a BMC, the servers of a gateway, or
 from __future__ import annotations
 
 import os
+import sys
+from typing import Any
 
 from ansible import constants
 
@@ -23,6 +25,10 @@ def keep_facts_apart() -> None:
     if getattr(constants, SETTING, False):
         setattr(constants, SETTING, False)
         os.environ[VARIABLE] = "false"
+    # From ansible-core 2.20 on it keeps what was set when its first play began, which may be one of somebody else.
+    loaded: Any = sys.modules.get("ansible.executor.task_executor")
+    if hasattr(loaded, "_INJECT_FACTS"):
+        loaded._INJECT_FACTS = False
 
 
 def injected_facts_warnings() -> list[str]:

@@ -20,7 +20,7 @@ from ...module_utils.endpoint.gates import GateError, load_of, prompts_of
 from ...module_utils.health.webhook import check_token, check_url
 from ...module_utils.host_tuning.settings import limit_files
 from ...module_utils.weights.sources import parse_sources
-from .addresses import is_address, is_host
+from .addresses import is_host, is_listen
 from .wave_sizes import WaveSizeError, size_of
 
 
@@ -80,15 +80,12 @@ def _network(value: Any) -> None:
 def _user(value: Any) -> None:
     if isinstance(value, bool):
         raise ValueError(f"vllm_user: found {show_value(value)}, expected a text")
-    _matches("vllm_user", r"[A-Za-z_][A-Za-z0-9_.-]{0,30}", "the name of a system user, such as vllm", value)
+    # Also one of a directory service, such as vllm@site.
+    _matches("vllm_user", r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?", "the name of a system user, such as vllm", value)
 
 
 def _listen(value: Any) -> None:
-    try:
-        ipaddress.ip_address(str(value))
-    except ValueError as exc:
-        found = f"monitoring_node_listen: found {show_value(value)[:80]}"
-        raise ValueError(f"{found}, expected an address such as 10.0.0.5 or 0.0.0.0") from exc
+    _host("monitoring_node_listen", is_listen, "an address such as 10.0.0.5 or 0.0.0.0", value)
 
 
 def _registries(value: Any) -> None:
@@ -174,7 +171,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "gateway_names": _gateway_names,
     GATEWAY_SECRET: _gateway_secret,
     "gateway_stats_listen": functools.partial(
-        _host, "gateway_stats_listen", is_address, "an address, or 0.0.0.0 for all of them"
+        _host, "gateway_stats_listen", is_listen, "an address, or 0.0.0.0 for all of them"
     ),
     "health_webhook_token": check_token,
     "health_webhook_url": check_url,

@@ -77,6 +77,8 @@ def deep_variable(variables: Mapping[str, Any]) -> str | None:
             # Once each, because an alias repeats a value without end.
             children = (child for each in level for child in _children(each) if isinstance(child, (dict, list)))
             level = list({id(child): child for child in children}.values())
+            if not level:
+                break
         if level:
             return name
     return None

@@ -13,6 +13,8 @@ from ..planning.disaggregation import EVERYWHERE
 from ..planning.instances import of_replica, port_taken
 
 _LOOPBACK = "127.0.0.1"
+# What programs take for an address.
+_HOSTS = {"localhost": _LOOPBACK, "": "*"}
 
 
 class Taken(NamedTuple):
@@ -30,7 +32,7 @@ def taken_ports(own: Mapping[str, Any]) -> dict[int, Taken]:
     options = _options_on(own)
     values = {name: _value(own, name) for option, address in options.items() for name in (option, address)}
     return {
-        int(values[option]): Taken(option, str(values[address] or address))
+        int(values[option]): Taken(option, _HOSTS.get(values[address], str(values[address] or address)))
         for option, address in options.items()
         if isinstance(values[option], int) or str(values[option]).isdecimal()
     }
@@ -56,7 +58,8 @@ def _options_on(own: Mapping[str, Any]) -> dict[str, str]:
         found |= {} if own.get("gateway_services") else {"gateway_port": "gateway_listen"}
         found |= {"gateway_tokens_port": _LOOPBACK} if _is_on(own, "gateway_tokens") else {}
     if "mirrors" in groups:
-        found |= {"mirror_port": "*", "mirror_registry_port": "*"}
+        found["mirror_port"] = "mirror_listen"
+        found |= {"mirror_registry_port": "mirror_listen"} if _is_on(own, "mirror_registry") else {}
     return found
 
 

@@ -35,7 +35,7 @@ def keep_archive(
         archive = _archive(where, key_of(identity), packed.get("unpacked"), fetched)
         manifest = os.path.join(directory, f"{archive.key}.json")
         with locked(os.path.join(directory, ".lock")):
-            maker = _maker_of(manifest)
+            maker = _maker_of(manifest) if os.path.lexists(os.path.join(directory, archive.name)) else ""
             if maker not in ("", host):
                 return archive.name, (
                     f"{where}: {manifest} is of an archive that {maker} made, which stays; remove it to keep that of "

@@ -116,6 +116,9 @@ def choose(
     software = choose_software(recipe, entry, accelerator, stack, runtime, version, release_name, site, where)
     if software.command:
         stack = {**stack, "entrypoint": list(software.command)}
+    if runtime == "container" and (site.image or software.image):
+        # Only who has built an image of somebody else knows its CUDA.
+        stack = {key: value for key, value in stack.items() if key != "cuda"}
     preset = _preset(recipe, requested.get("preset"), where)
     table = library.table(version, site.strict)
     _check_member(host, requested, where)

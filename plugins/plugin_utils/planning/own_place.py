@@ -52,7 +52,7 @@ def reasons_of(
     """Return the variables that only the plan sets, each with what to do instead, as the end of a sentence."""
     chips = f"the plan gives the instance its chips; name them in {entry.where}.chips"
     found = dict.fromkeys((*filter(None, [accelerator.visible_env]), *VISIBLE.get(accelerator.stack, ())), chips)
-    if accelerator.numbers and accelerator.stack == "cuda":
+    if accelerator.numbers and accelerator.stack == "cuda" and entry.runtime != "container":
         found["CUDA_DEVICE_ORDER"] = "the plan numbers the chips of this host by their PCI addresses; leave it out"
     found |= dict.fromkeys(DATA_PARALLEL, f"it would change how many chips vLLM uses; set {entry.where}.args")
     found |= dict.fromkeys(caches, "vLLM can write there only, and only that is kept")

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 from ansible import constants
@@ -29,3 +31,12 @@ def test_a_release_without_the_setting_keeps_them_apart(monkeypatch):
     monkeypatch.delattr(constants, "INJECT_FACTS_AS_VARS")
     keep_facts_apart()
     assert injected_facts_warnings() == [] and not hasattr(constants, "INJECT_FACTS_AS_VARS")
+
+
+def test_what_ansible_has_kept_from_its_first_play_changes_too(monkeypatch):
+    """As ansible-core 2.20 reads it once, when a play begins that may not be one of the collection."""
+    kept = SimpleNamespace(_INJECT_FACTS=True)
+    monkeypatch.setitem(sys.modules, "ansible.executor.task_executor", kept)
+    monkeypatch.setattr(constants, "INJECT_FACTS_AS_VARS", False, raising=False)
+    keep_facts_apart()
+    assert kept._INJECT_FACTS is False

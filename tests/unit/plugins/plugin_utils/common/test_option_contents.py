@@ -89,10 +89,7 @@ REFUSED = [
         "chat, a b",
         "gateway_names[1]: found 'a b', expected the name of a host without https:// and port",
     ),
-    *(
-        ("gateway_stats_listen", value, "expected an address, or 0.0.0.0")
-        for value in ("everywhere", "10.0.0.1:8404", "*")
-    ),
+    *(("gateway_stats_listen", value, "expected an address, or 0.0.0.0") for value in ("everywhere", "10.0.0.1:8404")),
     *(
         ("gateway_host_address", value, "expected an IP address such as")
         for value in ("999.1.1.1", "a b", "http://a", True)
@@ -140,16 +137,20 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("rollout_measure", {"streams": 2}),
         ("cann_run_files", [RUN]),
         ("vllm_user", "svc-vllm.1"),
+        ("vllm_user", "vllm@site.example"),
         ("vllm_cluster_network", "10.20.0.0/24"),
         ("vllm_cluster_network", "fd00::/64"),
         *(("weights_scrub_calendar", value) for value in ("weekly", "Sat", "Sunday", "Mon..Fri 03:00", "*-*-01")),
         ("monitoring_node_listen", "::"),
+        ("monitoring_node_listen", ""),
         *(("host_tuning_governor", value) for value in ("performance", "")),
         ("host_tuning_limits", {"memlock": "unlimited", "nofile": 1048576}),
         ("container_runtime_insecure_registries", ["mirror:5000", "[::1]:5000"]),
         ("gateway_names", ["chat", "chat.example.net", "*.example.net", "10.0.0.5", "fd00::1", "my_host"]),
         ("gateway_names", "chat,10.0.0.5"),
         ("gateway_stats_listen", "::"),
+        ("gateway_stats_listen", "localhost"),
+        ("gateway_stats_listen", "*"),
         ("gateway_host_address", "gpu-1.site"),
         ("gateway_host_address", "fe80::1"),
         ("gateway_interface", "bond0.100@x:1"),

@@ -22,7 +22,8 @@ def said(own, port, host="0.0.0.0", name="chat"):
         ({"group_names": ["gateways"]}, [443, 8404, 8405]),
         ({"group_names": ["gateways"], "gateway_port": 8000, "gateway_tokens": True}, [8000, 8404, 8405, 8406]),
         ({"group_names": ["gateways"], "gateway_services": {"chat": {}}}, [8404, 8405]),
-        ({"group_names": ["mirrors"]}, [80, 5000]),
+        ({"group_names": ["mirrors"]}, [80]),
+        ({"group_names": ["mirrors"], "mirror_registry": True}, [80, 5000]),
         ({"group_names": ["inference"], "gateway_port": 8000}, []),
     ],
 )

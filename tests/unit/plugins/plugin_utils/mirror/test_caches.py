@@ -78,8 +78,15 @@ def test_no_host_replaces_the_archive_of_another_one(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"made_by": 7}', "[" * 100_000])
 def test_an_archive_of_an_unknown_host_stays_too(tmp_path, text):
     (tmp_path / f"{KEY}.json").write_text(text)
+    (tmp_path / f"{KEY}.tar.gz").write_bytes(b"kept")
     assert "that an unknown host made" in keep(tmp_path)[1]
-    assert names_in(tmp_path) == [f"{KEY}.json"]
+    assert (tmp_path / f"{KEY}.tar.gz").read_bytes() == b"kept"
+
+
+def test_a_manifest_whose_archive_was_moved_away_keeps_none_out(tmp_path):
+    """Release 0.17.0 wrote manifests without the host."""
+    (tmp_path / f"{KEY}.json").write_text("{}")
+    assert keep(tmp_path)[1] == "" and '"made_by": "gpu-1"' in (tmp_path / f"{KEY}.json").read_text()
 
 
 ODD = {

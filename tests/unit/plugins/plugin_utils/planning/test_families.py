@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.famil
     with_family_features,
     with_family_guards,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,26 @@ def test_guards_of_the_family_follow_those_of_the_recipe():
 @pytest.mark.parametrize("weights", ["org/a-model-7b", "org/model", "model-/x"])
 def test_the_whole_name_counts(weights):
     assert with_family_guards({}, weights, {"guards": [{"models": ["model-.*"], "warn": "w"}]}) == {}
+
+
+@pytest.mark.parametrize("image", ["", "nvcr.io/nvidia/vllm:25.11-py3"])
+def test_the_cuda_of_a_release_says_nothing_of_an_image_of_somebody_else(image):
+    settings = {**SITE, "instances": {"a": {"recipe": "openai/gpt-oss-20b"}}, "release": "0.17.1", "image": image}
+    accelerator = declared_accelerator(load_catalogue(), "gb10", 1)
+    if image:
+        assert plan_host("h", accelerator, settings)["a"]["image"] == image
+    else:
+        with pytest.raises(PlanError, match="built with CUDA 12"):
+            plan_host("h", accelerator, settings)
+
+
+@pytest.mark.parametrize(("release", "refused"), [("0.23.0", False), ("0.33.0", True)])
+def test_a_quantization_is_refused_where_the_release_has_it_no_longer(release, refused):
+    instance = {"recipe": "openai/gpt-oss-20b", "args": {"quantization": "gptq_marlin"}}
+    settings = {**SITE, "instances": {"a": instance}, "release": release}
+    try:
+        plan_host("h", declared_accelerator(load_catalogue(), "mi300x", 1), settings)
+        text = ""
+    except PlanError as exc:
+        text = str(exc)
+    assert ("no such quantization on AMD's chips" in text) is refused, text

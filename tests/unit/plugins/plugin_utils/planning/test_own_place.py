@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.plans import H200, MI300X, plan, plans, recipe, refusal
+from tests.fakes.plans import H200, MI300X, RELEASE, plan, plans, recipe, refusal
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,11 @@ def test_an_address_or_a_name_of_a_recipe_has_no_effect_and_the_plan_says_so():
 
 def test_an_instance_beside_other_gpus_cannot_change_their_order():
     mixed = replace(H200, numbers=tuple(range(1, 9)))
-    words = refusal({"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}, accelerator=mixed)
+    release = {**RELEASE, "stacks": {"cuda": {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}}}
+    words = refusal({"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}, accelerator=mixed, release=release)
     assert words.startswith("vllm_instances.chat.env.CUDA_DEVICE_ORDER: found 'FASTEST_FIRST', expected")
     assert "CUDA_DEVICE_ORDER" in plan({"env": {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}}).env
+    # A container sees its own chips only.
+    assert (
+        plan({"env": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}}, accelerator=mixed).env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    )
