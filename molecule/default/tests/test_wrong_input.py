@@ -56,7 +56,7 @@ def refused(done, *parts: str) -> None:
             ("vllm_secrets.chta: no host has an instance 'chta'", "nearest: 'chat'"),
         ),
         ({"vllm_verify": "maybe"}, ("vllm_verify: found 'maybe', expected true or false",)),
-        ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("port 22 of vllm_instances.a is in use by", "sshd")),
+        ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("vllm_instances.a.port: 22 is the port of SSH too",)),
         (
             {"vllm_wheel_index": "http://mirror:81/simple/", "vllm_venv_root": "/opt/else"},
             ("http://mirror:81/simple/",),
