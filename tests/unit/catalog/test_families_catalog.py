@@ -84,6 +84,7 @@ SAID = [
     ("any", "ascend_310p", HALF, {**PACKED, **ASCEND}, "W8A8 of ModelSlim only"),
     ("any", "mi300x", {"quantization": "experts_int8"}, {}, "on AMD's chips; take it away"),
     ("any", "mi300x", {}, {"manifest": {"precision": "fp_quant"}}, "on AMD's chips; take it away"),
+    ("any", "mi300x", {"quantization": "gptq_marlin"}, {}, "on NVIDIA's chips only from 0.25 on"),
     ("any", "arc_pro_b60", {"quantization": "torchao"}, {}, "on Intel's chips"),
     ("any", "mi300x", {}, NVFP4, "emulates NVFP4 on AMD's chips"),
     ("any", "mi355x", {}, {"manifest": NVFP4, "release": "0.23.0"}, "which is slow"),

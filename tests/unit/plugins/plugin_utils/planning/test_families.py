@@ -131,4 +131,4 @@ def test_a_quantization_is_refused_where_the_release_has_it_no_longer(release, r
         text = ""
     except PlanError as exc:
         text = str(exc)
-    assert ("no such quantization on AMD's chips" in text) is refused, text
+    assert ("on NVIDIA's chips only" in text) is refused, text
