@@ -56,7 +56,9 @@ def unnumbered(facts: Mapping[str, Any], catalogue: Catalogue) -> str:
     beside = f"accelerator: the host has {' and '.join(others) or 'other chips'} beside {model}"
     if stack not in NUMBERED:
         return f"{beside}, and nothing says how its driver numbers chips of several models; keep one model in the host"
-    valid = isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+    valid = isinstance(numbers, list) and all(
+        isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in numbers
+    )
     if valid and len(numbers or ()) == facts["count"]:
         return ""
     return (
