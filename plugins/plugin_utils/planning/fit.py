@@ -62,6 +62,12 @@ def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, li
     return Layer("collection", {LENGTH: tokens}, {}, because) if tokens else None
 
 
+def _is_quantized(variant: Mapping[str, Any]) -> bool:
+    """Return whether a variant is of quantized weights, or says itself how vLLM quantizes them."""
+    own = any(str(word).startswith("--quantization") for word in variant.get("extra_args") or ())
+    return own or (variant.get("precision") or "bf16") not in PLAIN_FORMATS
+
+
 def length_problem(entry: Chosen, composed: Composed, config: Mapping[str, Any]) -> str | None:
     """Return why vLLM refuses the context that is set: it is longer than the model's own, and nothing permits that.
 
@@ -113,10 +119,10 @@ def required_memory(
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(_cpu_gib(needs or 0, loaded, composed), least_gib(entry.variant)) or None
-    # A recipe's estimate is of what its own arguments make of the weights. It does not apply where the site lets vLLM
-    # quantize plain ones while it loads them; `ascend` is what they have been quantized for.
-    as_is = composed.set_by(entry.where).get("quantization") in (None, "ascend")
-    if manifest is not None or as_is or (entry.variant.get("precision") or "bf16") not in PLAIN_FORMATS:
+    # A recipe's estimate is of the weights of its variant. It does not apply where vLLM quantizes plain ones while it
+    # loads them, as for a chip with less memory; `ascend` is what they have been quantized for.
+    as_is = composed.args.get("quantization") in (None, "ascend") or _is_quantized(entry.variant)
+    if manifest is not None or as_is:
         variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():
