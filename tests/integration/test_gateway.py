@@ -432,7 +432,9 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
         ]
         curl += ["-o", "/dev/null", f"https://localhost:{found.port}/v1/completions"]
         for words, sent, status in (
-            (["-X", "POST"], "", "200"),
+            # A trailer may come behind an empty body too.
+            (["-X", "POST"], "", "411"),
+            (["-X", "POST", "-H", "Content-Length: 0"], "", "200"),
             (["-T", "-", "-X", "POST"], "{}", "411"),
             (["-d", "{}"], "", "200"),
             (["-d", "{}", "-H", "Content-Length:"], "", "411"),
