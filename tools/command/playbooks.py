@@ -26,10 +26,7 @@ CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
 # `ansible` takes another callback than its own only with the first of these.
 RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
 # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
-QUIET = {
-    "ANSIBLE_HOST_PATTERN_MISMATCH": "ignore",
-    "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true",
-}
+QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"}
 # What begins an error, and what only repeats one about the inventory.
 ERROR = re.compile(r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inv))(.* failed: |.*original message: )?")
 REPEATED = re.compile("^<inventory plugin|No inventory was parsed|[Ff]ailed to parse inventory")

@@ -156,7 +156,10 @@ def test_a_server_names_no_number_of_chips_that_no_server_has(monkeypatch, count
         ),
         (["init", "{empty}", "--hosts", "a", "--model", "OpenAI/GPT-OSS-20B"], "nearest: 'openai/gpt-oss-20b'"),
         (["init", "{empty}", "--hosts", "a", "--model", "qwen/qwen3-8b"], "nearest of vLLM's own: 'Qwen/Qwen3-8B'"),
-        (["init", "{empty}", "--hosts", "a", "--accelerators", "h20o:8"], "--accelerators: accelerator 'h20o' of"),
+        (
+            ["init", "{empty}", "--hosts", "a", "--accelerators", "h20o:8"],
+            "--accelerators: found 'h20o:8', which is in no file of the catalogue; nearest: 'h20'",
+        ),
         (["init", "{empty}", "--hosts", "a", "--accelerators", "h200:0"], "--accelerators: found 'h200:0', expected"),
         (["init", "{empty}", "--hosts", "a", "--accelerators", "h200"], "found 'h200', expected a chip and its number"),
         (["init", "{full}", "--hosts", "a"], "exists and is not empty"),
