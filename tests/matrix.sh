@@ -15,6 +15,7 @@ readonly NEEDED=(pip pytest pytest-xdist pytest-timeout hypothesis jsonschema "r
 # What loads or runs Ansible. The command runs it too, and with it the callbacks.
 readonly TESTS=(
   tests/unit/plugins/{action,filter,inventory,lookup,modules,plugin_utils,vars} tests/unit/{playbooks,inventories,roles} tests/unit/tools/command
+  tests/hostile/test_host_answers.py
 )
 export UV_PYTHON_DOWNLOADS=never
 for found in ~/.pyenv/versions/*/bin; do PATH=$PATH:$found; done

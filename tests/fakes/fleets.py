@@ -35,19 +35,20 @@ settings.load_profile("long" if "HYPOTHESIS_EXAMPLES" in os.environ else "ci")
 MANY = settings(max_examples=3 * settings().max_examples)
 
 
-def _read_catalogue() -> tuple[dict, dict, set]:
-    """Return stack and generation of each model, its PCI ids, and the models that nothing can be served on."""
-    kinds, ids, unsupported = {"cpu": ("cpu", "cpu")}, {}, set()
+def _read_catalogue() -> tuple[dict, dict, set, dict]:
+    """Return stack and generation of each model, its PCI ids, those that nothing can be served on, and its memory."""
+    kinds, ids, unsupported, memory = {"cpu": ("cpu", "cpu")}, {}, set(), {}
     for path in sorted((TOP / "catalog/accelerators").glob("*.yml")):
         data = yaml.safe_load(path.read_text())
         for key, entry in data["models"].items():
             kinds[key] = (entry.get("stack", data["stack"]), entry["generation"])
             ids[key] = list(entry["pci_ids"])
             unsupported |= set() if entry.get("supported", True) else {key}
-    return kinds, ids, unsupported
+            memory[key] = entry.get("memory_gib") or 0
+    return kinds, ids, unsupported, memory
 
 
-KINDS, PCI_IDS, UNSUPPORTED = _read_catalogue()
+KINDS, PCI_IDS, UNSUPPORTED, MEMORY_GIB = _read_catalogue()
 # Only these can be seen: of the others no PCI id is public.
 CHIPS = sorted(model for model, ids in PCI_IDS.items() if ids)
 
@@ -61,8 +62,11 @@ class Said:
 
     def first(self) -> str | None:
         """Return the model that gives the host its name."""
-        order = sorted(self.models, key=lambda model: (model in UNSUPPORTED, -(self.models[model] or 0), model))
-        return order[0] if order else None
+
+        def rank(model: str) -> tuple[bool, int, float, str]:
+            return model in UNSUPPORTED, -(self.models[model] or 0), -MEMORY_GIB.get(model, 0), model
+
+        return min(self.models, key=rank, default=None)
 
     def denies(self, other: Said) -> bool:
         """Return whether the other source cannot be right if this one is."""

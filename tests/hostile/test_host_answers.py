@@ -97,12 +97,28 @@ def test_the_collection_s_plays_keep_facts_apart_whatever_a_site_s_ansible_cfg_s
     assert "inject_facts_as_vars" not in text
 
 
+def test_an_answer_in_a_loop_replaces_nothing_for_the_next_one_after_a_play_of_somebody_else(site):
+    """ansible-core 2.20 keeps what was set when the first play began."""
+    site.config = site.top / "ansible.cfg"
+    site.config.write_text("[defaults]\n")
+    site.answer = {"changed": False, "ping": "pong", "ansible_facts": {"rollout_check_tasks": "evil"}}
+    selected = "{{ lookup('baremetal.inference.selected_hosts', 'target_hosts', 'inference') }}"
+    each = {"delegate_to": "{{ item }}", "delegate_facts": True, "loop": ["evil", "other"], "register": "__each"}
+    asked = {"ansible.builtin.ping": {"data": "{{ rollout_check_tasks }}"}, **each}
+    told = {"debug": {"msg": "second={{ __each.results[1].ping }}"}}
+    first = {"hosts": "other", "tasks": [{"ansible.builtin.ping": {}}]}
+    text = site.run(first, {"hosts": selected, "tasks": [asked, told]}, rollout_check_tasks="mine")
+    assert re.findall(r"second=(\S+)", text) == ["mine"] * 2, text
+
+
 def test_a_play_of_somebody_else_is_warned_once_where_facts_would_replace_variables(site):
     site.config = site.top / "ansible.cfg"
     site.config.write_text("[defaults]\n")
     tasks = [{"baremetal.inference.playbook_options": {}}] * 2
     text = site.run({"hosts": "other", "tasks": tasks})
-    assert text.count(f"inject_facts_as_vars: found true ({site.config}), expected false") == 1, text
+    # ansible-core 2.18 wraps warnings, at hyphens of a path too.
+    warning = f"inject_facts_as_vars: found true ({site.config}), expected false".replace(" ", "")
+    assert text.replace(" ", "").count(warning) == 1, text
     assert "failed=0" in text
     site.config.write_text(CONFIGURED)
     assert "inject_facts_as_vars" not in site.run({"hosts": "other", "tasks": tasks})

@@ -4,8 +4,8 @@
 It starts with its share of what the plan says. While nothing waits in the engine and the bound is in use, it grows.
 When more waits there than an engine needs at hand, twice in a row, the bound becomes what the engine runs of this
 gateway, and at least an eighth of its share: nothing that runs is cut. In between it stays, so a constant load changes
-nothing.
-Once is not enough: answers of one length end together, and what takes their places waits until its prompts are read.
+nothing. Once is not enough: answers of one length end together, and what takes their places waits until its prompts
+are read.
 
 After a reload the replaced worker of HAProxy keeps half of its bound for what waits there (gateway-admission.lua), and
 that of the new one rises from nothing: if it filled the engine at once, a higher class that comes next would wait.

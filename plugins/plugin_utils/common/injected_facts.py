@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
 
 from ansible import constants
 
-SETTING, VARIABLE = "INJECT_FACTS_AS_VARS", "ANSIBLE_INJECT_FACT_VARS"
+SETTING, VARIABLE, KEPT = "INJECT_FACTS_AS_VARS", "ANSIBLE_INJECT_FACT_VARS", "_INJECT_FACTS"
 
 
 def keep_facts_apart() -> None:
@@ -25,10 +24,11 @@ def keep_facts_apart() -> None:
     if getattr(constants, SETTING, False):
         setattr(constants, SETTING, False)
         os.environ[VARIABLE] = "false"
-    # From ansible-core 2.20 on it keeps what was set when its first play began, which may be one of somebody else.
-    loaded: Any = sys.modules.get("ansible.executor.task_executor")
-    if hasattr(loaded, "_INJECT_FACTS"):
-        loaded._INJECT_FACTS = False
+    # From ansible-core 2.20 on its modules keep what was set when they were loaded: 2.20's when the first play began,
+    # which may be one of somebody else, and 2.21's when Ansible started.
+    for name, loaded in [*sys.modules.items()]:
+        if name.startswith("ansible.") and hasattr(loaded, KEPT):
+            setattr(loaded, KEPT, False)
 
 
 def injected_facts_warnings() -> list[str]:

@@ -13,7 +13,7 @@ from tests.fakes.outputs import squeezed
 CONTROLS = r"\e]0;title\a\e[2J\x9b31m"
 RECIPE = f"""
 meta: {{title: "a{CONTROLS}"}}
-model: {{model_id: org/model, base_args: ["--served-model-name", "a{CONTROLS}"], base_env: {{MY_NAME: "b{CONTROLS}"}}}}
+model: {{model_id: org/model, base_args: ["--revision", "a{CONTROLS}"]}}
 variants: {{default: {{vram_minimum_gb: 10, precision: "c{CONTROLS}"}}}}
 """
 
@@ -43,6 +43,15 @@ def test_what_a_recipe_says_in_an_error_holds_none_either(tmp_path):
     text = (done.stdout + done.stderr).replace("\n", "")
     assert done.returncode
     assert "title" in text and text.isprintable()
+
+
+def test_a_control_character_in_a_variable_is_refused(tmp_path):
+    done = explain(tmp_path, RECIPE.replace("base_args", f'base_env: {{MY_NAME: "b{CONTROLS}"}}, base_args'))
+    text = done.stdout + done.stderr
+    assert done.returncode and squeezed("model.base_env.MY_NAME: found a text with a control character") in squeezed(
+        text
+    )
+    assert text.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("part, told", [

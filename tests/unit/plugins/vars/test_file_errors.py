@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,7 +85,9 @@ def test_a_variable_with_too_many_levels_has_a_file_and_a_name(inventory, levels
     file = inventory / "group_vars/inference.yml"
     file.write_text("b: 1\na: " + "[" * levels + "]" * levels, encoding="utf-8")
     rc, told = ask(inventory)
-    assert rc != 0 and "found more than 100 levels of lists and mappings" in told and f"{file}:" in told, told
+    assert rc != 0 and str(file) in told, told
+    # The newest PyYAML has a bound of its own, of 1,000.
+    assert re.search("found more than 100 levels of lists and mappings|exceeded maximum nesting depth", told), told
 
 
 def test_a_key_that_stands_twice_is_an_error(inventory):
