@@ -77,7 +77,7 @@ class FakeIronic:
             self.steps[name] = steps
         self._call(target, name)
         state = self.known[name]["provision_state"]
-        if (state, target) not in TARGETS:
+        if (state, target) not in TARGETS or self.known[name].get("maintenance"):
             raise IronicError(f"HTTP 400: {target} in {state}")
         self.known[name]["provision_state"] = TARGETS[state, target]
         self.drives[name] = drive or self.drives.get(name)
@@ -97,6 +97,14 @@ class FakeIronic:
             self.known[name]["last_error"] = "the system did not stop"
 
     def forget(self, name: str) -> None:
+        if name in self.known:
+            self.set_aside(name)
+            self.delete(name)
+
+    def set_aside(self, name: str) -> None:
+        self.known[name] |= {"maintenance": True, "maintenance_reason": "handed over"}
+
+    def delete(self, name: str) -> None:
         self._call("forget", name)
         del self.known[name]
 

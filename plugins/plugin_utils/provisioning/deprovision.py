@@ -12,7 +12,7 @@ from .loop import Loop, show, total
 from .node import description, patch, wipe_order_of, wipe_steps
 from .preflight import listen, read_servers
 from .removal import next_removal_step
-from .states import ABORT, DONE, RENEW, WAIT, WIPE, Node, Step
+from .states import ABORT, DONE, WAIT, WIPE, Node, Step
 
 
 def deprovision(jobs: Sequence[Job], settings: Settings, world: World, check: bool) -> None:
@@ -62,8 +62,6 @@ class _Removing(Loop):
             show(job, self.world, f"aborting: {step.reason}")
             ironic.order(host, "abort")
             job.progress.given_up = f"{step.reason}; run again"
-        elif step.do == RENEW:
-            ironic.forget(host)
         elif step.do == DONE:
             self._forget(job)
         else:

@@ -25,7 +25,9 @@ from ...module_utils.common.foreign_text import quote_foreign
 # The first version in which a deployment that waits for its agent can be aborted.
 API_VERSION = "1.110"
 MOST_BYTES = 16 * 1024 * 1024
-FIELDS = "uuid,name,provision_state,power_state,last_error,maintenance,deploy_step,extra"
+FIELDS = "uuid,name,provision_state,power_state,last_error,maintenance,maintenance_reason,deploy_step,extra"
+# Why forget() sets a node aside: Ironic deletes a written one only in maintenance.
+HANDED_OVER = "handed over"
 PAGE = 500
 MOST_PAGES = 20
 
@@ -125,7 +127,7 @@ class Ironic:
         """Remove a node without touching its server; one that is gone is no error."""
         place = f"/v1/nodes/{quote(name, safe='')}"
         with contextlib.suppress(GoneError):
-            self._ask("PUT", f"{place}/maintenance", {"reason": "handed over"})
+            self._ask("PUT", f"{place}/maintenance", {"reason": HANDED_OVER})
             self._ask("DELETE", place)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:

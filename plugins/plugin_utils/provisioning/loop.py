@@ -15,7 +15,7 @@ from .ironic import BusyError, IronicError
 from .job import Job, Settings, World
 from .node import new_node, patch
 from .server import read_power
-from .states import CREATE, FAIL, MANAGE, POWER_OFF, STOP, WAITS_FOR_AGENT, Node, Step
+from .states import CREATE, FAIL, MANAGE, POWER_OFF, RENEW, STOP, WAITS_FOR_AGENT, Node, Step
 
 AT_ONCE = 32
 # How long a system may take to stop, and a server to switch its power (seconds).
@@ -63,6 +63,8 @@ class Loop:
             self.fail(job, step.phase, step.reason)
         elif step.do == CREATE:
             ironic.create({**new_node(job.entry), **self.description(job)}, job.entry.mac)
+        elif step.do == RENEW:
+            ironic.forget(host)
         elif step.do == MANAGE:
             ironic.change(host, patch(self.description(job)))
             ironic.order(host, "manage")

@@ -127,8 +127,9 @@ class _Cycling(Loop):
         """End the job when its system answers again."""
         if not self.world.answers(str(job.entry.address.ip)):
             return
-        self.settings.record_file.note(job.entry.host, replace(job.record, cycling=""))
+        # The record last, because it says that there is something to forget.
         self.settings.ironic.forget(job.entry.host)
+        self.settings.record_file.note(job.entry.host, replace(job.record, cycling=""))
         job.progress.enter("done", self.world.now())
         job.finish("cycled", f"was switched off and on, and answers SSH, after {total(job)} s")
         show(job, self.world, job.text)

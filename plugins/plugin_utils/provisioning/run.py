@@ -9,6 +9,7 @@ from typing import Any, Sequence
 from .entry import ProvisionError
 from .firmware import Difference, purposes_of, settings_step
 from .host_firmware import PROOFS, host_differences
+from .ironic import IronicError
 from .job import Job, Settings, World
 from .loop import Loop, show, total
 from .node import config_drive, description, image_fields, order_of, patch
@@ -22,7 +23,20 @@ def provision(jobs: Sequence[Job], settings: Settings, world: World, check: bool
     check_hosts(jobs, settings.ironic.nodes(), world, settings.firmware)
     for job in jobs:
         _report_firmware(job, world)
+    if not check and not settings.keep_node:
+        for job in jobs:
+            _forget_leftover(job, settings, world)
     _Writing(settings, world).run(jobs, check)
+
+
+def _forget_leftover(job: Job, settings: Settings, world: World) -> None:
+    """Forget the node of a host that is there: a run was killed after it had recorded the host."""
+    if job.outcome != "here" or not job.at_ironic:
+        return
+    try:
+        settings.ironic.forget(job.entry.host)
+    except IronicError as exc:
+        show(job, world, f"Ironic still has its node, and the password of its BMC; run again: {exc}")
 
 
 def _report_firmware(job: Job, world: World) -> None:
@@ -115,25 +129,31 @@ class _Writing(Loop):
 
     def _check(self, job: Job) -> None:
         """End the job if its new system answers, and is the one that was ordered."""
+        if not job.progress.proved and not self._proves_itself(job):
+            return
+        if not self.settings.keep_node:
+            # Ironic never acts on a host that serves, and its database forgets the BMC's password.
+            self.settings.ironic.forget(job.entry.host)
+        job.progress.enter("done", self.world.now())
+        job.finish("written", f"answers SSH with build {job.proof.build_id}, after {total(job)} s")
+        show(job, self.world, job.text)
+
+    def _proves_itself(self, job: Job) -> bool:
+        """Return whether the new system answers, and is the one that was ordered; then it is trusted and recorded."""
         proof = self.world.prove(job.entry, job.record.host_key)
         job.proof = proof
         if proof.reason or not proof.settled:
-            return
+            return False
         if proof.order != job.record.order or proof.build_id != job.record.build_id:
             self.fail(
                 job, "boot", f"the system at {job.entry.address.ip} has build {proof.build_id!r}, expected "
                 f"{job.record.build_id!r} of image {job.image.name}; the provisioner's list of images is out of date"
             )  # fmt: skip
-            return
+            return False
         self.world.trust(self.settings.known_hosts, job.names, job.record.host_key)
         # Before the order is over: a run that is killed while a BMC or the host is asked comes back here.
         self._prove_firmware(job)
         self._prove_on_host(job)
         self.settings.record_file.finish(job.entry.host, self.world.date())
-        if not self.settings.keep_node:
-            # Ironic never acts on a host that serves, and its database forgets the BMC's password.
-            self.settings.ironic.forget(job.entry.host)
-        job.progress.enter("done", self.world.now())
-        job.record = replace(job.record, done="yes")
-        job.finish("written", f"answers SSH with build {proof.build_id}, after {total(job)} s")
-        show(job, self.world, job.text)
+        job.record, job.progress.proved = replace(job.record, done="yes"), True
+        return True

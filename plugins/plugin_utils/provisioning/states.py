@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping
 from ...module_utils.common.foreign_text import quote_foreign
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
+from .ironic import HANDED_OVER
 
 # The phases in their order, each with its deadline in seconds. A server with eight chips tests itself for ten minutes
 # at each start.
@@ -58,11 +59,15 @@ class DeadlineError(ValueError):
 
 @dataclass(frozen=True)
 class Node:
-    """A node as Ironic shows it. ``order`` is the name of the order that it was last given."""
+    """A node as Ironic shows it. ``order`` is the name of the order that it was last given.
+
+    ``handed_over`` is whether a run has begun to forget it, ``maintenance`` whether anybody else has set it aside.
+    """
 
     state: str
     last_error: str = ""
     maintenance: bool = False
+    handed_over: bool = False
     step: str = ""
     order: str = ""
     power: str = ""
@@ -71,10 +76,12 @@ class Node:
     def from_dict(cls, data: Mapping[str, Any]) -> Node:
         """Return the node of an answer; a field of another kind counts as empty."""
         step, extra = data.get("deploy_step"), data.get("extra")
+        aside, own = data.get("maintenance") is True, data.get("maintenance_reason") == HANDED_OVER
         return cls(
             state=_text(data.get("provision_state")),
             last_error=_text(data.get("last_error")),
-            maintenance=data.get("maintenance") is True,
+            maintenance=aside and not own,
+            handed_over=aside and own,
             step=_text(step.get("step")) if isinstance(step, Mapping) else "",
             order=_text(extra.get("order")) if isinstance(extra, Mapping) else "",
             power=_text(data.get("power_state")),
@@ -101,6 +108,7 @@ class Progress:
     wipes: int = 0
     starts: int = 0
     given_up: str = ""
+    proved: bool = False
     silent_since: float | None = None
     off_since: float | None = None
     seconds: dict[str, float] = field(default_factory=dict)
@@ -158,6 +166,8 @@ def bounded_step(
 ) -> Step:
     """Return the step that ``decide`` chooses, unless its phase is over time, or the BMC or the server fell silent."""
     step = decide(node, progress)
+    if node is not None and node.handed_over and step.do not in (CHECK, DONE):  # those forget it by themselves
+        step = Step(RENEW, "enroll")
     if step.do in (FAIL, CHECK) or step.phase in ("boot", "erase"):
         return _in_time(step, progress, now, deadlines)
     if progress.silent_since is not None and now - progress.silent_since >= SILENCE:

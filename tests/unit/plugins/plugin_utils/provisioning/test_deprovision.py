@@ -10,7 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.r
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.run import provision
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.server import Disk
 
-from tests.fakes.provision_world import FakeSite
+from tests.fakes.provision_world import BusyError, FakeSite
 
 
 def written(tmp_path, count=1, **settings):
@@ -117,7 +117,9 @@ def test_a_wipe_without_power_fails_and_the_next_run_repeats_it(tmp_path):
     assert len(site.ironic.said("clean")) == 2
 
 
-@pytest.mark.parametrize("kill_at", ["create", "manage", "power", "note", "clean", "forget", "trust", "remove"])
+@pytest.mark.parametrize(
+    "kill_at", ["create", "manage", "power", "note", "clean", "set_aside", "delete", "trust", "remove"]
+)
 @pytest.mark.parametrize("after", [False, True])
 def test_a_controller_that_is_killed_anywhere_is_taken_up_by_the_next_run(tmp_path, monkeypatch, kill_at, after):
     site = written(tmp_path)
@@ -171,3 +173,19 @@ def test_a_wipe_that_an_earlier_run_ordered_is_waited_for_and_not_repeated(tmp_p
     # The ramdisk runs: switched on, and nobody answers SSH. No release is needed for what is half done.
     assert remove(site, world=world)["gpu-01"].outcome == "removed"
     assert len(site.ironic.said("clean")) == 1
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_node_that_ironic_does_not_delete_yet_is_deleted_later_and_wiped_once(tmp_path, times):
+    site = written(tmp_path)
+    delete, refused = site.ironic.delete, []
+
+    def busy(name):
+        if len(refused) < times:
+            refused.append(name)
+            raise BusyError("HTTP 409: locked by host")
+        delete(name)
+
+    site.ironic.delete = busy
+    assert (remove(site, "gpu-01")["gpu-01"].outcome, site.ironic.known) == ("removed", {})
+    assert (len(refused), len(site.ironic.said("clean")), len(site.ironic.said("create"))) == (times, 1, 1)

@@ -107,6 +107,31 @@ def test_a_run_that_was_killed_after_the_start_only_waits_for_the_system(tmp_pat
     assert RecordFile(site.path).read()["gpu-01"] == Record(order="o", host_key="k")
 
 
+@pytest.mark.parametrize("kill_at", ["note", "set_aside", "delete"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_that_is_killed_at_its_end_leaves_no_node_behind_the_next_one(tmp_path, monkeypatch, kill_at, after):
+    """Ironic's node has the password of the BMC; nobody looks at a host again that is well and recorded so."""
+    site = serving(tmp_path)
+    target = RecordFile if kill_at == "note" else site.ironic
+    original, killed = getattr(target, kill_at), []
+
+    def kill(*words):
+        # The first note is that of the stop.
+        hit = not killed and (kill_at != "note" or not words[-1].cycling)
+        if after or not hit:
+            original(*words)
+        if hit:
+            killed.append(True)
+            raise _Killed
+
+    monkeypatch.setattr(target, kill_at, kill)
+    with pytest.raises(_Killed):
+        cycle(site)
+    assert cycle(site, faults={})["gpu-01"].outcome in ("cycled", "well")
+    assert (site.ironic.known, RecordFile(site.path).read()) == ({}, {})
+    assert len(site.ironic.said("power on")) == 1
+
+
 def test_a_system_that_does_not_come_back_fails_and_stays_known_to_the_next_run(tmp_path):
     site = serving(tmp_path)
     del site.systems["gpu-01"]

@@ -73,7 +73,8 @@ def test_of_twenty_servers_the_good_ones_are_written_and_the_others_named(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "kill_at", ["create", "manage", "provide", "note", "change", "active", "sleep", "trust", "finish", "forget"]
+    "kill_at",
+    ["create", "manage", "provide", "note", "change", "active", "sleep", "trust", "finish", "set_aside", "delete"],
 )
 @pytest.mark.parametrize("after", [False, True])
 def test_a_controller_that_is_killed_anywhere_is_taken_up_by_the_next_run(tmp_path, monkeypatch, kill_at, after):
@@ -108,7 +109,7 @@ def test_a_controller_that_is_killed_anywhere_is_taken_up_by_the_next_run(tmp_pa
     found = run(site)["gpu-01"]
     assert found.outcome in ("written", "here"), found.text
     assert len(site.ironic.said("active")) <= 2
-    assert RecordFile(site.path).read()["gpu-01"].done
+    assert (bool(RecordFile(site.path).read()["gpu-01"].done), site.ironic.known) == (True, {})
 
 
 def test_an_ironic_that_is_killed_and_comes_back_is_waited_for(tmp_path):
@@ -210,6 +211,40 @@ def test_a_node_that_ironic_works_at_is_asked_again(tmp_path):
 
     site.ironic.order = order
     assert run(site)["gpu-01"].outcome == "written"
+
+
+def test_a_node_that_ironic_does_not_delete_yet_is_deleted_later_and_its_host_proves_itself_once(tmp_path):
+    site = differing(tmp_path, "report")
+    site.firmware = "SSH: no connection"
+    delete, refused = site.ironic.delete, []
+
+    def busy(name):
+        if len(refused) < 3:
+            refused.append(name)
+            raise BusyError("HTTP 409: locked by host")
+        delete(name)
+
+    site.ironic.delete = busy
+    assert (run(site)["gpu-01"].outcome, site.ironic.known) == ("written", {})
+    assert site.shown.count("gpu-01: firmware: cannot be read on the host: SSH: no connection") == 1
+    assert (len(refused), len(site.ironic.said("active"))) == (3, 1)
+
+
+def test_the_node_of_a_host_that_is_there_is_kept_only_where_that_is_asked_for(tmp_path):
+    site = FakeSite(tmp_path)
+    site.settings = replace(site.settings, keep_node=True)
+    run(site)
+    assert run(site)["gpu-01"].outcome == "here"
+    site.settings = replace(site.settings, keep_node=False)
+    run(site, check=True)
+    assert list(site.ironic.known) == ["gpu-01"]
+    site.ironic.broken["gpu-01"] = BusyError("HTTP 409: locked by host")
+    assert run(site)["gpu-01"].outcome == "here"
+    assert site.shown[-1] == (
+        "gpu-01: Ironic still has its node, and the password of its BMC; run again: HTTP 409: locked by host"
+    )
+    del site.ironic.broken["gpu-01"]
+    assert (run(site)["gpu-01"].outcome, site.ironic.known) == ("here", {})
 
 
 def test_a_serving_host_is_never_written_and_a_released_one_is_marked_for_the_guard(tmp_path):

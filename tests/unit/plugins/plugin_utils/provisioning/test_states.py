@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.s
     MANAGE,
     PHASES,
     PROVIDE,
+    RENEW,
     UNDEPLOY,
     WAIT,
     DeadlineError,
@@ -162,6 +163,15 @@ def test_maintenance_is_left_to_people():
     failed = step(Node("available", maintenance=True, last_error="power unknown"))
     assert failed.do == FAIL
     assert "maintenance: power unknown" in failed.reason
+
+
+def test_a_node_that_a_run_has_begun_to_forget_is_forgotten():
+    aside = {"maintenance": True, "maintenance_reason": "handed over", "extra": {"order": "order1"}}
+    for state, expected in STATES.items():
+        node = Node.from_dict({"provision_state": state, **aside})
+        assert step(node).do == (CHECK if expected == CHECK else RENEW)
+    assert step(Node.from_dict({**aside, "provision_state": "active", "extra": {"order": "other"}})).do == RENEW
+    assert step(Node.from_dict({**aside, "provision_state": "active", "maintenance_reason": "a fan"})).do == FAIL
 
 
 def test_progress_notes_the_seconds_of_each_phase():
