@@ -11,7 +11,7 @@ from .locks import Lock, describe_removal, removal_refusal
 from .loop import Loop, show, total
 from .node import description, patch, wipe_order_of, wipe_steps
 from .preflight import listen, read_servers
-from .removal import next_removal_step
+from .removal import CLEAN_FAILED, WIPING, next_removal_step
 from .states import ABORT, DONE, WAIT, WIPE, Node, Step
 
 
@@ -34,7 +34,8 @@ def check_removals(jobs: Sequence[Job], nodes: Mapping[str, Mapping[str, Any]], 
 
 def _judge(job: Job, node: Mapping[str, Any] | None) -> None:
     job.progress.order = job.record.removing
-    own = bool(node and job.record.removing and Node.from_dict(node).order == job.record.removing)
+    known = Node.from_dict(node or {})
+    own = bool(known.order) and known.order == job.record.removing and known.state in (*WIPING, CLEAN_FAILED)
     if not job.server:
         return
     lock = Lock(answers=job.answers, released=job.released, at_ironic=own, deed="removed")

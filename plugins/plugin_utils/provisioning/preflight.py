@@ -12,9 +12,11 @@ from .job import Job, World
 from .locks import HERE, OTHER, SILENT, Lock, describe, refusal
 from .node import order_of
 from .server import survey_server
-from .states import Node
+from .states import UNDER_WAY, Node
 
 AT_ONCE = 64
+# States of a node whose order was given: in all others nothing of it has switched the server on.
+ORDERED = (*UNDER_WAY, "deploy failed", "active")
 
 
 def check_hosts(
@@ -25,7 +27,7 @@ def check_hosts(
     for job in jobs:
         _recognise(job, nodes.get(job.entry.host))
     for job in read_servers(jobs, world):
-        _judge(job)
+        _judge(job, nodes.get(job.entry.host))
         compare_firmware(job, settings)
 
 
@@ -85,11 +87,11 @@ def _recognise(job: Job, node: Mapping[str, Any] | None) -> None:
     progress.expected = expected
 
 
-def _judge(job: Job) -> None:
+def _judge(job: Job, node: Mapping[str, Any] | None) -> None:
     server = job.server
     if not server:
         return
-    own = job.at_ironic and not job.record.done
+    own = job.at_ironic and not job.record.done and Node.from_dict(node or {}).state in ORDERED
     answers = SILENT if own and job.answers == HERE else job.answers
     lock = Lock(answers, job.released, at_ironic=own, reason=job.proof.reason)
     refused = refusal(job.entry, server, {"bmc_serial": job.record.bmc_serial}, lock)

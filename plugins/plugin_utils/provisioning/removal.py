@@ -28,6 +28,7 @@ from .states import (
 )
 
 WIPING = ("cleaning", "clean wait")
+CLEAN_FAILED = "clean failed"
 OFF = "power off"
 
 
@@ -41,7 +42,7 @@ def next_removal_step(
 def _by_state(node: Node | None, progress: Progress, wipes: bool) -> Step:
     if node is None:
         return Step(CREATE, "enroll")
-    if node.state == "clean failed":  # Ironic sets it aside, too
+    if node.state == CLEAN_FAILED:  # Ironic sets it aside, too
         return _failed(node, progress)
     if node.maintenance:
         return in_maintenance(node, progress)

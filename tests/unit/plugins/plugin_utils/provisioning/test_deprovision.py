@@ -189,3 +189,19 @@ def test_a_node_that_ironic_does_not_delete_yet_is_deleted_later_and_wiped_once(
     site.ironic.delete = busy
     assert (remove(site, "gpu-01")["gpu-01"].outcome, site.ironic.known) == ("removed", {})
     assert (len(refused), len(site.ironic.said("clean")), len(site.ironic.said("create"))) == (times, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "planned"),
+    [("cleaning", True), ("clean wait", True), ("clean failed", True), ("manageable", False), ("enroll", False)],
+)
+def test_a_server_that_somebody_has_switched_on_is_wiped_only_if_its_wipe_is_under_way(tmp_path, state, planned):
+    """A run that was killed between the note of a wipe and its order has wiped nothing."""
+    site = written(tmp_path)
+    record = replace(RecordFile(site.path).read()["gpu-01"], removing="wipe-1")
+    RecordFile(site.path).note("gpu-01", record)
+    del site.systems["gpu-01"]
+    site.ironic.stuck["gpu-01"] = state
+    site.ironic.known["gpu-01"] = {"name": "gpu-01", "provision_state": state, "extra": {"order": "wipe-1"}}
+    job = remove(site, check=True)["gpu-01"]
+    assert (bool(job.plan), "the server is switched on (On)" in job.text) == (planned, not planned)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.preflight import check_hosts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.record import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof
@@ -65,6 +66,23 @@ def test_a_host_that_answers_is_not_refused_when_its_order_is_not_finished(tmp_p
     site.ironic.known["gpu-01"] = {"name": "gpu-01", "provision_state": "active", "extra": {"order": order}}
     job = check(site)
     assert (job.outcome, job.progress.order, job.at_ironic) == ("", order, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "planned"),
+    [("deploying", True), ("wait call-back", True), ("active", True), ("deploy failed", True), ("enroll", False),
+     ("manageable", False), ("available", False), ("deleting", False)],
+)  # fmt: skip
+def test_a_server_that_is_switched_on_is_written_only_if_ironic_carries_out_its_order(tmp_path, state, planned):
+    """A run that was killed between the note of an order and the order itself has switched nothing on."""
+    site = FakeSite(tmp_path)
+    order = recorded(site)
+    del site.systems["gpu-01"]
+    site.ironic.stuck["gpu-01"] = state
+    site.ironic.known["gpu-01"] = {"name": "gpu-01", "provision_state": state, "extra": {"order": order}}
+    site.servers["gpu-01"] = replace(site.servers["gpu-01"], power="On")
+    job = check(site)
+    assert (bool(job.plan), "the server is switched on (On)" in job.text) == (planned, not planned)
 
 
 def test_a_released_host_begins_a_new_order_and_one_under_way_goes_on(tmp_path):
