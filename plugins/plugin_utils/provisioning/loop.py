@@ -148,8 +148,9 @@ class Loop:
             show(job, self.world, step.phase + took)
         try:
             self.carry_out(job, step)
-        except BusyError:
-            return  # the next poll shows what has become of it
+            job.progress.refused = ""
+        except BusyError as exc:
+            job.progress.refused = str(exc)  # the next poll shows what has become of it
         except IronicError as exc:
             self.fail(job, step.phase, str(exc))
         except Exception as exc:  # a job must not end the others; its text may hold what a server sent

@@ -46,8 +46,6 @@ STOP, WIPE, POWER_OFF, POWER_ON, RENEW, DONE = "stop", "wipe", "power off", "pow
 UNDER_WAY = ("deploying", "wait call-back")
 # Ironic waits for an agent, and takes an abort.
 WAITS_FOR_AGENT = ("wait call-back", "clean wait")
-# Phases in which the server runs the agent.
-OF_AGENT = ("ramdisk", "write", "wipe")
 
 # Characters of the beginning, and of the end, of an error of Ironic.
 MOST_ERROR = 250
@@ -92,7 +90,8 @@ class Node:
 class Progress:
     """What a run has done for a host so far. Times are seconds of one clock.
 
-    ``order`` is the order that the record knows, ``expected`` whether the inventory still describes it.
+    ``order`` is the order that the record knows, ``expected`` whether the inventory still describes it. ``refused`` is
+    why Ironic did not take the last step, empty if it did.
     """
 
     released: bool = False
@@ -108,6 +107,7 @@ class Progress:
     wipes: int = 0
     starts: int = 0
     given_up: str = ""
+    refused: str = ""
     proved: bool = False
     silent_since: float | None = None
     off_since: float | None = None
@@ -168,23 +168,26 @@ def bounded_step(
     step = decide(node, progress)
     if node is not None and node.handed_over and step.do not in (CHECK, DONE):  # those forget it by themselves
         step = Step(RENEW, "enroll")
+    waits = node is not None and node.state in WAITS_FOR_AGENT and not node.handed_over
     if step.do in (FAIL, CHECK) or step.phase in ("boot", "erase"):
-        return _in_time(step, progress, now, deadlines)
+        return _in_time(step, waits, progress, now, deadlines)
     if progress.silent_since is not None and now - progress.silent_since >= SILENCE:
         return Step(FAIL, step.phase, f"the BMC has not answered for {SILENCE} s")
-    if node is not None and node.state in WAITS_FOR_AGENT and _is_cut(progress, now):
-        return Step(ABORT, step.phase, f"the server lost its power in the phase {step.phase}", cut=True)
-    return _in_time(step, progress, now, deadlines)
+    if waits and _is_cut(progress, now):
+        step = Step(ABORT, step.phase, f"the server lost its power in the phase {step.phase}", cut=True)
+    return _in_time(step, waits, progress, now, deadlines)
 
 
-def _in_time(step: Step, progress: Progress, now: float, deadlines: Mapping[str, float]) -> Step:
+def _in_time(step: Step, waits: bool, progress: Progress, now: float, deadlines: Mapping[str, float]) -> Step:
     if step.do == FAIL:
         return step
     limit = deadlines[step.phase]
     if step.phase != progress.phase or now - progress.since < limit:
         return step
     reason = f"the phase {step.phase} has taken longer than {limit:g} s"
-    if step.do == WAIT and step.phase in OF_AGENT:
+    if progress.refused:
+        reason += f": {progress.refused}"
+    if waits and now - progress.since < limit + SILENCE:  # an abort that Ironic has not taken by then fails
         return Step(ABORT, step.phase, reason)
     return Step(FAIL, step.phase, reason)
 

@@ -88,5 +88,7 @@ def test_a_wipe_without_power_or_end_is_aborted():
     assert (cut.do, cut.reason) == (ABORT, "the server lost its power in the phase wipe")
     late = step("clean wait", now=1801.0, phase="wipe")
     assert (late.do, late.reason) == (ABORT, "the phase wipe has taken longer than 1800 s")
+    # The conductor works at a cleaning node; it does not accept an abort.
+    assert step("cleaning", now=1801.0, phase="wipe").do == FAIL
     # Ironic has nothing to abort where the order itself is late.
     assert step("manageable", now=1800, power="power off", phase="wipe").do == FAIL

@@ -230,6 +230,54 @@ def test_a_node_that_ironic_does_not_delete_yet_is_deleted_later_and_its_host_pr
     assert (len(refused), len(site.ironic.said("active"))) == (3, 1)
 
 
+def test_what_ironic_refuses_until_the_deadline_is_named_with_it(tmp_path):
+    site = FakeSite(tmp_path)
+    site.ironic.ports = lambda _name: []
+
+    def add_port(_name, _mac):
+        raise BusyError("HTTP 409: A port with MAC address 52:54:00:00:00:01 already exists.")
+
+    site.ironic.add_port = add_port
+    assert run(site)["gpu-01"].text == (
+        "the phase order has taken longer than 600 s: HTTP 409: A port with MAC address 52:54:00:00:00:01 already "
+        "exists."
+    )
+
+
+def test_a_refusal_that_ironic_has_taken_back_is_not_named(tmp_path):
+    site = FakeSite(tmp_path)
+    site.ironic.broken["gpu-01"] = BusyError("HTTP 409: locked by host")
+    world = site.world()
+
+    def sleep(seconds):
+        site._sleep(seconds)
+        site.ironic.stuck["gpu-01"] = "verifying"
+        site.ironic.broken.clear()
+
+    object.__setattr__(world, "sleep", sleep)
+    jobs = site.jobs()
+    provision(jobs, site.settings, world, check=False)
+    assert jobs[0].text == "the phase enroll has taken longer than 300 s"
+
+
+@pytest.mark.parametrize("power", ["On", "Off"])
+def test_a_run_ends_although_ironic_never_takes_the_abort(tmp_path, power):
+    site = FakeSite(tmp_path, deadlines=read_deadlines({"ramdisk": 100}))
+    site.ironic.stuck["gpu-01"] = "wait call-back"
+    site.powers["gpu-01"] = power
+    order = site.ironic.order
+
+    def busy(*words):
+        if "abort" in words:
+            raise BusyError("HTTP 409: locked by host")
+        order(*words)
+
+    site.ironic.order = busy
+    job = run(site)["gpu-01"]
+    assert job.text == "the phase ramdisk has taken longer than 100 s: HTTP 409: locked by host"
+    assert site.time < 200
+
+
 def test_the_node_of_a_host_that_is_there_is_kept_only_where_that_is_asked_for(tmp_path):
     site = FakeSite(tmp_path)
     site.settings = replace(site.settings, keep_node=True)

@@ -119,6 +119,9 @@ def test_a_silent_bmc_does_not_matter_once_the_system_boots():
         (Node("manageable"), "prepare", FAIL),
         (Node("deploying", order="order1"), "order", FAIL),
         (Node("wait call-back", order="order1"), "ramdisk", ABORT),
+        # The conductor works at these, and takes no abort.
+        (Node("deploying", step="deploy", order="order1"), "ramdisk", FAIL),
+        (Node("deploying", step="write_image", order="order1"), "write", FAIL),
         (Node("wait call-back", step="write_image", order="order1"), "write", ABORT),
         (Node("active", order="order1"), "boot", FAIL),
         (Node("deleting"), "erase", FAIL),
