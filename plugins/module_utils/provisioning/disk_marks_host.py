@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import stat
+import struct
 import subprocess
 import tempfile
 
@@ -81,7 +82,22 @@ def markers_on(name: str, kind: str) -> list[str]:
     """Return the markers on a block device; UNREADABLE is among them where its content cannot be seen."""
     if kind not in READABLE:
         return [] if kind in WITHOUT_HOST else [UNREADABLE]
-    return [found for more in _SUBVOLUMES.get(kind, ("",)) for found in _mounted(name, kind, READABLE[kind] + more)]
+    markers = [found for more in _SUBVOLUMES.get(kind, ("",)) for found in _mounted(name, kind, READABLE[kind] + more)]
+    if UNREADABLE in markers and kind.startswith("ext") and _was_never_mounted(name):
+        # A write of the image that was cut off leaves such a one; the mark of a host is written when it runs.
+        return [found for found in markers if found != UNREADABLE]
+    return markers
+
+
+def _was_never_mounted(name: str) -> bool:
+    """Return whether nobody has ever mounted an ext file system to write on it, by its superblock."""
+    try:
+        with open(name, "rb") as file:
+            file.seek(1024 + 0x2C)
+            mounted, _written, count = struct.unpack("<IIH", file.read(10))
+    except (OSError, struct.error):
+        return False
+    return mounted == count == 0
 
 
 def _mounted(name: str, kind: str, options: str) -> list[str]:
@@ -89,8 +105,7 @@ def _mounted(name: str, kind: str, options: str) -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         mount = ["mount", "-t", kind, "-o", f"{options},nosuid,nodev,noexec", name, place]
         if subprocess.run(mount, capture_output=True, check=False, timeout=120).returncode:
-            # A write of the image that was cut off leaves such an ext4. Another kind may lack a second disk.
-            return [] if kind.startswith("ext") else [UNREADABLE]
+            return [UNREADABLE]
         try:
             return markers_below(place, kind)
         finally:
