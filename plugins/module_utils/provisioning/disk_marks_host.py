@@ -97,7 +97,7 @@ def _was_never_mounted(name: str) -> bool:
             mounted, _written, count = struct.unpack("<IIH", file.read(10))
     except (OSError, struct.error):
         return False
-    return mounted == count == 0
+    return bool(mounted == count == 0)
 
 
 def _mounted(name: str, kind: str, options: str) -> list[str]:
