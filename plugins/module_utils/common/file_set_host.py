@@ -9,9 +9,11 @@ import os
 import stat
 from typing import Any, Mapping, NamedTuple
 
-from .files_host import publish, publish_link
+from .files_host import open_regular, publish, publish_link
 
 FILE, DIRECTORY, LINK, ABSENT = "file", "directory", "link", "absent"
+# More of a file is not read: it differs from every one of a role.
+MOST_BYTES = 16 * 1024 * 1024
 _TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}
 
 
@@ -77,8 +79,8 @@ def inspect(entry: Entry) -> Found:
         raise FileSetError(f"{entry.path} is a {kind}; expected a {expected}: move it away and run again")
     content = b""
     if kind == FILE and entry.state == FILE:
-        with open(entry.path, "rb") as file:
-            content = file.read()
+        with open(open_regular(entry.path, os.O_NOFOLLOW), "rb") as file:
+            content = file.read(MOST_BYTES)
     target = os.readlink(entry.path) if kind == LINK else ""
     return Found(kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, content, target)
 
@@ -117,7 +119,7 @@ def put_in_place(entry: Entry, found: Found) -> None:
             if not found.type:
                 os.makedirs(entry.path, exist_ok=True)
             _set_attributes(entry, gid)
-        elif found.type == FILE and found.content == entry.content:
+        elif found.type == FILE and found.content == entry.content and found.uid == os.geteuid():
             _set_attributes(entry, gid)
         else:
             publish(entry.path, entry.content, entry.mode or 0, entry.group)
@@ -126,5 +128,14 @@ def put_in_place(entry: Entry, found: Found) -> None:
 
 
 def _set_attributes(entry: Entry, gid: int) -> None:
-    os.chown(entry.path, os.geteuid(), gid)
-    os.chmod(entry.path, entry.mode or 0)
+    """Set owner and mode of what is open: who owns the directory can replace the path by a link at any time."""
+    if entry.state == FILE:
+        descriptor = open_regular(entry.path, os.O_NOFOLLOW)
+    else:
+        followed = 0 if os.path.islink(entry.path) else os.O_NOFOLLOW
+        descriptor = os.open(entry.path, os.O_DIRECTORY | os.O_CLOEXEC | followed)
+    try:
+        os.fchown(descriptor, os.geteuid(), gid)
+        os.fchmod(descriptor, entry.mode or 0)
+    finally:
+        os.close(descriptor)

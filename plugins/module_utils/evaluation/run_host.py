@@ -111,11 +111,12 @@ def prepare(work: str, files: Mapping[str, str]) -> str:
         with open(f"{own}/{path}", "w", encoding="utf-8") as file:
             file.write(text)
     if os.geteuid() == 0:
-        os.chmod(work, 0o711)  # noqa: S103 (its user may go through it, and see and write nothing there)
         account = pwd.getpwnam(USER)
         for directory, _directories, names in os.walk(own):
             for path in (directory, *(os.path.join(directory, name) for name in names)):
                 os.lchown(path, account.pw_uid, account.pw_gid)
+        # Not before: a process of this user could put links in place of directories meanwhile.
+        os.chmod(work, 0o711)  # noqa: S103 (its user may go through it, and see and write nothing there)
     return own
 
 

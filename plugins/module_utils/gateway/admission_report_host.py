@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ..common.foreign_numbers import read_count
-from ..instance.api_host import within
+from ..instance.api_host import read_body, within
 
 _PREFIX = "inference_gateway_admission_"
 _LINE = re.compile(rf"{_PREFIX}(\w+)\{{([^}}]*)\}} ([0-9.]+)\Z", re.ASCII)
@@ -74,4 +74,4 @@ def _get(address: str, port: int) -> str:
         answer = connection.getresponse()
         if answer.status != http.client.OK:
             raise ValueError(f"HTTP {answer.status}")
-        return answer.read(_MOST_BYTES).decode("utf-8", "replace")
+        return read_body(answer, _MOST_BYTES).decode("utf-8", "replace")

@@ -20,7 +20,7 @@ from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..common.passed_socket_host import listen
 from ..common.unix_socket_host import ask_root
-from ..instance.api_host import within
+from ..instance.api_host import read_body, within
 from ..instance.marks import UNHEALTHY, header_text
 from ..instance.metrics import WORK, sums
 from .places import FIGURES, Places, load_of
@@ -43,7 +43,7 @@ def ask(address: str, method: str, path: str, body: bytes | None, timeout: float
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = connection.getresponse()
         # A byte for each character: one outside of Latin-1 would make the text four times as large.
-        text = answer.read(MAX_METRICS_BYTES).decode("latin-1")
+        text = read_body(answer, MAX_METRICS_BYTES).decode("latin-1")
         return answer.status, text, header_text(answer.getheader(UNHEALTHY, ""))
 
 
@@ -223,6 +223,5 @@ class Agent(BoundedServer):
 
 def serve(config: Mapping[str, Any]) -> None:
     """Answer until the unit stops."""
-    threading.stack_size(512 * 1024)
     with Agent(config) as agent:
         agent.serve_forever()

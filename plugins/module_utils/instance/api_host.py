@@ -17,6 +17,8 @@ from .config_file import Listening
 from .listener_host import check_peer
 
 MAX_BYTES = 8 * 1024 * 1024
+# A page of MAX_BYTES in packets of Ethernet has 6,000 parts.
+_MOST_PARTS = 20_000
 
 
 class NoAnswerError(OSError):
@@ -61,13 +63,29 @@ def ask(
                 check_peer(connection.sock, listening.expected)
                 connection.request(method, path, body, given)
                 reply = connection.getresponse()
-                found = reply.read(MAX_BYTES)
+                found = read_body(reply, MAX_BYTES)
                 if reply.length and len(found) < MAX_BYTES:
                     raise http.client.IncompleteRead(found, reply.length)
                 # A message in place of a mapping: names of headers do not depend on case.
                 return Answer(reply.status, reply.headers, found)  # type: ignore[arg-type]
         except (ValueError, http.client.HTTPException) as exc:
             raise NoAnswerError(f"{method} {path}: {exc or type(exc).__name__}") from exc
+
+
+def read_body(reply: http.client.HTTPResponse, most: int) -> bytes:
+    """Return at most so many bytes of a body. Raises ValueError, OSError and HTTPException.
+
+    HTTPResponse.read keeps an object for each chunk, which may have one byte: a hundred times the memory of the body.
+    """
+    if not reply.chunked:
+        return reply.read(most)
+    body = bytearray()
+    for _part in range(_MOST_PARTS):
+        part = reply.read1(min(65536, most - len(body)))
+        if not part:
+            return bytes(body)
+        body += part
+    raise ValueError("its answer has too many chunks")
 
 
 @functools.lru_cache(maxsize=None)

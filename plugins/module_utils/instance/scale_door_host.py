@@ -223,6 +223,5 @@ def serve(path: str) -> None:
     """Serve until the unit stops."""
     with open(path, encoding="utf-8") as file:
         config = json.load(file)
-    threading.stack_size(512 * 1024)
     with Door(config) as door:
         door.serve_forever()

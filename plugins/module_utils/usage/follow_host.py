@@ -13,7 +13,7 @@ from typing import Any, Mapping
 from urllib.parse import quote
 
 from ..common.lines_host import write_line
-from ..instance.api_host import within
+from ..instance.api_host import read_body, within
 from .budgets import Budgets
 from .counters import Counters, log_lines
 from .record import (
@@ -22,7 +22,6 @@ from .record import (
     PROOF_HEADER,
     RECORDS_PATH,
     UNKNOWN,
-    Part,
     header_of_reader,
     proof_of_answer,
     read_parts,
@@ -57,8 +56,8 @@ class NotCountedError(Exception):
     """The instance has no records for this gateway; the message says why, and what to do."""
 
 
-def ask(address: str, offsets: Mapping[str, int], key: str) -> tuple[list[Part], bool]:
-    """Return the records of an instance after the offsets, and whether it has proven that they are its own.
+def ask(address: str, offsets: Mapping[str, int], key: str) -> tuple[str, bool]:
+    """Return what an instance says of its records after the offsets, and whether it has proven that they are its own.
 
     Raises NotCountedError and one of FAULTS.
     """
@@ -70,15 +69,14 @@ def ask(address: str, offsets: Mapping[str, int], key: str) -> tuple[list[Part],
         path = f"{RECORDS_PATH}?wait={WAIT}&after={quote(after, safe=':,')}"
         connection.request("GET", path, headers={HEADER.decode(): header})
         answer = connection.getresponse()
-        body = answer.read(MOST_ANSWER_BYTES + 1)
+        body = read_body(answer, MOST_ANSWER_BYTES + 1)
     if answer.status in WHY_NOT:
         raise NotCountedError(WHY_NOT[answer.status])
     if answer.status != http.client.OK:
         raise ValueError(f"HTTP {answer.status}")
     given = answer.getheader(PROOF_HEADER.decode(), "").encode("latin-1", "replace")
     proven = hmac.compare_digest(given, proof_of_answer(key, header.encode(), body).encode())
-    # More files than an instance has.
-    return read_parts(body.decode("utf-8", "replace"))[:MOST_FILES], proven
+    return body.decode("utf-8", "replace"), proven
 
 
 class Follower:
@@ -103,7 +101,7 @@ class Follower:
         # Without a secret everybody is believed; with one, besides who proves it, an instance that an earlier release
         # of the gateway has read, until its first proof: it may not have restarted since.
         self.proven = self.trusted = False
-        self.foreign, self.report_at = 0, 0.0
+        self.foreign, self.missing, self.report_at = 0, 0, 0.0
 
     def step(self) -> float:
         """Read once; return the seconds until the next time."""
@@ -112,14 +110,15 @@ class Follower:
                 self.offsets = self.store.offsets(self.server)
                 self.proven = self.store.proven(self.server)
                 self.trusted = not self.key or (bool(self.offsets) and not self.proven)
-            parts, proven = ask(self.address, self.offsets, self.key)
+            text, proven = ask(self.address, self.offsets, self.key)
             if proven and self.key and not self.proven:
                 self.store.set_proven(self.server)
                 self.proven, self.trusted = True, False
             if not proven and not self.trusted:
                 raise NotCountedError(UNPROVEN)
-            if parts:
-                self._report_foreign(self.rights.check(self.identity, parts))
+            # An instance has no more files.
+            if parts := read_parts(text)[:MOST_FILES]:
+                foreign = self.rights.check(self.identity, parts)
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
                 self.budgets.add(rows, now)
@@ -130,7 +129,7 @@ class Follower:
                 self.counters.add(rows, missing)
                 if self.log:
                     write_line(log_lines(rows, self.counters.gateway).rstrip("\n"))
-                self._report_missing(missing)
+                self._report(foreign, missing)
         except NotCountedError as exc:
             self._state(str(exc))
             return PATIENCE
@@ -150,16 +149,16 @@ class Follower:
             write_line(f"{self.server} ({self.address}): {why or 'is counted'}")
         self.counters.servers[self.server] = why
 
-    def _report_foreign(self, foreign: int) -> None:
-        self.foreign += foreign
-        if self.foreign and time.monotonic() >= self.report_at:
-            self.report_at = time.monotonic() + REPORT_EVERY
-            foreign, self.foreign = self.foreign, 0
+    def _report(self, foreign: int, missing: int) -> None:
+        self.foreign, self.missing = self.foreign + foreign, self.missing + missing
+        if not self.foreign + self.missing or time.monotonic() < self.report_at:
+            return
+        self.report_at = time.monotonic() + REPORT_EVERY
+        if self.foreign:
             write_line(
-                f"{self.server} ({self.address}): {foreign} records name clients that have no right to {self.service}, "
-                f"or another team; their tokens are those of {UNKNOWN}"
+                f"{self.server} ({self.address}): {self.foreign} records name clients that have no right to "
+                f"{self.service}, or another team; their tokens are those of {UNKNOWN}"
             )
-
-    def _report_missing(self, missing: int) -> None:
-        if missing:
-            write_line(f"{self.server} ({self.address}): {missing} records are missing")
+        if self.missing:
+            write_line(f"{self.server} ({self.address}): {self.missing} records are missing")
+        self.foreign = self.missing = 0

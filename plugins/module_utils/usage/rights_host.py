@@ -75,7 +75,9 @@ class Rights:
 
     def _has_room(self, server: Mapping[str, Any], record: dict[str, Any]) -> bool:
         """Return whether a row is known or one of a few others; a model that has no room is replaced."""
-        if record.get("client") in {*self.services, *_NONE} and record.get("model") in {*server["models"], ""}:
+        client, model = record.get("client"), record.get("model")
+        is_known = client in self.services or client in _NONE
+        if is_known and (model == "" or model in server["models"]):
             return True
         others = self.others.setdefault(server["name"], set())
         row = tuple(record.get(name) for name in ("gateway", "client", "team", "model"))
@@ -83,7 +85,7 @@ class Rights:
             others.add(row)
             return True
         record["model"] = UNKNOWN
-        return record.get("client") in {*self.services, *_NONE}
+        return is_known
 
 
 def _version(path: str) -> tuple[int, int, int]:

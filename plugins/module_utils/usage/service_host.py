@@ -100,7 +100,6 @@ class Page(BaseHTTPRequestHandler):
 
 def serve(config: Mapping[str, Any]) -> None:
     """Follow all instances until the unit stops."""
-    threading.stack_size(512 * 1024)
     service = UsageService(config)
     threading.Thread(target=service.start, daemon=True).start()
     with BoundedServer(("127.0.0.1", config["port"]), Page, bind_and_activate=False) as server:

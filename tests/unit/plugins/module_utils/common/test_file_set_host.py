@@ -119,3 +119,26 @@ def test_a_group_that_does_not_exist_differs_and_is_named_when_it_is_needed(tmp_
 def test_bad_options_are_named(tmp_path, options, expected):
     with pytest.raises(FileSetError, match=expected):
         Entry.from_dict({**DEFAULTS, "path": str(tmp_path / "name"), **options})
+
+
+def test_what_another_user_puts_in_place_of_a_file_is_neither_followed_nor_waited_for(tmp_path):
+    (tmp_path / "secret").write_text("s")
+    (tmp_path / "secret").chmod(0o600)
+    requested = entry(tmp_path / "name", mode="0644")
+    put(entry(tmp_path / "name", mode="0600"))
+    found = file_set_host.inspect(requested)
+    for swapped in (lambda: (tmp_path / "name").symlink_to(tmp_path / "secret"), lambda: os.mkfifo(tmp_path / "name")):
+        (tmp_path / "name").unlink()
+        swapped()
+        with pytest.raises(FileSetError):
+            file_set_host.put_in_place(requested, found)
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_file_of_another_user_is_written_anew(tmp_path):
+    put(entry(tmp_path / "name"))
+    with open(tmp_path / "name", "r+") as held:
+        os.fchown(held.fileno(), 65534, -1)
+        assert put(entry(tmp_path / "name"))
+        assert os.stat(tmp_path / "name").st_uid == 0 and os.fstat(held.fileno()).st_nlink == 0

@@ -75,6 +75,21 @@ def test_it_runs_without_rights_in_a_directory_of_its_own(work, run):
     assert (work / "tool/there").stat().st_uid == account.pw_uid
 
 
+@AS_ROOT
+def test_nobody_reaches_the_files_while_they_are_given_away(work, monkeypatch):
+    """Who does could put a link to /etc in place of a directory that is his already."""
+    work.chmod(0o700)
+    modes, given = [], os.lchown
+
+    def give(path, *ids):
+        modes.append(work.stat().st_mode & 0o777)
+        given(path, *ids)
+
+    monkeypatch.setattr(os, "lchown", give)
+    prepare(str(work), {"tasks/a/b.yaml": "text"})
+    assert len(modes) > 3 and {*modes} == {0o700} and work.stat().st_mode & 0o777 == 0o711
+
+
 def test_a_command_that_takes_too_long_ends_with_its_children(work, run):
     began = time.monotonic()
     ended = run(["sh", "-c", "sleep 61 & echo $!; sleep 62"], ENVIRONMENT, str(work), 0.5)

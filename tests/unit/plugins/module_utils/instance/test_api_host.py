@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 import time
+import tracemalloc
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.api_host import MAX_BYTES, NoAnswerError, ask
@@ -84,3 +85,30 @@ def test_the_rest_of_an_endless_body_is_not_read(server):
 def test_nothing_listens():
     with pytest.raises(ConnectionRefusedError):
         ask(Listening("127.0.0.1", free_port()), "GET", "/health", 5)
+
+
+def chunks(size, number):
+    def serve(connection):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        one = b"%x\r\n%s\r\n" % (size, b"a" * size)
+        for _times in range(number // 1000):
+            connection.sendall(one * 1000)
+        connection.sendall(b"0\r\n\r\n")
+
+    return serve
+
+
+def test_a_body_in_chunks_is_read_to_its_end_or_to_the_bound(server):
+    assert ask(server(chunks(400, 1000)), "GET", "/metrics", 5).body == b"a" * 400_000
+    assert len(ask(server(chunks(9000, 1000)), "GET", "/metrics", 5).body) == MAX_BYTES
+
+
+def test_a_body_in_chunks_of_a_byte_takes_no_memory(server):
+    """HTTPResponse.read would keep an object of 33 bytes, and a place in a list, for each of them."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(NoAnswerError, match="too many chunks"):
+            ask(server(chunks(1, 2_000_000)), "GET", "/metrics", 5)
+        assert tracemalloc.get_traced_memory()[1] < MAX_BYTES
+    finally:
+        tracemalloc.stop()

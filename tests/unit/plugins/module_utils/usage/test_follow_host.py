@@ -242,6 +242,19 @@ def test_a_line_that_is_nested_deeply_is_left_out_and_the_rest_counts(instance, 
     assert follower.step() < PAUSE and [row["requests"] for row in rows(store)] == [2]
 
 
+def test_nothing_is_read_of_an_answer_that_proves_nothing(instance, follower, monkeypatch, store):
+    instance.text, instance.prove = answer(record(1, time.time())), lambda _header, _body: None
+    monkeypatch.setattr(follow_host, "read_parts", lambda _text: pytest.fail("read"))
+    assert follower.step() == PATIENCE and not rows(store)
+
+
+def test_records_that_are_missing_again_and_again_are_reported_once_in_a_while(instance, follower, capsys):
+    for number in range(1, 20, 4):
+        instance.text, instance.end = answer(record(number, time.time()), end=number), number
+        follower.step()
+    assert capsys.readouterr().out.count("records are missing") == 1
+
+
 def test_the_page_says_when_an_instance_was_read_last(instance, follower):
     name = 'inference_usage_server_read_timestamp_seconds{server="gw--chat-1"}'
     assert name not in follower.counters.text(True)
