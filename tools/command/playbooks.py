@@ -210,6 +210,7 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
     """Pass on what Ansible prints on stderr, as it comes; return its errors, without the excerpts of files."""
     block: list[str] = []
     errors: list[str] = []
+    start = "\r\033[K" if sys.stderr.isatty() else ""  # removes the task that runs
     for shown in itertools.chain(lines, ["[end]"]):
         # On a terminal it has colours.
         line = re.sub(r"\x1b\[[0-9;]*m", "", shown)
@@ -218,11 +219,11 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
             if not (errors and REPEATED.search(text)):
                 errors.append(text)
                 if not is_quiet:
-                    print(text, file=sys.stderr, flush=True)
+                    print(f"{start}{text}", file=sys.stderr, flush=True)
         if block or ERROR.match(line):
             block.append(line)
         elif not is_quiet and line != "[end]":
-            print(shown, end="", file=sys.stderr, flush=True)
+            print(f"{start}{shown}", end="", file=sys.stderr, flush=True)
     return errors
 
 
@@ -238,8 +239,7 @@ def _common(given: argparse.Namespace) -> list[str]:
     words += ["-u", given.user] if getattr(given, "user", None) else []
     flags = {"ask_become_pass": "-K", "ask_vault_pass": "-J", "check": "--check", "diff": "--diff"}
     words += [flag for name, flag in flags.items() if getattr(given, name, False)]
-    words += ["-" + "".join(given.verbose[1:])] if given.verbose[1:] else []
-    return [*words, *given.passed_on]
+    return [*words, *(f"-{letter}" for letter in given.verbose[1:]), *given.passed_on]
 
 
 def find_inventory(given: argparse.Namespace) -> str:

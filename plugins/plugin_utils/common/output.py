@@ -18,6 +18,8 @@ _OF_ANSIBLE = re.compile(
     "(Task failed: |Module failed: |Finalization of task args for '[^']*' failed: "
     "|Error while resolving value for '[^']*': |The (filter|lookup) plugin '[^']*' failed: )+"
 )
+# A worker of Ansible, in which actions print, has no terminal; it inherits this from the process of the callbacks.
+_IS_TERMINAL = sys.stdout.isatty()
 
 
 def show(text: str) -> None:
@@ -33,9 +35,9 @@ def show_json(document: Any) -> None:
 
 def show_progress(text: str) -> None:
     """Show on a terminal what happens now, in place of what was shown before; "" removes it."""
-    if sys.stdout.isatty():
+    if _IS_TERMINAL:
         columns = shutil.get_terminal_size().columns
-        sys.stdout.write(f"\r\033[K{escape_lines(text)[: columns - 1]}")
+        Display().display(f"\r\033[K{escape_lines(text)[: columns - 1]}", newline=False, screen_only=True)
         sys.stdout.flush()
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -23,14 +25,15 @@ from tools.command.site import RELEASES
 TOP = Path(__file__).resolve().parents[4]
 # ansible-core 2.18 adds words of its own to an error.
 IS_OLD = __version__.startswith("2.18.")
+COMMAND = [sys.executable, str(TOP / "bin/inference")]
+KEPT = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
 SERVERS = "gpu-a-01=192.0.2.10,gpu-a-02=192.0.2.11"
 
 
 def run(*words, cwd=TOP, **environment):
     """Run the command as a user does, whose own settings of Ansible do not reach it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    command = [sys.executable, str(TOP / "bin/inference"), *words]
-    return subprocess.run(command, cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, check=False)
+    command = [*COMMAND, *words]
+    return subprocess.run(command, cwd=cwd, env={**KEPT, **environment}, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +186,34 @@ def test_a_plan_says_what_it_does_not_judge_of_gateways(site):
         assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
     done = run("plan", cwd=site)
     assert done.stdout.endswith(told) and "skipped because" not in done.stderr
+
+
+def run_on_terminal(*words, cwd):
+    """Return the lines that a terminal shows at the end, each without what was removed from it."""
+    terminal, end = pty.openpty()
+    with subprocess.Popen([*COMMAND, *words], cwd=cwd, env=KEPT, stdin=end, stdout=end, stderr=end) as process:
+        os.close(end)
+        parts = []
+        while select.select([terminal], [], [], 60)[0]:
+            try:
+                parts.append(os.read(terminal, 65536))
+            except OSError:  # the last process has closed it
+                break
+        process.wait(60)
+    os.close(terminal)
+    return [line.rstrip("\r").rpartition("\033[K")[2] for line in b"".join(parts).decode().split("\n")]
+
+
+def test_on_a_terminal_a_line_does_not_begin_with_the_task(site):
+    """Actions print in another process than the callback, which shows the task."""
+    lines = run_on_terminal("plan", "gpu-a-01", "gpu-a-02", cwd=site)
+    assert lines[0] == "chat on gpu-a-01, gpu-a-02", lines
+
+
+def test_on_a_terminal_a_warning_does_not_begin_with_the_task(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    main.playbooks._relay(["[WARNING]: old\n", "[ERROR]: no\n", "[end]"], False)
+    assert capsys.readouterr().err == "\r\033[K[WARNING]: old\n\r\033[Kno\n"
 
 
 def test_an_error_of_ansible_is_one_sentence_with_its_host(site):
