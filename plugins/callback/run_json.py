@@ -13,8 +13,10 @@ author:
   - the baremetal.inference authors (@baremetal-inference)
 description:
   - Prints nothing while a playbook runs, and one JSON document at its end. C(inference VERB --json) uses it.
-  - C(hosts) has for each host how many tasks were C(ok), C(changed), C(failed) and C(unreachable).
-  - C(errors) has a row for each task that failed, with C(host), C(task) and C(message).
+  - C(hosts) has for each host how many tasks were C(ok), C(changed), C(failed) and C(unreachable). What fails once, for
+    all hosts, is no failure of one of them.
+  - C(errors) has a row for each task that failed, with C(host), C(task) and C(message). C(host) is empty where the task
+    runs once, for all hosts.
   - C(messages) has what the playbook showed with M(ansible.builtin.debug), in order; C(warnings) has those of tasks.
   - C(results) has the whole result of each host when C(ansible) runs one module.
   - C(ok) is true when there was a host and nothing failed on any.
@@ -24,7 +26,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import problem_of, read_result, show_json
+from ..plugin_utils.common.output import OwnCounts, place_of, problem_of, read_result, show_json
 
 
 class CallbackModule(CallbackBase):
@@ -40,6 +42,7 @@ class CallbackModule(CallbackBase):
         self._messages: list[Any] = []
         self._warnings: list[str] = []
         self._results: dict[str, Any] = {}
+        self._own = OwnCounts()
         self._is_ad_hoc = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -61,18 +64,21 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
-            host, task, values = self._read(result)
-            self._errors.append(
-                {"host": host, "task": task.get_name(), "message": problem_of(values, task.delegate_to)}
-            )
+            self._add_error(result, "failures")
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        self.v2_runner_on_failed(result)
+        self._add_error(result, "unreachable")
+
+    def _add_error(self, result: Any, key: str) -> None:
+        _host, task, values = self._read(result)
+        self._own.add(result, key)
+        message = problem_of(values, task.delegate_to)
+        self._errors.append({"host": place_of(result), "task": task.get_name(), "message": message})
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         words = {"ok": "ok", "changed": "changed", "failed": "failures", "unreachable": "unreachable"}
-        counts = {name: stats.summarize(name) for name in sorted(stats.processed)}
+        counts = self._own.correct(stats, ["failures", "unreachable"])
         hosts = {name: {word: found[key] for word, key in words.items()} for name, found in counts.items()}
-        is_ok = bool(hosts) and not any(found["failed"] or found["unreachable"] for found in hosts.values())
+        is_ok = bool(hosts) and not stats.failures and not stats.dark
         document = {"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages}
         show_json({**document, "warnings": self._warnings, **({"results": self._results} if self._is_ad_hoc else {})})

@@ -21,7 +21,16 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import as_lines, problem_of, read_result, show, show_progress, warn
+from ..plugin_utils.common.output import (
+    OwnCounts,
+    as_lines,
+    place_of,
+    problem_of,
+    read_result,
+    show,
+    show_progress,
+    warn,
+)
 
 # The most characters of an error; -v has the rest.
 LONGEST = 1000
@@ -34,6 +43,10 @@ class CallbackModule(CallbackBase):
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "baremetal.inference.run_lines"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._own = OwnCounts()
+
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool = False) -> None:
         del is_conditional
         show_progress(_name(task))
@@ -42,6 +55,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         values = _values(result)
+        if values.get("changed"):
+            self._own.add(result, "changed")
         # debug marks what it shows.
         if values.get("_ansible_verbose_always") and values.get("msg"):
             self._say(result, as_lines(values["msg"]), False)
@@ -56,30 +71,26 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not ignore_errors:
+            self._own.add(result, "failures")
             self._say(result, _shortened(problem_of(_values(result), read_result(result)[1].delegate_to)))
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._own.add(result, "unreachable")
         self._say(result, f"not reachable: {problem_of(_values(result))}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        counts = {name: stats.summarize(name) for name in sorted(stats.processed)}
-        for name, found in counts.items():
-            parts = [
-                f"{found[key]} {word}"
-                for key, word in (("changed", "changed"), ("failures", "failed"), ("unreachable", "not reachable"))
-                if found[key]
-            ]
+        words = {"changed": "changed", "failures": "failed", "unreachable": "not reachable"}
+        for name, found in self._own.correct(stats, words).items():
+            parts = [f"{found[key]} {word}" for key, word in words.items() if found[key]]
             if parts:
                 show(f"{name}: {', '.join(parts)}")
 
     @staticmethod
     def _say(result: Any, text: str, with_task: bool = True) -> None:
-        host, task, values = read_result(result)
-        # A task that runs once, for all hosts, has any of them.
-        parts = [] if task.run_once and not values.get("unreachable") else [host]
-        parts += [_name(task)] if with_task else []
+        host, task, _values_of = read_result(result)
+        parts = [place_of(result), _name(task) if with_task else "", text]
         # A table keeps its columns, and a text that begins with the host needs no other place.
-        show(text if "\n" in text or text.startswith(f"{host}: ") else ": ".join([*parts, text]))
+        show(text if "\n" in text or text.startswith(f"{host}: ") else ": ".join(filter(None, parts)))
 
 
 def _shortened(text: str) -> str:

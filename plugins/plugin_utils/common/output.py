@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from typing import Any, Iterable, Mapping
 
 from ansible.utils.display import Display
@@ -55,6 +56,40 @@ def read_result(result: Any) -> tuple[str, Any, Mapping[str, Any]]:
     """Return the host, the task and the values of a result; ansible-core 2.18 has only the names with underscores."""
     host, task = getattr(result, "host", None) or result._host, getattr(result, "task", None) or result._task
     return host.get_name(), task, getattr(result, "result", None) or result._result
+
+
+def place_of(result: Any) -> str:
+    """Return the host that a result is about; "" for that of a task that runs once, for all hosts.
+
+    A task for a host may run on another one, such as a gateway, and not reach it; problem_of names that of a loop.
+    """
+    host, task, values = read_result(result)
+    if not values.get("unreachable"):
+        return "" if task.run_once else host
+    items = [each.get("item") for each in values.get("results") or () if each.get("unreachable")]
+    if items and task.delegate_to:
+        return "" if isinstance(items[0], str) else host
+    return task.delegate_to if task.delegate_to and "{{" not in task.delegate_to else host
+
+
+class OwnCounts:
+    """Counts what is a host's own: Ansible also counts for one of the hosts what runs once, for all of them."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def add(self, result: Any, key: str) -> None:
+        """Count a result under one of the names of Ansible's statistics, where it is its host's own."""
+        host, _task, _values = read_result(result)
+        self._seen[host, key] += place_of(result) == host
+
+    def correct(self, stats: Any, keys: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return Ansible's statistics of each host, corrected under these names; they know what was rescued."""
+        found = {name: stats.summarize(name) for name in sorted(stats.processed)}
+        return {
+            name: {**counts, **{key: min(counts[key], self._seen[name, key]) for key in keys}}
+            for name, counts in found.items()
+        }
 
 
 def as_lines(value: Any) -> str:

@@ -223,6 +223,22 @@ def test_an_error_of_ansible_is_one_sentence_with_its_host(site):
     assert "fatal:" not in done.stdout and "PLAY" not in done.stdout and "Task failed" not in line
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["plan", "-e", "vllm_runtime=nope"], "gpu-a-01, gpu-a-02, gw1: vllm_runtime: found 'nope'"),
+        (["drain", "gpu-a-01", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=9"], ": not reachable: gw1: "),
+    ],
+)
+def test_what_fails_once_for_all_hosts_is_no_failure_of_one_of_them(site, words, line):
+    done = run(*words, cwd=site)
+    told = done.stdout.splitlines()
+    assert done.returncode and line in done.stdout and not [each for each in told if each.startswith("gpu-a-01: ")]
+    found = json.loads(run(*words, "--json", cwd=site).stdout)
+    assert not found["ok"] and {each["host"] for each in found["errors"]} == {""}, found
+    assert not any(counts["failed"] or counts["unreachable"] for counts in found["hosts"].values()), found
+
+
 def test_a_file_that_is_not_utf_8_is_named():
     line = "Failed to parse inventory with 'yaml' plugin: YAML parsing failed: can't encode: surrogates not allowed"
     told = main.playbooks._sentence([f"[WARNING]: {line}\n", "Origin: /site/hosts.yml\n"])

@@ -12,7 +12,9 @@ from unittest import mock
 import pytest
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.output import (
+    OwnCounts,
     escaped,
+    place_of,
     problem_of,
     show,
     show_json,
@@ -55,6 +57,43 @@ def test_an_item_that_is_a_host_is_the_place():
     assert problem_of(values) == problem_of(values, "gw-2") == "node7: service chat: no"
     values["results"][0]["msg"] = "gw-1: service chat: no"
     assert problem_of(values, "{{ item }}") == "gw-1: service chat: no"
+
+
+def result_of(values=None, **task):
+    """A result of the host a, as Ansible gives it to a callback."""
+    defaults = {"run_once": False, "delegate_to": None}
+    host = mock.Mock(get_name=lambda: "a")
+    return mock.Mock(host=host, task=mock.Mock(**{**defaults, **task}), result={"unreachable": False, **(values or {})})
+
+
+GONE = {"unreachable": True}
+
+
+@pytest.mark.parametrize("result, place", [
+    (result_of(), "a"),
+    (result_of(run_once=True), ""),
+    (result_of(delegate_to="gw"), "a"),
+    (result_of(GONE), "a"),
+    (result_of(GONE, run_once=True), "a"),
+    (result_of(GONE, delegate_to="gw"), "gw"),
+    (result_of({**GONE, "results": [{**GONE, "item": "gw"}]}, delegate_to="{{ item }}"), ""),
+    (result_of({**GONE, "results": [{**GONE, "item": {"h": "gw"}}]}, delegate_to="{{ item.h }}"), "a"),
+])  # fmt: skip
+def test_where_a_task_failed(result, place):
+    assert place_of(result) == place
+
+
+def test_a_host_has_its_own_failures_only():
+    """Ansible counts for a host what fails once for all, and no longer what was rescued."""
+    counted = {"failures": 2, "ok": 3}
+    stats = mock.Mock(processed={"a": 1}, summarize=lambda _name: counted)
+    own = OwnCounts()
+    own.add(result_of(run_once=True), "failures")
+    assert own.correct(stats, ["failures"]) == {"a": {"failures": 0, "ok": 3}}
+    own.add(result_of(), "failures")
+    assert own.correct(stats, ["failures"])["a"]["failures"] == 1
+    counted["failures"] = 0
+    assert own.correct(stats, ["failures"])["a"]["failures"] == 0
 
 
 def test_json_stays_json():
