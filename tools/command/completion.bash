@@ -2,9 +2,10 @@
 _inference() {
   local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]:-} listed=
   if ((COMP_CWORD == 1)); then verb=; fi
+  if [[ $verb == key ]] && ((COMP_CWORD > 2)); then verb="key ${COMP_WORDS[2]}"; fi
   case $verb in
     '') listed='key init check plan render fit adopt apply status verify rollout rollback drain undrain bench usage remove logs chat lab completion -h --help' ;;
-    'key') listed='add list end -h --help --team --expires --tokens-per-day --rate' ;;
+    'key') listed='add list end -h --help' ;;
     'init') listed='-h --help --no-detect --accelerators -e --extra-vars -v --verbose --hosts --login --model --runtime --gateway --teams' ;;
     'check') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'plan') listed='-h --help --instance --all -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
@@ -25,6 +26,9 @@ _inference() {
     'chat') listed='-h --help -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'lab') listed='up down -h --help' ;;
     'completion') listed='bash zsh -h --help' ;;
+    'key add') listed='-h --help --team --expires --tokens-per-day --rate -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;
+    'key list') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
+    'key end') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;
   esac
   COMPREPLY=($(compgen -W "$listed" -- "$word"))
 }

@@ -92,7 +92,8 @@ def make_parser() -> Parser:
         one = groups[first].add_parser(last, help=verb.help, description=f"{verb.help[0].upper()}{verb.help[1:]}.")
         one.set_defaults(verb=name)
         for word, fields in verb.words.items():
-            one.add_argument(word.lower(), metavar=word, choices=fields.get("choices"), type=value_of(word))
+            text = " or ".join(fields.get("choices", ()))
+            one.add_argument(word.lower(), metavar=word, choices=fields.get("choices"), type=value_of(word), help=text)
         if "hosts" in verb.common:
             chosen = "; required" if verb.needs_hosts else "" if "hosts" in verb.exclusive else "; default: all"
             text = f"hosts, groups or patterns of the site{chosen}"

@@ -159,8 +159,7 @@ def _lines(name: str, address: str, chips: Chips | None, names_release: bool) ->
         return f'    {name}: {{ansible_host: "{address}"}}\n{comment}\n'
     model, number, stack = chips
     release = f', vllm_release: "{RELEASES[stack]}"' if names_release and stack in RELEASES else ""
-    known = f"accelerator: {model}, accelerator_count: {number}{release}"
-    return f'    {name}: {{ansible_host: "{address}", {known}}}\n'
+    return f'    {name}: {{ansible_host: "{address}", accelerator: {model}, accelerator_count: {number}{release}}}\n'
 
 
 def _write(path: Path, text: str) -> None:

@@ -372,16 +372,30 @@ def test_completion_knows_verbs_and_options():
 
     assert complete("dr") == ["drain"]
     assert complete("drain", "--re") == ["--reason"]
-    assert complete("key", "") == ["add", *complete("key", "")[1:]]
+    assert complete("key", "") == ["add", "list", "end", "-h", "--help"]
+    assert "--team" in complete("key", "add", "alice", "--t") and not complete("key", "end", "alice", "--t")
     assert run("completion", "zsh").stdout.startswith("autoload")
+
+
+def parser_of(parser, verb):
+    for word in verb.split():
+        parser = parser._subparsers._group_actions[0].choices[word]
+    return parser
+
+
+@pytest.mark.parametrize(
+    ("verb", "text"), [("lab", "up or down"), ("completion", "bash or zsh"), ("usage", "table or csv")]
+)
+def test_the_help_names_the_words_to_choose_from(verb, text):
+    assert text in parser_of(main.make_parser(), verb).format_help()
 
 
 def test_the_script_of_completion_has_every_verb_and_option():
     """tools/command/completion.bash. To write it again: copy what this test expects."""
     parser = main.make_parser()
     words = {"": main.words_of(parser)}
-    words |= {name: main.words_of(verb) for name, verb in parser._subparsers._group_actions[0].choices.items()}
-    words["key"] += [f"--{option}" for option in VERBS["key add"].options]
+    words |= {name: main.words_of(parser_of(parser, name)) for name in parser._subparsers._group_actions[0].choices}
+    words |= {name: main.words_of(parser_of(parser, name)) for name in VERBS if name.startswith("key ")}
     lines = [f"    '{name}') listed='{' '.join(listed)}' ;;" for name, listed in words.items()]
     script = (TOP / "tools/command/completion.bash").read_text(encoding="utf-8")
     assert [line for line in script.splitlines() if " listed='" in line] == lines
