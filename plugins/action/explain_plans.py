@@ -21,6 +21,7 @@ from ..plugin_utils.fleet.explain import (
     plan_table,
     select_instance,
     short_table,
+    shown_warnings,
 )
 from ..plugin_utils.fleet.host_plans import plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -59,5 +60,6 @@ class ActionModule(ControllerAction):
         else:
             show(f"{how_to_narrow(groups)}{plan_table(groups)}\n\n{command_lines(groups)}")
         sources = variables.get("ansible_inventory_sources") or ()
-        warnings = [*fleet.notes(sources), *misplaced({"evidence_path": options["evidence_path"]}, sources)]
+        shown = set() if as_json else shown_warnings(groups, options["format"] == "short")
+        warnings = [*fleet.notes(sources, shown), *misplaced({"evidence_path": options["evidence_path"]}, sources)]
         return {"warnings": warnings, "plans": document}

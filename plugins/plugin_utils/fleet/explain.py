@@ -98,6 +98,13 @@ def short_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
     return "\n\n".join(blocks)
 
 
+def shown_warnings(plans: Iterable[Plan], is_short: bool) -> set[str]:
+    """Return the warnings in plan_table, or in short_table, which leaves out those of replicas."""
+    groups = group(plans)
+    shown = [entry for entry in groups if not is_short or _base(entry, groups) is None]
+    return {text for entry in shown for text in entry.get("warnings") or []}
+
+
 def _replicas(replicas: Sequence[Group]) -> str:
     """Return one line about the replicas of an instance, or about the other hosts of its group."""
     names = ", ".join(f"{entry['instance']} ({', '.join(_where(entry))})" for entry in replicas)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Mapping, Sequence
+from typing import Any, Callable, Container, Iterable, Mapping, Sequence
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -94,14 +94,17 @@ class Fleet:
             for plan in group.plans.values()
         ]
 
-    def notes(self, sources: Iterable[Any] = ()) -> list[str]:
-        """Return a note on hosts without instances, and the warnings of variables, plans and inventory ``sources``."""
+    def notes(self, sources: Iterable[Any] = (), shown: Container[str] = ()) -> list[str]:
+        """Return a note on hosts without instances, and the warnings of variables, plans and inventory ``sources``.
+
+        The warnings of plans in ``shown`` are left out.
+        """
         about = {text: list(dict.fromkeys(hosts)) for text, hosts in self.warnings.items()}
         for group in self.groups:
             for text in group.notes:
                 about.setdefault(text, []).extend(group.hosts)
             for plan in group.plans.values():
-                for text in plan.get("warnings") or []:
+                for text in (text for text in plan.get("warnings") or [] if text not in shown):
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
         quiet = [host for host in self.skipped if host not in self.idle]

@@ -176,6 +176,13 @@ def test_a_plan_is_short_and_all_has_the_rest(site):
     assert "env.HOME" in whole and "vllm serve" in whole
 
 
+def test_a_plan_says_a_warning_once(site):
+    """Below its instance; JSON has them of all in one list, too."""
+    done = run("plan", "gpu-a-01", "gpu-a-02", cwd=site)
+    told = " ".join((done.stdout + done.stderr).split())
+    assert told.count("listens on 0.0.0.0 without an API key") == 1 and not done.stderr, told
+
+
 def test_a_plan_says_what_it_does_not_judge_of_gateways(site):
     told = (
         "services, clients and limits of the gateways are valid; `inference check gateways` also reads keys, "
