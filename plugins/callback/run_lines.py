@@ -46,6 +46,11 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self._own = OwnCounts()
+        self._tells_silent = False
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        # A play that goes on without hosts, such as those of status.yml, is followed by one that tells of them.
+        self._tells_silent = bool(play.ignore_unreachable)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool = False) -> None:
         del is_conditional
@@ -76,7 +81,8 @@ class CallbackModule(CallbackBase):
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         self._own.add(result, "unreachable")
-        self._say(result, f"not reachable: {problem_of(_values(result))}")
+        if not self._tells_silent:
+            self._say(result, f"not reachable: {problem_of(_values(result))}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         words = {"changed": "changed", "failures": "failed", "unreachable": "not reachable"}

@@ -246,6 +246,12 @@ def test_what_fails_once_for_all_hosts_is_no_failure_of_one_of_them(site, words,
     assert not any(counts["failed"] or counts["unreachable"] for counts in found["hosts"].values()), found
 
 
+def test_status_says_once_why_a_gateway_was_not_read(site):
+    done = run("status", "-e", "ansible_host=127.0.0.1", "-e", "ansible_port=9", cwd=site)
+    assert done.returncode and done.stdout.count("127.0.0.1 port 9") == 1, done.stdout
+    assert "\ngw1 was not read: " in done.stdout and "hosts, " in done.stdout.splitlines()[0]
+
+
 def test_a_file_that_is_not_utf_8_is_named():
     line = "Failed to parse inventory with 'yaml' plugin: YAML parsing failed: can't encode: surrogates not allowed"
     told = main.playbooks._sentence([f"[WARNING]: {line}\n", "Origin: /site/hosts.yml\n"])
