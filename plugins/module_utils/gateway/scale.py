@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide how many replicas of a service work: more within seconds, fewer one by one and slowly.
 
-Requests that wait are the sign of too few, wherever they wait. What the replicas run at that moment is what they can
-take, so no setting says it. A replica leaves only when the most of the last ten minutes fits into the others. As one
+Requests that wait are the sign of too few, wherever they wait. What the replicas run meanwhile is what they can take,
+so no setting says it. A replica leaves only when the most of the last ten minutes fits into the others. As one
 leaves in ten minutes at most, and only what has left can come back, a load that rises and falls changes the number
 once in five minutes at most.
 """
@@ -24,11 +24,14 @@ WAKE_AFTER, UP_AFTER = 1.0, 3.0
 DOWN_AFTER = 600.0
 # The part of what the others can take that this highest load may fill.
 ROOM = 0.7
-# As for places.py: a sixteenth of what runs may wait in an engine.
+# As for places.py: a sixteenth of what runs may wait in an engine. By Little's law a request then waits for a sixteenth
+# of the time of an answer, so this is a bound of the latency too.
 PART = 16
 # Seconds until a replica that was asked to start or wake shows it, and until one that did not is asked again. So long
 # too few may serve: the check of a server may fail once.
 SHOWS, AGAIN = 10.0, 300.0
+# Seconds until a replica that has begun to serve has its part of the requests: gateway_slowstart is ten.
+SETTLES = 20.0
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,19 @@ class Scale:
 
     least: int
     most: int
-    # What a replica takes, as seen when requests waited last; 0 where none ever did.
+    # Seconds of a wait until a replica starts. Longer than an engine's checks are apart: it has to say so twice.
+    up_after: float = UP_AFTER
+    # What a replica takes, by the last wait of ``up_after`` and by what it has run since then; 0 before the first one.
     capacity: float = 0.0
+    # The most that each ran in the present wait. At its end fewer run, and what engines reported of their queues is older.
+    ran: float = 0.0
     # Since when requests wait, since when fewer than ``least`` serve, when the number changed last, how many serve.
     waiting_since: float = math.inf
     lacking_since: float = math.inf
     changed_at: float = -math.inf
     served: int = 0
+    # Since when each serves.
+    since: dict[str, float] = field(default_factory=dict)
     # The loads of the last seconds, each lower than those before it.
     peaks: deque[tuple[float, int]] = field(default_factory=deque)
     asked: dict[str, float] = field(default_factory=dict)
@@ -81,30 +90,43 @@ class Scale:
     def decide(self, replicas: Sequence[Replica], waiting: int, now: float) -> Action:
         """Return what is to be done now; ``waiting`` are the requests that wait at all gateways and in the engines."""
         serving = [each for each in replicas if each.state == SERVING and not each.held]
-        running = sum(each.running for each in replicas)
+        each_runs = self._each_runs(serving, now)
         if len(serving) > self.served or any(each.held for each in replicas):
             # What site.yml starts, or a rollout or a person returns to service, stays for ten minutes. And a gateway
             # that begins to decide has not seen the load before.
             self.changed_at = now
         self.served = len(serving)
-        self._note(len(serving), running, waiting, now)
+        self._note(sum(each.running for each in replicas), each_runs or 0.0, waiting, now)
         coming = [each for each in replicas if not each.held and self._comes(each, now)]
         have = len(serving) + len(coming)
         self.lacking_since = min(self.lacking_since, now) if have < self.least else math.inf
-        wanted = self._wanted(len(serving), running, waiting, now)
+        wanted = self._wanted(serving, each_runs, waiting, now)
         if have < wanted:
             return self._add(replicas, have, wanted, waiting, now)
         if coming:
             return Action("", "", f"{coming[0].name} is about to serve")
         return self._remove(replicas, serving, now)
 
-    def _note(self, serving: int, running: int, waiting: int, now: float) -> None:
+    def _each_runs(self, serving: Sequence[Replica], now: float) -> float | None:
+        """Return what a replica runs, by those that have taken their part of the requests; None if none has yet."""
+        # Those that serve when a gateway begins to decide have theirs.
+        self.since = {each.name: self.since.get(each.name, now if self.peaks else -math.inf) for each in serving}
+        settled = [each.running for each in serving if now - self.since[each.name] >= SETTLES]
+        return sum(settled) / len(settled) if settled else None
+
+    def _takes(self, serving: Sequence[Replica]) -> float:
+        """Return what a replica takes, by its plan before any wait."""
+        return self.capacity or sum(each.places for each in serving) / len(serving)
+
+    def _note(self, running: int, each_runs: float, waiting: int, now: float) -> None:
         """Remember the load."""
         if waiting > running // PART:
-            self.waiting_since = min(self.waiting_since, now)
-            self.capacity = max(1.0, running / serving) if serving and running else self.capacity
+            self.waiting_since, self.ran = min(self.waiting_since, now), max(self.ran, each_runs)
+            if self.ran and now - self.waiting_since >= self.up_after:
+                self.capacity = max(1.0, self.ran)
         else:
-            self.waiting_since = math.inf
+            self.waiting_since, self.ran = math.inf, 0.0
+            self.capacity = max(self.capacity, each_runs) if self.capacity else 0.0
         load = running + waiting
         while self.peaks and self.peaks[-1][1] <= load:
             self.peaks.pop()
@@ -117,7 +139,7 @@ class Scale:
         just_asked = now - self.asked.get(replica.name, -math.inf) < SHOWS
         return replica.state == STARTING or (just_asked and replica.state in (ASLEEP, STOPPED, LOST))
 
-    def _wanted(self, serving: int, running: int, waiting: int, now: float) -> int:
+    def _wanted(self, serving: Sequence[Replica], each_runs: float | None, waiting: int, now: float) -> int:
         """Return how many replicas should serve: ``least`` at least, and more while requests wait."""
         if not serving and waiting:
             # Nobody else answers them.
@@ -126,7 +148,9 @@ class Scale:
         if now - self.waiting_since < WAKE_AFTER:
             return least
         # As many as would run all of it. One is asked at a time, for as long as requests wait.
-        return max(least, min(math.ceil(serving * (1 + waiting / max(1, running))), self.most))
+        takes = self._takes(serving) if each_runs is None else each_runs
+        load = sum(each.running for each in serving) + waiting
+        return max(least, min(math.ceil(load / max(1.0, takes)), self.most))
 
     def _add(self, replicas: Sequence[Replica], have: int, wanted: int, waiting: int, now: float) -> Action:
         """Return which replica wakes or starts."""
@@ -145,7 +169,7 @@ class Scale:
             return Action("", "", f"{why}, and no other one can be started")
         # The first one that sleeps, because it serves in a second.
         first = min(able, key=lambda each: (each.state != ASLEEP, each.name))
-        if first.state != ASLEEP and have >= max(self.least, 1) and now - self.waiting_since < UP_AFTER:
+        if first.state != ASLEEP and have >= max(self.least, 1) and now - self.waiting_since < self.up_after:
             return Action("", "", f"{why}, since {now - self.waiting_since:.0f} s")
         self.asked[first.name] = self.changed_at = now
         return Action(WAKE if first.state == ASLEEP else START, first.name, why)
@@ -160,8 +184,7 @@ class Scale:
         if silent:
             # Another gateway may see it, and decide about the others meanwhile.
             return Action("", "", f"the host of {silent[0]} does not answer, and none leaves meanwhile")
-        capacity = self.capacity or sum(each.places for each in serving) / len(serving)
-        most, room = self.peaks[0][1], int(left * capacity * ROOM)
+        most, room = self.peaks[0][1], int(left * self._takes(serving) * ROOM)
         surplus = len(serving) > self.most
         if most > room and not surplus:
             return Action("", "", f"{most} requests at once need {len(serving)} replicas")

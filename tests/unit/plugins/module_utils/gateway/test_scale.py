@@ -30,6 +30,8 @@ PLACES = 16
 INTERVAL, START_TAKES = 2, 60
 # Of a request.
 SECONDS = 4
+# Seconds in which the places of a newcomer rise: gateway_slowstart.
+SLOW = 10
 
 
 def replicas(*states: str, running: int = 0) -> list[Replica]:
@@ -188,10 +190,63 @@ def test_none_leaves_while_the_others_would_be_more_than_seven_tenths_full(runni
 def test_what_replicas_ran_while_requests_waited_counts_more_than_the_plan() -> None:
     # Long contexts: four requests fill an engine.
     scale, found = Scale(1, 2), replicas(SERVING, SERVING, running=4)
-    scale.decide(found, 8, 0)
+    for now in range(int(UP_AFTER) + 1):
+        scale.decide(found, 8, now)
     found = [replace(each, running=3 if each.name.startswith("gpu-a") else 0) for each in found]
-    for now in range(2, 4 * int(DOWN_AFTER), INTERVAL):
+    for now in range(int(UP_AFTER) + 1, 4 * int(DOWN_AFTER), INTERVAL):
         assert not scale.decide(found, 0, now).verb
+    # They have run more since then, and nobody waited.
+    scale.decide(replicas(SERVING, SERVING, running=5), 0, now + 1)
+    assert [scale.decide(found, 0, now + 2 + seconds).verb for seconds in (0, DOWN_AFTER)] == ["", STOP]
+
+
+@pytest.mark.parametrize("part", [0, 0.001, 0.01, 0.1])
+def test_a_light_load_of_which_one_waits_now_and_then_keeps_no_replica(part: float) -> None:
+    random.seed(1)
+    scale, states, left = Scale(1, 4), [SERVING] * 4, []
+    for now in range(3 * 3600):
+        running = random.randint(6, 14) // states.count(SERVING)
+        found = [replace(each, places=256) for each in replicas(*states, running=running)]
+        action = scale.decide(found, int(random.random() < part), now)
+        if action.verb:
+            left.append((now, action.verb))
+            states["abcd".index(action.name[4])] = STOPPED
+    assert left == [(600, STOP), (1200, STOP), (1800, STOP)]
+
+
+def test_the_end_of_a_burst_says_nothing_of_what_a_replica_takes() -> None:
+    scale = Scale(1, 4)
+    # What waits is as old as the check of an engine, and what runs is not.
+    for now, (running, waiting) in enumerate([*[(250, 300)] * 9, (9, 3), (3, 3)]):
+        scale.decide(replicas(*[SERVING] * 4, running=running), waiting, now)
+    assert scale.capacity == 250
+
+
+def test_a_replica_comes_while_requests_wait_at_one_that_runs_little() -> None:
+    scale, found = Scale(1, 4), replicas(SERVING, SERVING, STOPPED, running=30)
+    # Long contexts fill it.
+    found[1] = replace(found[1], running=5)
+    assert [verdict(scale.decide(found, 10, now)) for now in (0, UP_AFTER)] == [("", ""), (START, "gpu-c")]
+
+
+@pytest.mark.parametrize("least", [0, 1])
+@pytest.mark.parametrize("slow", [1, 2, 5, 10, 15])
+def test_no_more_come_than_are_needed_while_a_newcomer_takes_its_part(least: int, slow: int) -> None:
+    scale, load = Scale(least, 4), 28
+    states, serves_at, woken = [SERVING] * least + [ASLEEP] * (4 - least), [-100] * 4, []
+    for now in range(100):
+        states = [SERVING if at == now else state for at, state in zip(serves_at, states)]
+        left, found = load, replicas(*states)
+        for at, state in enumerate(states):
+            part = min(1.0, (now - serves_at[at]) / slow)
+            running = min(left, int(PLACES * part)) if state == SERVING else 0
+            found[at], left = replace(found[at], running=running), left - running
+        action = scale.decide(found, left, now)
+        if action.verb:
+            woken.append(action.verb)
+            serves_at["abcd".index(action.name[4])] = now + 3
+    # Two of 16 places take them.
+    assert woken == [WAKE] * (2 - least)
 
 
 def test_what_somebody_holds_is_not_touched() -> None:
@@ -241,6 +296,7 @@ class Service:
     came: list[float] = field(default_factory=list)
     began: list[float] = field(default_factory=list)
     used: int = 0
+    chance: random.Random = field(default_factory=lambda: random.Random(44))
 
     def step(self, offered: float, now: int, seconds: int = INTERVAL) -> None:
         """Let ``offered`` requests a second come for ``seconds``."""
@@ -248,7 +304,11 @@ class Service:
             if state == STARTING and now >= self.until[at]:
                 self.states[at] = SERVING
         serving = self.states.count(SERVING)
-        room = serving * PLACES
+        rooms = [
+            PLACES * min(1.0, (now - until) / SLOW) if state == SERVING else 0.0
+            for state, until in zip(self.states, self.until)
+        ]
+        room = sum(rooms)
         running = min(room, self.work)
         self.work += (offered - running / SECONDS) * seconds
         waiting = max(0.0, self.work - room)
@@ -256,10 +316,11 @@ class Service:
         self.began.append(self.came[-1] - waiting)
         self.used += serving + self.states.count(STARTING)
         found = [
-            Replica(f"gpu-{at:02}--chat", state, PLACES, int(running / serving) if state == SERVING else 0)
-            for at, state in enumerate(self.states)
+            Replica(f"gpu-{at:02}--chat", state, PLACES, int(running * own / max(room, 1)))
+            for at, (state, own) in enumerate(zip(self.states, rooms))
         ]
-        action = self.scale.decide(found, int(waiting), now)
+        # One that waits for a moment is no sign of too few.
+        action = self.scale.decide(found, int(waiting) or int(self.chance.random() < 0.01), now)
         if action.verb:
             at = next(at for at, each in enumerate(found) if each.name == action.name)
             self.states[at], self.until[at] = (STARTING, now + START_TAKES) if action.verb == START else (STOPPED, 0)
@@ -272,7 +333,7 @@ class Service:
 
 
 def service(count: int, least: int = 1) -> Service:
-    return Service(Scale(least, count), [SERVING] * least + [STOPPED] * (count - least), [0.0] * count)
+    return Service(Scale(least, count), [SERVING] * least + [STOPPED] * (count - least), [-math.inf] * count)
 
 
 @pytest.mark.parametrize("period", [60, 300, 700, 1200, 3000])
