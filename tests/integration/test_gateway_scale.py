@@ -36,6 +36,7 @@ from tests.fakes.gateways import (
     render,
     until,
 )
+from tests.integration import scaled_engine
 from tests.integration.scaled_engine import ScaledEngine
 
 pytestmark = [
@@ -82,11 +83,14 @@ def start_agent(
 
 
 class Site:
-    """One host with the replicas chat-1 and chat-2, each with two places, and gateways in front of it."""
+    """One host with the replicas chat-1 and chat-2, and gateways in front of it."""
 
-    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, scale: dict[str, Any], running: int) -> None:
-        self.top, self.scale = top, {"min": 1, "max": 2, "mode": "auto", "hosts": [], **scale}
-        self.engines = {f"chat-{n}": ScaledEngine(free_port(), 2) for n in (1, 2)}
+    def __init__(
+        self, top: Path, monkeypatch: pytest.MonkeyPatch, scale: dict[str, Any], running: int, places: int
+    ) -> None:
+        self.top, self.places = top, places
+        self.scale = {"min": 1, "max": 2, "mode": "auto", "hosts": [], **scale}
+        self.engines = {f"chat-{n}": ScaledEngine(free_port(), places) for n in (1, 2)}
         for directory in ("etc", "run/chat-1", "run/chat-2", "stopped"):
             (top / directory).mkdir(parents=True)
         (top / "etc/scale.key").write_text(door_keys(SECRET, "gw"))
@@ -117,7 +121,7 @@ class Site:
     def gateway(self, name: str, down_after: float = 600) -> Any:
         """Yield a gateway and the process of its agent."""
         plans = {
-            each: plan(engine.port, instance=each, scale=self.scale, args={"max-num-seqs": 2}, of="chat")
+            each: plan(engine.port, instance=each, scale=self.scale, args={"max-num-seqs": self.places}, of="chat")
             for each, engine in self.engines.items()
         }
         directory = self.top / name
@@ -152,8 +156,8 @@ class Site:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     made: list[Site] = []
 
-    def make(running: int = 1, **scale: Any) -> Site:
-        made.append(Site(tmp_path, monkeypatch, scale, running))
+    def make(running: int = 1, places: int = 2, **scale: Any) -> Site:
+        made.append(Site(tmp_path, monkeypatch, scale, running, places))
         return made[0]
 
     yield make
@@ -231,6 +235,22 @@ def test_shadow_changes_nothing_and_says_what_it_would_do(site: Any) -> None:
             found = json.loads((here.top / "gw-a/scale.json").read_text())
             assert found["services"]["chat"]["last"].partition(" ")[2].startswith("would start gw--chat-2: ")
             assert here.orders == []
+
+
+def test_a_reload_under_load_starts_nothing(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaled_engine, "ANSWER", 4)
+    here = site(places=32)
+    with here.gateway("gw-a") as (running, _agent):
+        until(lambda: here.decides("gw-a"))
+        with Load(running, 28) as load:
+            until(lambda: here.engines["chat-1"].answered > 28)
+            assert here.orders == []
+            # All are answered at about the same time, so that all come to the new worker when it has few places.
+            time.sleep(2.5)
+            running.reload()
+            time.sleep(25)
+            assert here.orders == []
+        assert set(load.statuses) == {200}
 
 
 def test_the_other_gateway_decides_within_ten_seconds_and_counts_what_waits_at_both(site: Any) -> None:

@@ -185,9 +185,8 @@ class Agent(BoundedServer):
         for address, server in config["servers"].items():
             self._start(server["name"], functools.partial(self._check, address, server))
         self._start("haproxy", lambda: self.haproxy.check(time.monotonic()))
-        self.scaler = (
-            Scaler(config["scale"], config["stats"], self.watched, self.interval) if "scale" in config else None
-        )
+        watch = (config["stats"], self.watched, self.interval, self.haproxy.notice_reload)
+        self.scaler = Scaler(config["scale"], *watch) if "scale" in config else None
         if self.scaler:
             # At its own pace: the lease of a gateway is some seconds, whatever the checks wait.
             self._start("scale", self.scaler.step, INTERVAL)

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import math
 import socket
 import time
-from typing import Any, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Callable, Mapping, Sequence
 
 from ..common.files_host import publish
 from ..common.lines_host import write_line
 from ..common.unix_socket_host import ask_root
 from ..instance.scale_door import DOOR, MOST_ANSWER_BYTES, RefusedError, seal, unseal
 from ..instance.scale_door_host import read_line
-from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, Action, Scale
+from .places import RISES
+from .scale import ASLEEP, LOST, SERVING, STARTING, STOPPED, UP_AFTER, Action, Scale
 from .scale_replicas import Seen, noticed_after, read_stat, replica_of, reported, shared_out, there_by
 from .verdict import Watched
 
@@ -28,6 +31,9 @@ TIMEOUT, RESTS = 3.0, 10.0
 # So many of them at once: a round must be shorter than the lease, however many hosts are off.
 SILENT_AT_ONCE = 8
 INTERVAL = 1.0
+# Seconds after a reload until no request waits only because the places of the new worker rise. By a simulation: a third
+# less is too short where nine tenths of the places are in use.
+BEGINS = 3 * RISES
 WORKERS = 32
 AUTO, SHADOW = "auto", "shadow"
 
@@ -53,6 +59,7 @@ class ScaledService:
 
     def __init__(self, name: str, config: Mapping[str, Any], interval: float) -> None:
         self.name, self.config, self.noticed = name, config, noticed_after(interval)
+        self.up_after = max(UP_AFTER, interval + INTERVAL)
         self.hosts = {each["host"] for each in config["replicas"].values() if not each["fixed"]}
         self.decided = False
         self.scale: Scale | None = None
@@ -92,21 +99,33 @@ class ScaledService:
             running, waiting = shared_out(there, load) if load and up else (0, 0)
             silent = not (server["fixed"] or answer)
             replicas.append(replica_of(name, server, instance, up, name in held, running, self.noticed, silent))
-            queued += waiting
+            # Engines have those of HAProxy's worker before too.
+            queued += 0 if seen.begins else waiting
         self.waiting = queued + seen.waiting.get(self.name, 0)
         states = [each.state for each in replicas]
         self.idle = [each.name for each in replicas if each.state in (ASLEEP, STOPPED)]
         self.counts = {state: states.count(state) for state in (SERVING, STARTING, ASLEEP, STOPPED, LOST)}
         if self.scale is None:
-            self.scale = Scale(self.config["min"], self.config["max"])
+            self.scale = Scale(self.config["min"], self.config["max"], self.up_after)
         return self.scale.decide(replicas, self.waiting, time.monotonic())
 
 
 class Scaler:
-    """The loop; ``config`` is the part ``scale`` of the agent's configuration."""
+    """The loop; ``config`` is the part ``scale`` of the agent's configuration.
 
-    def __init__(self, config: Mapping[str, Any], stats: str, watched: Mapping[str, Watched], interval: float) -> None:
-        self.config, self.stats, self.watched = config, stats, watched
+    ``notice_reload`` notes at the places of the servers when HAProxy got a new worker.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        stats: str,
+        watched: Mapping[str, Watched],
+        interval: float,
+        notice_reload: Callable[[float], None],
+    ) -> None:
+        self.config, self.stats, self.watched, self.notice_reload = config, stats, watched, notice_reload
+        self.seen = Seen()
         self.services = {name: ScaledService(name, each, interval) for name, each in config["services"].items()}
         # The servers of each host by their instances.
         self.servers: dict[str, dict[str, str]] = {host: {} for host in config["doors"]}
@@ -119,7 +138,7 @@ class Scaler:
 
     def step(self) -> None:
         """Look once, and change one replica of each service at most."""
-        seen = read_stat(ask_root(self.stats, "show stat -1 6 -1", 5, 10))
+        seen = self._see()
         keys = _read_keys(self.config["secret"])
         own = {name for service in self.services.values() for name in service.config["replicas"]}
         report = {
@@ -142,6 +161,20 @@ class Scaler:
             names = [name for name, each in self.services.items() if each.decided]
             write_line(f"scale: {gateway} decides about {', '.join(names) or 'no service'}")
         self._write()
+
+    def _see(self) -> Seen:
+        """Return HAProxy's view; after a reload with the requests before it, and those that wait for any server."""
+        seen = read_stat(ask_root(self.stats, "show stat -1 6 -1", 5, 10))
+        now = time.monotonic()
+        # Afterwards: the view of a new worker must not be taken for that of the one before.
+        self.notice_reload(now)
+        reloaded_at = max((each.places.reloaded_at for each in self.watched.values() if each.places), default=-math.inf)
+        if now - reloaded_at >= BEGINS:
+            self.seen = seen
+            return seen
+        lacking = [name for name, each in self.services.items() if not seen.up & each.config["replicas"].keys()]
+        waiting = {name: seen.waiting.get(name, 0) for name in lacking}
+        return replace(seen, waiting=waiting, there=self.seen.there, begins=True)
 
     def _ask_hosts(self, keys: Mapping[str, str], requests: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answers of the hosts of replicas, without those that do not answer."""

@@ -20,13 +20,15 @@ MOST = 10**6
 class Seen:
     """A gateway's view: requests that wait by service, the servers in service, and those that somebody has drained.
 
-    ``there``: requests that each server has from this gateway.
+    ``there``: requests that each server has from this gateway. ``begins``: HAProxy has a new worker, which sends few
+    requests at first, so that the others wait, and does not know those of the worker before.
     """
 
     waiting: dict[str, int] = field(default_factory=dict)
     there: dict[str, int] = field(default_factory=dict)
     up: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    begins: bool = False
 
 
 def read_stat(text: str) -> Seen:

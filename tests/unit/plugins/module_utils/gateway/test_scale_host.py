@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import scale_host
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.places import Load, Places
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.scale import UP_AFTER
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.verdict import Watched
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.scale_door import LEASE, RefusedError
@@ -21,14 +21,17 @@ STAT = (
 ACTIVE = {"active": "active", "sub": "running", "seconds": 900, "spare": False, "stopped": False}
 STOPPED = {"active": "inactive", "sub": "dead", "seconds": 0, "spare": False, "stopped": True}
 ASK_DOOR, RESTS = scale_host.ask_door, scale_host.RESTS
+# After a reload, without a look at what waits.
+SECONDS = 18
 
 
 class Site:
     """Two hosts, one of whose replicas is stopped, and the clock."""
 
-    def __init__(self, top: Path, mode: str = "auto") -> None:
+    def __init__(self, top: Path, mode: str = "auto", interval: float = 2) -> None:
         self.now, self.queued, self.holder, self.top = 1000.0, 0, "gw-a", top
         self.asked: list[dict[str, Any]] = []
+        self.table, self.reloaded = STAT, False
         self.silent: set[str] = set()
         self.odd: dict[str, Any] = {}
         keys = ("service:chat", "scale:gpu-a", "scale:gpu-b")
@@ -47,7 +50,14 @@ class Site:
         }  # fmt: skip
         watched = {each["address"]: Watched(60, 0) for each in replicas.values()}
         watched["gpu-a:8000"].load = Load(2, 1, 0.5, 2)
-        self.scaler = scale_host.Scaler(config, "stats", watched, 2)
+        self.places = watched["gpu-a:8000"].places = Places(2, 2)
+        self.scaler = scale_host.Scaler(config, "stats", watched, interval, self.notice_reload)
+
+    def notice_reload(self, now: float) -> None:
+        """Note it as the agent does, which sees that another process answers."""
+        assert now == self.now
+        if self.reloaded:
+            self.reloaded, self.places.reloaded_at = False, now
 
     def ask(self, address: str, secret: str, document: dict[str, Any]) -> dict[str, Any]:
         assert secret == "s" * 32
@@ -75,9 +85,9 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def make(mode: str = "auto") -> Site:
-        found = Site(tmp_path, mode)
-        monkeypatch.setattr(scale_host, "ask_root", lambda *_args: STAT.format(found.queued))
+    def make(mode: str = "auto", interval: float = 2) -> Site:
+        found = Site(tmp_path, mode, interval)
+        monkeypatch.setattr(scale_host, "ask_root", lambda *_args: found.table.format(found.queued))
         monkeypatch.setattr(scale_host, "ask_door", found.ask)
         monkeypatch.setattr(scale_host.time, "monotonic", lambda: found.now)
         return found
@@ -119,6 +129,57 @@ def test_the_host_of_the_next_replica_is_asked_to_start_it(site: Any, capsys: py
     assert 'inference_gateway_scale_actions_total{service="chat",mode="auto",verb="start"} 1' in lines
     assert 'inference_gateway_scale_waiting{service="chat"} 5' in lines
     assert "inference_gateway_scale_decides 1" in lines
+
+
+def test_what_an_engine_says_once_starts_nothing_however_seldom_it_is_asked(site: Any) -> None:
+    here = site(interval=10)
+    here.odd = {host: {"reports": {}} for host in ("gpu-a", "gpu-b")}
+    for _second in range(10):
+        here.step(1)
+    here.scaler.watched["gpu-a:8000"].load = Load(2, 0, 0.5, 2)
+    here.step(1)
+    assert here.orders() == []
+    assert here.scaler.services["chat"].scale.capacity == 0
+
+
+def test_a_reload_is_no_sign_of_too_few(site: Any) -> None:
+    here = site()
+    here.odd = {host: {"reports": {}} for host in ("gpu-a", "gpu-b")}
+    here.scaler.watched["gpu-a:8000"].load = Load(2, 0, 0.5, 2)
+    here.step()
+    # The new worker does not know the requests of the one before, and its own wait for their places.
+    here.reloaded, here.queued, here.table = True, 9, STAT.replace("0,3,UP", "0,1,UP")
+    here.scaler.watched["gpu-a:8000"].load = Load(2, 2, 0.5, 1)
+    here.asked.clear()
+    for _second in range(SECONDS):
+        here.step()
+        assert here.report()["services"]["chat"]["waiting"] == 0
+        here.now += 1
+    # It asks on, so that it may decide afterwards, and a gateway that decides hears of no wait either.
+    reports = [(each["host"], *each["report"]["waiting"].values(), each["report"]["there"]) for each in here.asked]
+    assert sorted(reports, key=str) == [("gpu-a", 0, {"chat": 3})] * SECONDS + [("gpu-b", 0, {"chat": 0})] * SECONDS
+    assert here.orders() == []
+    assert here.scaler.services["chat"].scale.capacity == 0
+    # What waits still is.
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == [("start", "gpu-b")]
+
+
+def test_after_a_reload_what_waits_for_any_server_and_elsewhere_counts(site: Any) -> None:
+    here = site()
+    here.step()
+    here.reloaded, here.table = True, STAT.replace(",UP,", ",DOWN,")
+    here.odd = {
+        host: {"reports": {}, "instances": {"chat": {**STOPPED, "holder": "gw-a"}}} for host in ("gpu-a", "gpu-b")
+    }
+    here.step(1)
+    assert here.orders() == [("start", "gpu-a")]
+    here.asked.clear()
+    here.table, here.odd = STAT, {}
+    here.step()
+    here.step(UP_AFTER)
+    assert here.orders() == [("start", "gpu-b")]
 
 
 def test_shadow_asks_no_host_to_do_anything(site: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +278,7 @@ def test_a_host_counts_for_its_own_services_only(site: Any) -> None:
     services = {**config["services"], "other": {**config["services"]["chat"], "replicas": {"gpu-x--other": other}}}
     config = {**config, "services": services, "doors": {**config["doors"], "gpu-x": "gpu-x:8471"}}
     (here.top / "secret").write_text(f"{(here.top / 'secret').read_text()}scale:gpu-x {'s' * 32}\n")
-    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2)
+    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2, here.notice_reload)
     # It says that somebody else decides, that all wait for chat and that a person has drained it.
     reports = {"gw-z": {"waiting": {"chat": 10**6}, "held": ["gpu-b--chat"]}}
     here.odd = {"gpu-x": {"reports": reports, "instances": {"other": {**ACTIVE, "holder": "gw-0"}}}}
@@ -243,7 +304,7 @@ def test_many_hosts_that_are_off_do_not_make_a_round_longer_than_the_lease(site:
         }}},
     }  # fmt: skip
     (here.top / "secret").write_text("".join(f"scale:{name} {'s' * 32}\n" for name in config["doors"]))
-    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2)
+    here.scaler = scale_host.Scaler(config, "stats", here.scaler.watched, 2, here.notice_reload)
     asked: list[str] = []
     here.silent = set(names)
     here.scaler._ask = lambda host, key, report, ask=here.scaler._ask: asked.append(host) or ask(host, key, report)
