@@ -74,7 +74,7 @@ class Scale:
     up_after: float = UP_AFTER
     # What a replica takes, by the last wait of ``up_after`` and by what it has run since then; 0 before the first one.
     capacity: float = 0.0
-    # The most that each ran in the present wait. At its end fewer run, and what engines reported of their queues is older.
+    # The most that each ran in the present wait: at its end fewer run, and the reports of the engines are older.
     ran: float = 0.0
     # Since when requests wait, since when fewer than ``least`` serve, when the number changed last, how many serve.
     waiting_since: float = math.inf
