@@ -114,7 +114,7 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
     adopted = adopt(start, Release(load_table(version), others, load_foreign(stack), replaced), request.model)
     if start.version and start.version != version:
         reason = f"vLLM {start.version}; the entry is for {version} (vllm_release; drift.yml compares the two)"
-        adopted.left_out.insert(0, (start.image, reason))
+        adopted.left_out.insert(0, (start.package or start.image, reason))
     elif start.image and not start.stack:
         adopted.left_out.insert(0, (start.image, "no image of vLLM's own; set vllm_image to keep it"))
     paths = {key: getattr(request, key) for key in ("recipe_path", "release_path", "weights_manifest_path")}

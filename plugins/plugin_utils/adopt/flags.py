@@ -11,9 +11,7 @@ from ...module_utils.common.kinds import show_value
 from ..options.arguments import Setting, read_words
 from ..options.table import Flag, OptionTable
 from ..options.values import Entry
-from .shell import CommandError, as_written
-
-_FLAG = re.compile(r"--?[A-Za-z]")
+from .shell import FLAG, CommandError, as_written
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def _grouped(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     flag: str = ""
     values: list[str] = []
     for word in words:
-        if not _FLAG.match(word):
+        if not FLAG.match(word):
             values.append(word)
             continue
         yield flag, values

@@ -5,15 +5,26 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import name_kind
 from ...module_utils.common.spelling import nearest
 from ..common.yaml import load_yaml
 from ..common.yaml_events import EventYamlError
 from .containers import read_run, run_command, take
-from .shell import CommandError, as_written, check_text, expand, expand_words, interpolated, statements
-from .start import Start, assignments, check_image, finish, is_shell, served_words
+from .shell import (
+    FLAG,
+    CommandError,
+    as_written,
+    check_text,
+    expand,
+    expand_words,
+    interpolated,
+    lost_line,
+    script,
+    statements,
+)
+from .start import Start, assignments, check_image, finish, inner_statements, is_shell, package_of, served_words
 
 _SECTION = re.compile(r"^\[(Service|Container|Unit)\]\s*$", re.MULTILINE)
 _SERVICES = re.compile(r"^(?:services|[\w.-]+):\s*(?:#.*)?$", re.MULTILINE)
@@ -60,13 +71,22 @@ def _describe(start: Start) -> str:
     return f"the image {start.image!r} without a command" if start.image else "no command"
 
 
+def _shell_statements(text: str) -> Iterator[list[str]]:
+    """Yield the statements of a shell, and those of ``bash -c`` outside of a container in its place."""
+    for words in script(text):
+        whole = run_command(words) is not None or served_words(words)
+        yield from [words] if whole else inner_statements(words)
+
+
 def read_shell(text: str, env: Mapping[str, str | None] | None = None) -> Start:
     """Return the start of vLLM in the statements of a shell. Raises CommandError."""
     known = {name: value for name, value in (env or {}).items() if value is not None}
     exported: dict[str, str] = {}
     starts: list[Start] = []
     container: Start | None = None
-    for words in statements(text):
+    package = ""
+    for words in _shell_statements(text):
+        package = package_of(words) or package
         place = run_command(words)
         served = served_words(words)
         if place is not None:
@@ -81,6 +101,7 @@ def read_shell(text: str, env: Mapping[str, str | None] | None = None) -> Start:
             start = container if container and not container.words else Start("command")
             start.env.update({**exported, **dict(assignments(served[0], known))})
             start.words = list(expand_words(served[1], known))
+            start.package = "" if start.image else package
             starts.append(start)
         else:
             found = dict(assignments(words, known))
@@ -123,6 +144,8 @@ def _entries(text: str) -> list[tuple[str, str, str]]:
         line = line.strip()
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1]
+        elif FLAG.match(line):
+            raise CommandError(lost_line(text, line.split()[0]))
         elif "=" in line and line[0] not in "#;":
             key, _equals, value = line.partition("=")
             found.append((section, key.strip(), value.strip()))

@@ -20,12 +20,16 @@ _LIVE, _TICK, _BARE = "\ue000", "\ue001", "\ue002"
 _VARIABLE = re.compile(rf"[{_LIVE}{_BARE}](?:(\w+)|\{{(\w+)(?::?-([^{{}}]*))?\}})")
 # A backslash at the end of a line; blanks and comments behind it come from copying.
 _CONTINUED = re.compile(r"\\[ \t]*(?:#[^\n]*)?\r?\n")
+# A backslash at the end of a comment continues nothing.
+_COMMENT = re.compile(r"^([ \t]*#[^\n]*?)\\[ \t\r]*$", re.M)
 # What a terminal shows before a command; a # alone begins a comment.
 _PROMPT = re.compile(r"^[ \t]*(?:\[?[\w.-]+@\S+?(?: \S+\])?[$#%>]|[$%>])[ \t]+(?=[A-Za-z_])", re.M)
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014"
 _ENDS = ";&|\n()"
 _NUMBERED = re.compile(r"\d[<>]")
 _REDIRECTION = re.compile(r"\d?[<>]+&?\s*[^\s;&|]*")
+# The beginning of a flag, which no number is.
+FLAG = re.compile(r"--?[A-Za-z]")
 
 
 class CommandError(ValueError):
@@ -45,7 +49,7 @@ def statements(text: str) -> list[list[str]]:
     """Return the words of each statement; what a shell would replace in them is marked. Raises CommandError."""
     check_text(text)
     # Where no line ends, each backslash with a comment would be searched to the end.
-    begin, end, last = text.replace("\u00a0", " ").rpartition("\n")
+    begin, end, last = _COMMENT.sub(r"\1", text.replace("\u00a0", " ")).rpartition("\n")
     text = _PROMPT.sub("", _CONTINUED.sub(" ", begin + end) + last.rstrip().removesuffix("\\"))
     found: list[list[str]] = [[]]
     for word in _split(text):
@@ -54,6 +58,28 @@ def statements(text: str) -> list[list[str]]:
         else:
             found[-1].append(word)
     return [words for words in found if words]
+
+
+def script(text: str) -> list[list[str]]:
+    """Return the statements of a script. Raises CommandError where one begins with a flag, which no shell would run."""
+    found = statements(text)
+    for words in found:
+        if FLAG.match(words[0]):
+            raise CommandError(lost_line(text, words[0]))
+    return found
+
+
+def lost_line(text: str, flag: str) -> str:
+    """Return the sentence that a flag begins a line or a statement, and so belongs to no command."""
+    flag = flag.partition("=")[0]
+    lines = text.splitlines()
+    for number, line in enumerate(lines[1:], 2):
+        before = lines[number - 2]
+        is_comment = before.lstrip().startswith("#")
+        if line.lstrip().startswith(flag) and (is_comment or not _CONTINUED.search(f"{before}\n")):
+            end = "is a comment, which ends a command" if is_comment else "has no backslash at its end"
+            return f"line {number} begins with {flag}, but the line before it {end}"
+    return f"{flag} begins a separate command, expected it behind `vllm serve` or `docker run`"
 
 
 def _split(text: str) -> Iterator[str | None]:

@@ -9,12 +9,17 @@ from pathlib import PurePosixPath
 from typing import Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
-from .shell import CommandError, as_written, expand, expand_words, only_there, statements, unreadable
+from .shell import CommandError, as_written, expand, expand_words, only_there, script, unreadable
 
 # The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
 _SHELLS = ("bash", "sh", "zsh", "dash")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+# What runs the text behind its -c.
+_RUN_TEXT = (*_SHELLS, "su", "runuser")
+_COMMAND = re.compile(r"-(?=[a-z]*c)[a-z]+|--command")
+# Of NAME==..., pip and uv take the version of a package.
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.S)
+_PACKAGE = re.compile(r"vllm(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+)\S*")
 # Images whose start is vLLM's server, by the end of the repository's name, with their stack.
 IMAGES = {
     "vllm-openai": "cuda",
@@ -42,7 +47,7 @@ class Start:
     """One start of vLLM. A variable with the value None takes its value from the machine or a file there.
 
     ``ports`` are published as HOST:CONTAINER, ``container`` and ``lost`` name options of the container: those that the
-    role vllm sets itself, and those that have no counterpart.
+    role vllm sets itself, and those that have no counterpart. ``package`` is what pip or uv install.
     """
 
     form: str
@@ -55,6 +60,7 @@ class Start:
     container: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     entrypoint: list[str] | None = None
+    package: str = ""
 
     @property
     def stack(self) -> str:
@@ -63,7 +69,10 @@ class Start:
 
     @property
     def version(self) -> str:
-        """The version of vLLM in the image's tag, empty for none."""
+        """The version of vLLM in the image's tag or of the package, empty for none."""
+        package = _PACKAGE.fullmatch(self.package)
+        if package:
+            return package.group(1)
         is_vendors = "/".join(repository_of(self.image).split("/")[-2:]) in _VENDOR_IMAGES
         pattern = _VENDOR_VERSION if is_vendors else _VERSION
         found = pattern.search(self.image.partition("@")[0].rpartition(":")[2])
@@ -96,6 +105,11 @@ def served_words(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
     return None
 
 
+def package_of(words: Sequence[str]) -> str:
+    """Return the word that names a version of vLLM to pip or uv, empty without one."""
+    return next(filter(_PACKAGE.fullmatch, words), "")
+
+
 def assignments(words: Sequence[str], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the NAME=VALUE words, with known variables replaced."""
     for word in words:
@@ -105,13 +119,14 @@ def assignments(words: Sequence[str], known: Mapping[str, str]) -> Iterator[tupl
 
 
 def inner_statements(words: Sequence[str]) -> list[list[str]]:
-    """Return the statements of ``bash -c TEXT``, else the words as one statement."""
-    for place, word in enumerate(words[:-1]):
-        if PurePosixPath(word).name in _SHELLS:
-            flags = [other for other in words[place + 1 : -1] if re.fullmatch(r"-(?=[a-z]*c)[a-z]+", other)]
-            text = as_written(words[-1])
-            return statements(text) if flags else [list(words)]
-    return [list(words)]
+    """Return the statements of ``bash -c TEXT``, the variables before it as exported; else the words as one."""
+    shells = (place for place, word in enumerate(words) if PurePosixPath(word).name in _RUN_TEXT)
+    place = next(shells, len(words))
+    behind = (number for number in range(place, len(words) - 1) if _COMMAND.fullmatch(words[number]))
+    option = next(behind, None)
+    if option is None:
+        return [list(words)]
+    return [["export", *words[:place]], *script(as_written(words[option + 1]))]
 
 
 def is_shell(words: Sequence[str]) -> bool:

@@ -94,7 +94,8 @@ def test_a_number_without_end_is_no_fault_of_ours(text):
 
 @pytest.mark.parametrize("text", [
     "vllm serve " + "models--" * 7500, "vllm serve o/m " + "\\#" * 30_000,
-    "docker run --device " + "a" * 60_000 + " vllm/vllm-openai", "bash -" + "c" * 60_000 + "! vllm serve o/m",
+    "docker run --device " + "a" * 60_000 + " vllm/vllm-openai", "bash " * 13_000, "bash" + " -x" * 20_000,
+    "vllm serve m" + "\n#\\" * 20_000, "bash -" + "c" * 60_000 + "! vllm serve o/m",
 ])  # fmt: skip
 def test_a_long_word_is_read_in_the_time_of_its_length(text):
     # Searched from each place to the end, these take minutes to hours.
@@ -167,6 +168,11 @@ def test_a_file_is_read_within_bounds(tmp_path):
 )
 def test_the_hardware_follows_from_image_and_variables(text, host):
     assert f"planned on {host}." in answer(AdoptRequest(), text)["text"]
+
+
+def test_another_version_of_the_package_is_named():
+    found = answer(AdoptRequest(), "uv run --with vllm==0.25.1 vllm serve o/m")
+    assert found["left_out"][0]["word"] == "vllm==0.25.1" and "for 0.33.0" in found["left_out"][0]["reason"]
 
 
 def test_an_unknown_accelerator_is_named():

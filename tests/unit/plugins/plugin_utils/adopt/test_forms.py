@@ -68,6 +68,53 @@ def test_a_compose_file_is_read_with_its_anchors():
     assert start.ports == ["127.0.0.1:9000:8000"] and start.lost == ["env_file a.env", "mem_limit"]
 
 
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("vllm serve m\n--port 1\n--seed 2", "line 2 begins with --port, but the line before it has no backslash"),
+        ("vllm serve m \\\n --seed 2 \\\n\n --port 1", "line 4 begins with --port, but the line before it has no"),
+        (
+            "vllm serve m \\\n # --seed 2 \\\n --port 1",
+            "line 3 begins with --port, but the line before it is a comment",
+        ),
+        ("docker run --gpus all\n -p 1:1 vllm/vllm-openai --model m", "line 2 begins with -p"),
+        ("vllm serve m | tee x; --port 1", "--port begins a separate command"),
+        ("bash -c 'vllm serve m\n--port 1'", "line 2 begins with --port"),
+        ("docker run vllm/vllm-openai bash -c 'vllm serve m\n--port 1'", "line 2 begins with --port"),
+        ("[Service]\nExecStart=vllm serve m\n  --port=1\n", "line 3 begins with --port,"),
+        ("[Container]\nImage=vllm/vllm-openai\nExec=--model m\n  --port 1\n", "line 4 begins with --port"),
+    ],
+)
+def test_a_flag_behind_a_line_without_a_backslash_is_not_lost(text, part):
+    with pytest.raises(CommandError) as caught:
+        read_start(text)
+    assert part in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Service]\nEnvironment=A=1\nExecStart=/bin/bash -lc 'source /x/activate && exec vllm serve m --seed 1'\n",
+        "sudo -u x A=1 bash -c 'vllm serve m --seed 1'",
+        'A=1 screen -dmS x bash -c "vllm serve m --seed 1 2>&1 | tee log"',
+        "export A=1\nsu - x -c 'vllm serve m --seed 1'",
+        "docker run vllm/vllm-openai env A=1 bash -c 'vllm serve m --seed 1' name",
+        "bash -c 'docker run -e A=1 vllm/vllm-openai --model=m --seed 1'",
+    ],
+)
+def test_what_a_shell_starts_is_read_wherever_the_shell_runs(text):
+    start = read_start(text)
+    assert start.words[-2:] == ["--seed", "1"] and start.env == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    "text", ["uv run --with vllm==0.25.1 vllm serve m", "pip install -U 'vllm[audio]==0.25.1'\nvllm serve m"]
+)
+def test_the_version_of_a_package_is_no_variable(text):
+    start = read_start(text)
+    assert start.version == "0.25.1" and start.env == {}
+
+
 def test_variables_that_are_exported_reach_only_what_follows():
     start = read_shell(
         "export A=1\nB=2\ndocker run -it -e C=$B quay.io/ascend/vllm-ascend:v1 bash\nexport D=4\nE=5 vllm serve $B"
