@@ -12,12 +12,15 @@ from ..catalog.accelerators import load_catalogue
 from ..catalog.files import load_release
 from ..catalog.option_tables import load_foreign, load_replaced, load_table, other_tables
 from ..fleet.trial import Bench
+from ..options.secret_names import is_secret
 from ..planning.inputs import UnknownNameError
 from ..planning.runtime import DEFAULT_RELEASES
 from .comparison import HOSTS, Compared, compare
 from .entry import Adopted, Release, adopt
 from .forms import read_start
 from .page import adopted_text, variables_of
+from .redaction import redact
+from .replacements import leaves
 from .shell import MOST_BYTES, CommandError
 from .start import Start
 
@@ -112,6 +115,7 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
         raise CommandError(f"adopt_release: {exc}") from exc
     others, replaced = other_tables(version), load_replaced()
     adopted = adopt(start, Release(load_table(version), others, load_foreign(stack), replaced), request.model)
+    _take_out_secrets(adopted, text)
     if start.version and start.version != version:
         reason = f"vLLM {start.version}; the entry is for {version} (vllm_release; drift.yml compares the two)"
         adopted.left_out.insert(0, (start.package or start.image, reason))
@@ -120,6 +124,22 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
     paths = {key: getattr(request, key) for key in ("recipe_path", "release_path", "weights_manifest_path")}
     bench = Bench(load_catalogue(request.accelerator_catalog_path), release, paths)
     return start, adopted, compare(adopted, bench, request.accelerator or _host(start, stack), version, request.name)
+
+
+def _take_out_secrets(adopted: Adopted, text: str) -> None:
+    """Leave out arguments with a secret in them, which the printed entry would not have, and make variables secrets."""
+    args, env = (adopted.instance.get(part) or {} for part in ("args", "env"))
+    printed = redact({"args": args, "env": env}, text)
+    for name in [name for name, value in args.items() if printed["args"][name] != value or _holds_secret(name, value)]:
+        del args[name]
+        adopted.left_out.append((f"--{name}", "holds a secret, which is not printed; add it to args yourself"))
+    for name in [name for name, value in env.items() if printed["env"][name] != value]:
+        del env[name]
+        adopted.secrets.append(name)
+
+
+def _holds_secret(name: str, value: Any) -> bool:
+    return any(len(path) > 1 and is_secret(path[-1], leaf) for path, leaf in leaves((name,), value))
 
 
 def _stack(start: Start, request: AdoptRequest) -> str:

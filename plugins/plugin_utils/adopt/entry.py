@@ -183,7 +183,9 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
             args = _replace(adopted, args, given.flag, other)
             continue
         if problems:
-            adopted.left_out.append((given.flag, re.sub(r"^--[\w.-]+: ", "", problems[0])))
+            # JSON that cannot be read may hold secrets under any key.
+            reason = re.sub(r'found "[{\[].*', "found a text that is not JSON", problems[0], flags=re.S)
+            adopted.left_out.append((given.flag, re.sub(r"^--[\w.-]+: ", "", reason)))
             continue
         adopted.notes += [(given.flag, re.sub(r"^--[\w.-]+: ", "", text)) for text in found]
         path = next(_paths(setting.value), "")

@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence
 
-from ...module_utils.common.kinds import show_value
 from ..options.arguments import Setting, read_words
 from ..options.table import Flag, OptionTable
 from ..options.values import Entry
+from .redaction import show_word
 from .shell import FLAG, CommandError, as_written
 
 
@@ -38,7 +38,7 @@ def read_flags(words: Sequence[str], table: OptionTable, others: Sequence[Option
         for extra in values[takes:]:
             if model:
                 raise CommandError(
-                    f"found {show_value(as_written(extra))}"
+                    f"found {show_word(as_written(extra))}"
                     + (f" behind {flag}" if flag else "")
                     + ", which belongs to no flag "
                     "of vLLM; expected the model once, and flags"
@@ -52,7 +52,9 @@ def read_flags(words: Sequence[str], table: OptionTable, others: Sequence[Option
             found.append(Given(flag, taken, read_words([spelled, *taken], table)))
     named = [given.values[0] for given in found if given.name == "model" and given.values]
     if named and model and named[0] != model:
-        raise CommandError(f"found two models, {as_written(model)!r} and {as_written(named[0])!r}, expected one")
+        raise CommandError(
+            f"found two models, {show_word(as_written(model))} and {show_word(as_written(named[0]))}, expected one"
+        )
     return (named[0] if named else model), [given for given in found if given.name != "model"]
 
 

@@ -7,6 +7,7 @@ import re
 from typing import Any, Iterator, Sequence
 
 from ...module_utils.common.credentials import MASK, redact_credentials
+from ...module_utils.common.kinds import show_value
 from ..options.secret_names import is_secret
 
 # How much of a value is kept of each name in it: of key=key=... every one has all the others as its value.
@@ -18,14 +19,47 @@ _VARIABLE = re.compile(
     re.I,
 )
 _FLAG = re.compile(
-    r"""(?<![\w-])--?(\w[\w-]{0,60})(?=["']?(?:=|,?\s+)(?:-\s+)?["']?(?!-)"""
+    r"""(?<![\w-])--?(?:\w[\w-]{0,60}\.){0,8}(\w[\w-]{0,60})(?=["']?(?:=|,?\s+)(?:-\s+)?["']?(?!-)"""
     rf"""([^\s"',\]]{{1,{_LONGEST}}}))"""
 )
+# A variable with a blank or a colon in place of its =. Its value is no container's name in small letters.
+_APART = re.compile(
+    r"""(?<![\w-])(?:-e|--env|ENV)[\s="']+([A-Za-z_]\w{0,99})["']?(?:\s+|[ \t]*:[ \t]*)["']?(?!-)(?=[^\s"']*[A-Z0-9])"""
+    rf"""([^\s"']{{1,{_LONGEST}}})"""
+)
 # Each with what its values end before.
-_ENDS = ((_VARIABLE, re.compile(r"""[\s"']|\Z""")), (_FLAG, re.compile(r"""[\s"',\]]|\Z""")))
+_ENDS = (
+    (_VARIABLE, re.compile(r"""[\s"']|\Z""")),
+    (_FLAG, re.compile(r"""[\s"',\]]|\Z""")),
+    (_APART, re.compile(r"""[\s"']|\Z""")),
+)
 _TOKEN = re.compile(r"\b(?:hf_|sk-|ghp_|glpat-)[A-Za-z0-9_-]{6,}")
+# Flags, numbers, variables, paths and repositories of the hub; long words without a hyphen may be keys in base64.
+_HARMLESS = re.compile(
+    r"(?i:true|false|none|null|auto|yes|no|on|off)|\W{1,9}|\d{1,6}|--?[A-Za-z][\w.-]*|\$\{?\w+\}?|(?:~|\.{0,2})(?:/[\w.-]{1,40}){1,9}"
+    r"|(?=[^.-]{1,24}\Z|[^.-]*[.-])[\w.-]{1,40}/[\w.-]{1,96}"
+)
+_IMAGE = re.compile(
+    r"[a-z0-9][a-z0-9._-]*(?::[0-9]+(?=/))?(?:/[a-z0-9][a-z0-9._-]*)*(?::[\w.-]{1,128})?(?:@sha256:[0-9a-f]+)?"
+)
+_ANY_KEY = re.compile(r"\w*[A-Z0-9](?<!_P)KEY[0-9]*")
 # Shorter ones would be found everywhere.
 _SHORTEST = 4
+
+
+def show_word(word: str) -> str:
+    """Return a word that nobody expects as an error shows it: what may be a secret is not shown."""
+    return show_value(word) if _HARMLESS.fullmatch(word) else "a word that may be a secret"
+
+
+def may_be_secret(name: str, value: Any = None) -> bool:
+    """Return whether a name tells a secret, also one such as MYKEY; UCX_IB_PKEY is that of a partition."""
+    return is_secret(name, value) or (bool(_ANY_KEY.fullmatch(name)) and is_secret("KEY", value))
+
+
+def is_image(word: str) -> bool:
+    """Return whether a container engine accepts a word as the name of an image, which is no secret."""
+    return bool(_IMAGE.fullmatch(word)) and (bool(re.search("[:/]", word)) or not re.search("[0-9]", word))
 
 
 def redact(value: Any, command: str) -> Any:
@@ -58,7 +92,7 @@ def _values(command: str, pattern: re.Pattern[str], ends: re.Pattern[str]) -> It
     end = 0
     for found in pattern.finditer(command):
         name, value = found.groups()
-        if not is_secret(name, value):
+        if not may_be_secret(name, value) or (pattern is _APART and is_image(value)):
             continue
         if len(value) == _LONGEST and found.start(2) >= end:
             end = ends.search(command, found.start(2)).start()  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ _VARIABLE = re.compile(rf"[{_LIVE}{_BARE}](?:(\w+)|\{{(\w+)(?::?-([^{{}}]*))?\}}
 # A backslash at the end of a line; blanks and comments behind it come from copying.
 _CONTINUED = re.compile(r"\\[ \t]*(?:#[^\n]*)?\r?\n")
 # A backslash at the end of a comment continues nothing.
-_COMMENT = re.compile(r"^([ \t]*#[^\n]*?)\\[ \t\r]*$", re.M)
+_COMMENT = re.compile(r"^([ \t]*#[^\n]*?)\\[ \t]*(?=\r?\n|\Z)", re.M)
 # What a terminal shows before a command; a # alone begins a comment.
 _PROMPT = re.compile(r"^[ \t]*(?:\[?[\w.-]+@\S+?(?: \S+\])?[$#%>]|[$%>])[ \t]+(?=[A-Za-z_])", re.M)
 _TYPOGRAPHIC = "\u2018\u2019\u201c\u201d\u2013\u2014"

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
+from .redaction import is_image
 from .shell import CommandError, as_written, expand, expand_words, only_there, script, unreadable
 
 # The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
@@ -155,6 +156,8 @@ def check_image(start: Start) -> None:
     """Raise CommandError for an image that is none of vLLM, and starts something else."""
     if unreadable(start.image) and not start.stack:
         raise CommandError(f"the image: {only_there(start.image)}; write its name")
+    if start.image and not unreadable(start.image) and not is_image(start.image):
+        raise CommandError("the image: found a word that no image is called, expected one such as vllm/vllm-openai")
     if start.image and not start.stack and not start.words:
         raise CommandError(
             f"the image: found {show_value(start.image)}, expected one of vLLM, such as vllm/vllm-openai, or "

@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 from typing import Mapping, NamedTuple, Sequence
 
-from ..options.secret_names import is_secret
 from ..options.table import Foreign, OptionTable, Unknown
 from ..planning.own_place import ADDRESSES, VISIBLE
+from .redaction import may_be_secret
 from .shell import unreadable
 
 _HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_HUB_TOKEN", "MODELSCOPE_API_TOKEN")
@@ -54,22 +54,24 @@ def sort_variables(
     for name, value in env.items():
         # The text that is printed has it within a template of ours.
         if not _NAME.fullmatch(name):
-            found.left_out.append((name, "no name of a variable"))
+            begin = re.split(r"\W", name, maxsplit=1)[0]
+            found.left_out.append((f"{begin}..." if may_be_secret(begin) else name, "no name of a variable"))
             continue
         problems = [text.removeprefix(f"{name}: ") for text in table.check_env([name], foreign, others, replaced)]
         dead = any(isinstance(text, Unknown) for text in table.check_env([name], foreign))
         loaded = foreign.plugin and name == "LD_PRELOAD" and "jemalloc" in str(value)
         reason = "the images of vllm-ascend load jemalloc themselves" if loaded else _reason(name)
-        secret = is_secret(name, value)
-        reason = reason or (problems[0] if dead or (problems and secret) else "")
+        secret = may_be_secret(name, value)
+        reason = reason or (problems[0] if dead else "")
         reason = reason or ("" if secret else _unset(name, value))
         if reason:
             found.left_out.append((name, reason))
-        elif secret:
+            continue
+        found.notes.extend((name, text) for text in problems)
+        if secret:
             found.secrets.append(name)
         else:
             found.env[name] = str(value)
-            found.notes.extend((name, text) for text in problems)
     return found
 
 

@@ -103,6 +103,30 @@ def test_a_long_word_is_read_in_the_time_of_its_length(text):
         answer(AdoptRequest(), text)
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--kv-transfer-config", '{"kv_connector": "X", "kv_connector_extra_config": {"password": "s3cret99"}}'),
+        ("--model-loader-extra-config", '{"aws_secret_access_key": "s3cret99", "concurrency": 16}'),
+        ("--model-loader-extra-config.aws_secret_access_key", "s3cret99"),
+        ("--otlp-traces-endpoint", "http://u:s3cret99@host"),
+        ("--allowed-headers", '["X-Key: s3cret99"]'),
+        ("--speculative-config", '{"model": "x/y", num: "s3cret99"}'),
+    ],
+)
+def test_an_argument_with_a_secret_in_it_is_left_out_whole(flag, value):
+    text = f"vllm serve o/m {flag} '{value}'"
+    found = redact(answer(AdoptRequest(), text), text)
+    assert found["instances"]["chat"]["args"] == {"tensor-parallel-size": 1}
+    assert [each["word"] for each in found["left_out"]] == [flag.partition(".")[0]]
+    assert "s3cret99" not in found["text"] and "****" not in found["text"]
+
+
+def test_a_variable_whose_value_has_the_secret_of_another_becomes_a_secret():
+    text = "docker run -e MY_PASSWORD=s3cret99 -e OTEL_SERVICE_NAME=a-s3cret99 vllm/vllm-openai --model o/m"
+    assert answer(AdoptRequest(), text)["secrets"] == ["MY_PASSWORD", "OTEL_SERVICE_NAME"]
+
+
 MANY = [
     "vllm serve o/m " + "--f1 1 " * 5000, "vllm serve o/m --lora-modules" + " a=/b" * 5000,
     " ".join(f"A{n}=1" for n in range(5000)) + " vllm serve o/m",

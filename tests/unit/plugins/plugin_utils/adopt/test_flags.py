@@ -55,3 +55,17 @@ def test_a_word_too_many_is_named(words, part):
     with pytest.raises(CommandError) as caught:
         read(*words)
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--model", "o/m", "s3cret"],
+        ["o/m", "s3cret"],
+        ["o/m", "--seed", "1", "wJalr/K7MDENGbPxRfiCYEXAMPLEKEYs3cret"],
+    ],
+)
+def test_a_word_that_may_be_a_secret_is_not_shown(words):
+    with pytest.raises(CommandError, match="a word that may be a secret") as caught:
+        read(*words)
+    assert "s3cret" not in str(caught.value)

@@ -48,6 +48,12 @@ def test_a_variable_in_place_of_a_secret_and_a_value_as_short_as_a_word_are_show
         f"ngrok --authtoken {SECRET}",
         f"proxy --mytoken {SECRET}",
         f"export PGPASSWORD={SECRET} DB_PASS_2={SECRET}2",
+        f"docker run -e HF_TOKEN {SECRET.title()} vllm/vllm-openai",
+        f"docker run --env 'HF_TOKEN' '{SECRET}' vllm/vllm-openai",
+        f"docker run -e HF_TOKEN:{SECRET} vllm/vllm-openai",
+        f"FROM vllm/vllm-openai\nENV HF_TOKEN {SECRET}",
+        f"docker run -e MYKEY={SECRET} i",
+        f"vllm serve m --kv-transfer-config.kv_connector_extra_config.redis_password {SECRET}",
         f"export AZURE_CONNECTION_STRING='AccountKey={SECRET};'",
     ],
 )
@@ -62,6 +68,8 @@ def test_a_secret_is_found_in_every_form(text):
         "vllm serve --return-tokens-as-token-ids openai/gpt-oss-120b",
         "vllm serve --allow-credentials openai/gpt-oss-120b",
         "vllm serve --enable-request-id-headers openai/gpt-oss-120b",
+        "docker run -e HF_TOKEN vllm/vllm-openai:v0.33.0 --model m",
+        "docker exec -e HF_TOKEN vllm vllm serve m",
         "docker run -e GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp/key.json -e MAX_TOKEN_LEN=4096 -e RAY_AUTH_MODE=token i",
     ],
 )

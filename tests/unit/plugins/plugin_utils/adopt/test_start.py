@@ -95,6 +95,13 @@ def test_an_image_of_something_else_is_named():
     check_image(Start("container", image="nginx:1", words=["m"]))
 
 
+@pytest.mark.parametrize("image", ["S3cret", "host/u:s3cret@x/vllm", "s3cret"])
+def test_a_word_that_is_no_image_is_not_shown(image):
+    with pytest.raises(CommandError, match="the image: found a word that no image is called") as caught:
+        check_image(Start("container", image=image, words=["m"]))
+    assert image not in str(caught.value)
+
+
 def test_only_the_name_of_an_image_counts():
     read_start("docker run vllm/vllm-openai:nightly-${SHA} --model o/m")
     with pytest.raises(CommandError, match="found \\$IMAGE, which only a shell"):

@@ -36,7 +36,6 @@ def test_what_vllm_or_a_library_reads_is_kept():
         ("https_proxy", "hosts ask no hub"),
         ("VLLM_HOST_IP", "span hosts"),
         ("DO_NOT_TRACK", "the collection sets it"),
-        ("OPENAI_API_KEY", "neither vLLM 0.33.0 nor a library"),
     ],
 )
 def test_what_an_instance_does_not_set_is_left_out_with_the_reason(name, part):
@@ -56,6 +55,19 @@ def test_jemalloc_is_loaded_by_the_images_for_ascend_and_by_a_command_s_own_word
 def test_a_variable_that_nothing_is_known_to_read_is_kept_with_a_remark():
     found = sort(SOMETHING="1")
     assert found.env == {"SOMETHING": "1"} and found.notes[0][0] == "SOMETHING"
+
+
+def test_a_secret_that_nothing_is_known_to_read_is_kept_as_one_with_a_remark():
+    found = sort(AWS_SECRET_ACCESS_KEY="s3cret", MYKEY="0ther", UCX_IB_PKEY="0x8001")
+    assert found.secrets == ["AWS_SECRET_ACCESS_KEY", "MYKEY"] and found.env == {"UCX_IB_PKEY": "0x8001"}
+    assert ("MYKEY", "neither vLLM 0.33.0 nor a library on this stack is known to read it; it may have no effect") in (
+        found.notes
+    )
+
+
+def test_the_value_behind_a_name_that_is_none_is_not_shown():
+    found = sort(**{"HF_TOKEN:s3cret": "", "API_TOKEN ": " s3cret", "A B": "1"})
+    assert [name for name, _reason in found.left_out] == ["HF_TOKEN...", "API_TOKEN...", "A B"]
 
 
 def test_secrets_are_names_only():
