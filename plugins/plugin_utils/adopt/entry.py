@@ -11,7 +11,7 @@ from ...module_utils.common.kinds import show_value
 from ..options.arguments import Setting, lay, to_mapping
 from ..options.table import Doubt, Foreign, OptionTable
 from .flags import Given, read_flags
-from .replacements import describe, is_accepted, leaves, settings_instead, without_replaced
+from .replacements import describe, is_accepted, leaves, newer_form, settings_instead, without_replaced
 from .shell import CommandError, as_written, only_there, unreadable
 from .start import Start
 from .variables import CHIPS, sort_variables
@@ -178,9 +178,12 @@ def _arguments(adopted: Adopted, flags: Sequence[Given], release: Release) -> di
             to_mapping(alone, release.table), release.others, release.replaced, release.foreign.values
         )
         problems = [text for text in found if not isinstance(text, Doubt)]
-        other = settings_instead(given.name, given.values, release.table, release.replaced) if problems else []
+        other = newer_form(given.name, setting.value)
+        word = " ".join([given.flag, *given.values]) if other else given.flag
+        if problems and not other:
+            other = settings_instead(given.name, given.values, release.table, release.replaced)
         if release.accepts(other):
-            args = _replace(adopted, args, given.flag, other)
+            args = _replace(adopted, args, word, other)
             continue
         if problems:
             # JSON that cannot be read may hold secrets under any key.

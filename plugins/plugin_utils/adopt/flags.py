@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence
 
 from ..options.arguments import Setting, read_words
-from ..options.table import Flag, OptionTable
+from ..options.table import SHORT_LEVEL, Flag, OptionTable
 from ..options.values import Entry
 from .redaction import show_word
 from .shell import FLAG, CommandError, as_written
@@ -33,9 +33,17 @@ def read_flags(words: Sequence[str], table: OptionTable, others: Sequence[Option
     model = ""
     found: list[Given] = []
     for flag, values in _grouped(words):
+        if flag == "-O" and values:
+            flag, values = f"-O{values[0]}", values[1:]
         spelled, entry = _entry(flag, table, others)
-        takes = _count(entry, values) if flag else 0
+        takes = 0 if not flag or SHORT_LEVEL.match(flag) else _count(entry, values)
         for extra in values[takes:]:
+            if entry and entry["kind"] == "switch" and extra.lower() in ("true", "false"):
+                off = f"--no-{flag.lstrip('-').replace('_', '-')}" if entry.get("negatable") else "nothing"
+                raise CommandError(
+                    f"found {show_word(extra)} behind {flag}, a switch without a value; "
+                    f"write it alone for true, {off} for false"
+                )
             if model:
                 raise CommandError(
                     f"found {show_word(as_written(extra))}"

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 from ..common.versions import sort_key
 from ..options.arguments import Setting, lay, read_words, to_mapping
 from ..options.table import Foreign, OptionTable, Replaced
+
+_LIMITS = re.compile(r"[a-z]+=\d{1,9}(?:,[a-z]+=\d{1,9})*")
 
 
 def settings_instead(name: str, values: Sequence[str], table: OptionTable, replaced: Replaced) -> list[Setting]:
@@ -39,6 +42,16 @@ def without_replaced(
             found += [(".".join(path), each) for each in instead]
             value = _dropped(value, path[1 + len(setting.keys) :])
     return setting._replace(value=value), found
+
+
+def newer_form(name: str, value: Any) -> list[Setting]:
+    """Return the settings for a value in a form that only older releases read, empty for any other value."""
+    if name == "compilation-config" and re.fullmatch("[0-3]", str(value)):
+        return [Setting(name, ("mode",), int(value))]
+    if name == "limit-mm-per-prompt" and _LIMITS.fullmatch(str(value)):
+        limits = (limit.partition("=") for limit in str(value).split(","))
+        return [Setting(name, (), {kind: int(most) for kind, _equals, most in limits})]
+    return []
 
 
 def is_accepted(
@@ -75,4 +88,4 @@ def _dropped(value: Any, keys: Sequence[str]) -> Any:
 def _written(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, (bool, Mapping)) else str(value)

@@ -156,6 +156,24 @@ def test_what_the_release_refuses_is_left_out_with_the_replacement():
             "--max-cudagraph-capture-size 512",
         ),
         (
+            "vllm serve o/m --compilation-config 3",
+            {"compilation-config": {"mode": 3}},
+            "--compilation-config 3",
+            "--compilation-config.mode 3",
+        ),
+        (
+            "vllm serve o/m --limit-mm-per-prompt image=4,video=1",
+            {"limit-mm-per-prompt": {"image": 4, "video": 1}},
+            "--limit-mm-per-prompt image=4,video=1",
+            '--limit-mm-per-prompt {"image": 4, "video": 1}',
+        ),
+        (
+            "vllm serve o/m --speculative-model o/d --num-speculative-tokens 5",
+            {"speculative-config": {"model": "o/d", "num_speculative_tokens": 5}},
+            "--speculative-model",
+            "--speculative-config.model o/d",
+        ),
+        (
             "vllm serve o/m --task embed",
             {"runner": "pooling", "convert": "embed"},
             "--task",

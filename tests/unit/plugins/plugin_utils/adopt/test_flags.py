@@ -32,6 +32,9 @@ def read(*words):
             {"middleware": [f"m.{name}" for name in "abcdefghijklmnopqrstuvwxyz"]},
         ),
         (["o/m", "-O3"], "o/m", {"optimization-level": "3"}),
+        (["-O", "3", "o/m"], "o/m", {"optimization-level": "3"}),
+        (["-O3", "o/m"], "o/m", {"optimization-level": "3"}),
+        (["-O=3", "o/m"], "o/m", {"optimization-level": "3"}),
         (["o/m", "--lora-modules", "a=b", "c=d"], "o/m", {"lora-modules": ["a=b", "c=d"]}),
         (["o/m", "-cc.cudagraph_mode=FULL"], "o/m", {"compilation-config": "FULL"}),
         (["o/m", "--max-model-len 4096"], "o/m", {"max-model-len": 4096}),
@@ -46,7 +49,8 @@ def test_each_flag_takes_its_values_and_no_more(words, model, flags):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["o/m", "--enforce-eager", "true"], "found 'true' behind --enforce-eager"),
+        (["o/m", "--enforce-eager", "true"], "found 'true' behind --enforce-eager, a switch without a value"),
+        (["--enable-chunked-prefill=False", "o/m"], "--no-enable-chunked-prefill for false"),
         (["o/m", "o/n"], "found 'o/n', which belongs to no flag"),
         (["o/m", "--model", "o/n"], "found two models"),
     ],

@@ -30,6 +30,14 @@ VALUES = {
     "full-cuda-graph": "",
     "guided-decoding-backend": "xgrammar",
     "task": "embed",
+    "override-pooler-config": '{"dimensions":8}',
+    "speculative-model": "o/m",
+    **dict.fromkeys(
+        ("disable-mm-preprocessor-cache", "eplb-log-balancedness", "guided-decoding-disable-any-whitespace"), ""
+    ),
+    **dict.fromkeys(("num-redundant-experts", "eplb-window-size", "eplb-step-interval"), "8"),
+    **dict.fromkeys(("num-speculative-tokens", "ngram-prompt-lookup-max", "ngram-prompt-lookup-min"), "4"),
+    "speculative-draft-tensor-parallel-size": "1",
 }
 NAMES = [name for name, entry in REPLACED.items() if "becomes" in entry]
 

@@ -159,7 +159,7 @@ def test_table_is_sorted_and_every_kind_is_known(version):
 
 
 def test_the_tables_stay_small():
-    assert sum(path.stat().st_size for path in BUNDLED.glob("*.yml")) < 425_000
+    assert sum(path.stat().st_size for path in BUNDLED.glob("*.yml")) < 430_000
 
 
 def test_unknown_release_says_which_there_are_and_how_to_make_one():
