@@ -84,7 +84,7 @@ def short_table(evidence: Sequence[Evidence]) -> str:
         (
             _hardware(entry),
             f"{entry.model}{_weights(entry)}",
-            f"{entry.release}, {_preset(entry)}",
+            f"{_release(entry)}, {_preset(entry)}",
             _throughput(entry),
             _start(entry),
         )
@@ -99,7 +99,7 @@ def long_table(evidence: Sequence[Evidence]) -> str:
         (
             _hardware(entry),
             f"{entry.model}{_weights(entry)}",
-            f"[{entry.name.rpartition('/')[2]}](../../catalog/evidence/{entry.name}.yml)",
+            f"[{entry.name.rpartition('/')[2]}](../../catalog/evidence/{entry.name}.yml){_mark(entry)}",
             entry.status,
             _throughput(entry),
             _first_token(entry),
@@ -119,7 +119,7 @@ def estimates_table(evidence: Sequence[Evidence]) -> str:
             entry.model,
             _throughput(entry),
             error_text(errors(entry.results, comparable(evidence, entry.model, entry.accelerator, entry.count))),
-            f"{entry.source}, vLLM {entry.release}",
+            f"{entry.source}, vLLM {_release(entry)}",
         )
         for entry in _in_order(evidence)
         if entry.status == ESTIMATED
@@ -139,6 +139,17 @@ def _worth(entry: Evidence) -> tuple[Any, ...]:
     """
     loads = sum(result["repeats"] for result in entry.results)
     return WORTH[entry.status], len(entry.results), str(entry.date), loads, entry.name
+
+
+def _release(entry: Evidence) -> str:
+    return f"{entry.release}{_mark(entry)}"
+
+
+def _mark(entry: Evidence) -> str:
+    """Return the mark of evidence that has more than two releases of the catalogue after it."""
+    names = [path.stem for path in (ROOT / "catalog/releases").glob("*.yml")]
+    newer = [name for name in names if sort_key(name) > sort_key(entry.release)]
+    return " (old)" if len(newer) > 2 else ""
 
 
 def _preset(entry: Evidence) -> str:

@@ -5,10 +5,21 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, read_document
 
 from tests.fakes.evidence import document
-from tools.evidence_table import BEGIN, END, estimates_table, long_table, machines_table, pages, replaced, short_table
+from tools.evidence_table import (
+    BEGIN,
+    END,
+    ROOT,
+    estimates_table,
+    long_table,
+    machines_table,
+    pages,
+    replaced,
+    short_table,
+)
 
 
 def evidence(name="", **change):
@@ -32,14 +43,20 @@ def test_the_short_table_shows_the_newest_measurement_of_each_release():
         evidence(accelerator="b200", status="estimated"),
     ]
     rows = short_table(entries).splitlines()[2:]
-    assert [row.split(" | ")[2] for row in rows] == ["0.25.1, balanced", "0.33.0, balanced"]
+    assert [row.split(" | ")[2] for row in rows] == ["0.25.1 (old), balanced", "0.33.0, balanced"]
     assert rows[0].endswith("| 8,950 [8,891-9,029] (64) | 47.1 s |")
+
+
+def test_what_is_older_than_two_releases_is_marked():
+    releases = sorted((path.stem for path in (ROOT / "catalog/releases").glob("*.yml")), key=sort_key)
+    marked = [name for name in releases if "(old)" in long_table([evidence(release=name)])]
+    assert marked == releases[:-3]
 
 
 def test_presets_have_rows_of_their_own_for_the_newest_release_only():
     entries = [evidence(p, preset=p, release=r) for p in ("balanced", "latency") for r in ("0.25.1", "0.33.0")]
     rows = short_table(entries).splitlines()[2:]
-    assert [row.split(" | ")[2] for row in rows] == ["0.25.1, latency", "0.33.0, balanced", "0.33.0, latency"]
+    assert [row.split(" | ")[2] for row in rows] == ["0.25.1 (old), latency", "0.33.0, balanced", "0.33.0, latency"]
 
 
 def test_more_loads_come_before_a_newer_day():
@@ -52,7 +69,10 @@ def test_more_loads_come_before_a_newer_day():
 def test_the_long_table_has_a_row_for_each_file_that_leads_to_it():
     rows = long_table([evidence("b", results=[]), evidence(accelerator="cpu", weights="0" * 40)]).splitlines()[2:]
     assert [row.split(" | ")[0] for row in rows] == ["| 1 x cpu", "| 1 x NVIDIA H200"]
-    assert "[0.25.1-2026-11-23-b](../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-b.yml)" in rows[1]
+    assert (
+        "[0.25.1-2026-11-23-b](../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-b.yml) (old) |"
+        in rows[1]
+    )
     assert "random" not in rows[0]
 
 
@@ -69,7 +89,7 @@ def test_estimates_are_in_a_table_of_their_own_with_their_error():
     place = "../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-estimated.yml"
     assert rows[1] == (
         f"| [1 x NVIDIA H200]({place}) | openai/gpt-oss-20b | 4,475 (64) | -50 % at 64 "
-        "| AIConfigurator 0.12.0, vLLM 0.25.1 |"
+        "| AIConfigurator 0.12.0, vLLM 0.25.1 (old) |"
     )
     assert " |  | baremetal.inference" in rows[0]
     assert len(long_table([found, guess, far]).splitlines()) == 3
