@@ -16,6 +16,7 @@ from typing import Any, Sequence
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import VIRTUAL
 
 TYPES = {"ascend": "NPU"}
 
@@ -26,7 +27,7 @@ def known_accelerators(catalogue: Catalogue) -> dict[str, Any]:
     for pci_id, chip in sorted(catalogue.chips.items()):
         model = catalogue.models[chip.model]
         vendor, _colon, device = pci_id.partition(":")
-        if chip.form and chip.form.endswith("VF"):
+        if chip.form and chip.form.endswith(VIRTUAL):
             continue
         info = f"{model.title} {chip.form}" if chip.form else model.title
         devices.append(
