@@ -12,7 +12,7 @@ from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
 from ..plugin_utils.fleet_page.page import page
 from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
-from ..plugin_utils.fleet_page.service import describe_services, services_table, with_service
+from ..plugin_utils.fleet_page.service import describe_answers, describe_services, services_table, with_service
 from ..plugin_utils.fleet_page.starts import describe_starts
 from ..plugin_utils.fleet_page.table import WIDTH, fleet_table
 from ..plugin_utils.fleet_page.versions import describe_silent, with_versions
@@ -32,15 +32,18 @@ class ActionModule(ControllerAction):
         lines = with_service(with_versions(fleet_lines(hosts, models), options["installed"]), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
         addresses = {name: reader.gateway_address(name) for name in options["gateways"]}
-        services = services_table(options["gateways"], lines, addresses, WIDTH)
-        more = [*describe_services(options["gateways"]), *describe_silent(options["installed"])]
-        more += describe_starts(options["starts"])
+        services = services_table(options["gateways"], lines, addresses, WIDTH, options["answers"])
+        more = [*describe_services(options["gateways"]), *describe_answers(options["answers"])]
+        more += [*describe_silent(options["installed"]), *describe_starts(options["starts"])]
         blocks = [fleet_table(lines, time.time()), services, more]
         table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
         read = {"servers": options["gateways"], "instances": {**options["installed"], **options["starts"]}}
-        silent = sorted(name for key, results in read.items() for name in results if key not in results[name])
+        silent = sorted(
+            [name for key, results in read.items() for name in results if key not in results[name]]
+            + [name for name, result in options["answers"].items() if result.get("unreachable")]
+        )
         failed = {"failed": True, "msg": f"not read: {', '.join(silent)}; the reasons stand above"} if silent else {}
         return {**written, **failed, "table": table, "totals": totals(lines)}
 

@@ -36,6 +36,10 @@ options:
       - Results of M(baremetal.inference.gateway_server) by gateway. A gateway that was not read has no C(servers).
     type: dict
     default: {}
+  answers:
+    description: Results of M(baremetal.inference.endpoint) by host, one for each instance, of a site without gateways.
+    type: dict
+    default: {}
   installed:
     description: Results of M(baremetal.inference.instance_slot) without an instance, by host. They give the releases
       that are installed, and the state C(drifted), after C(drained), where a release or a file is not as planned.

@@ -17,12 +17,16 @@ from .table import age
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
 Results = Mapping[str, Mapping[str, Any]]
+# Results of endpoint by host, one for each of its instances; empty where no instance was asked.
+Answers = Mapping[str, Mapping[str, Any]]
 SERVICES = ("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s", "last change")
 PLANNED = ("service", "model", "release", "hosts", "state")
 # Hosts of a row.
 MOST_HOSTS = 4
 # Lines of teams for each gateway.
 MOST_TEAMS = 20
+# Characters of the reason why an instance does not answer.
+MOST_REASON = 200
 TODO = {
     SICK: "run vllm-health status and systemctl status vllm@NAME on the host",
     DRAINED: "return it with undrain.yml when its work is done",
@@ -59,20 +63,25 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
     ]
 
 
-def services_table(results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int) -> list[str]:
+def services_table(
+    results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int, answers: Answers | None = None
+) -> list[str]:
     """Return the table of what is served: where, by how many servers, since when, how fast; empty without services.
 
     ``addresses`` has the address of each gateway. Requests at several gateways are added up; each counts all tokens.
-    A site without gateways has a table of what its inventory says; nobody was asked.
+    A site without gateways has a table of what its inventory says, and how many of the instances answer.
     """
     if not results:
-        rows = [_planned_row(name, lines) for name in sorted({pair[0] for line in lines for pair in line.serves})]
+        rows = [
+            _planned_row(name, lines, answers or {})
+            for name in sorted({pair[0] for line in lines for pair in line.serves})
+        ]
         return table(PLANNED, rows, width).splitlines()
     names = sorted({service for result in results.values() for service in result.get("backends", {})})
     return table(SERVICES, [_service_row(name, results, lines, addresses) for name in names], width).splitlines()
 
 
-def _planned_row(name: str, lines: Sequence[Line]) -> list[str]:
+def _planned_row(name: str, lines: Sequence[Line], answers: Answers) -> list[str]:
     hosts = [line.host for line in lines if any(pair[0] == name for pair in line.serves)]
     more = f" and {len(hosts) - MOST_HOSTS:,} more" if len(hosts) > MOST_HOSTS else ""
     return [
@@ -80,7 +89,26 @@ def _planned_row(name: str, lines: Sequence[Line]) -> list[str]:
         ", ".join(sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})),
         _releases(name, lines),
         f"{', '.join(hosts[:MOST_HOSTS])}{more}",
-        "unknown: run verify.yml",
+        _answering([_answer(name, host, answers) for host in hosts]) if answers else "unknown: run verify.yml",
+    ]
+
+
+def _answer(name: str, host: str, answers: Answers) -> Mapping[str, Any]:
+    found = answers.get(host, {}).get("results") or ()
+    return next((each for each in found if each.get("item") == name), {})
+
+
+def _answering(asked: Sequence[Mapping[str, Any]]) -> str:
+    return f"{sum(each.get('ok') is True for each in asked):,} of {len(asked):,} answer"
+
+
+def describe_answers(answers: Answers) -> list[str]:
+    """Return a line for each instance that does not answer."""
+    return [
+        f"{host}, {each['item']}: {problem_of(each)[:MOST_REASON]}"
+        for host, result in sorted(answers.items())
+        for each in result.get("results") or ()
+        if each.get("ok") is not True
     ]
 
 

@@ -23,6 +23,10 @@ def run(site, gateways, *words):
     }
     groups = {"inference": {"hosts": hosts}, "gateways": {"hosts": gateways}}
     (site / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    return play(site, *words)
+
+
+def play(site, *words):
     playbook = Path(sys.executable).with_name("ansible-playbook")
     command = [playbook, "-i", site / "hosts.json", TOP / "playbooks/status.yml", *words]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
@@ -39,6 +43,18 @@ def test_a_gateway_that_cannot_be_read_is_named_below_the_table_and_is_no_succes
     assert "gw-1 was not read" in done.stdout
     assert "gw-2 was not read" in done.stdout
     assert (tmp_path / "fleet.html").is_file()
+
+
+def test_the_instances_of_a_site_without_gateways_are_asked(tmp_path):
+    """Here none is installed; the other host is off."""
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    gone = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_retries": 0}
+    hosts = {"gpu-a": {**here, "vllm_instances": CHAT}, "gpu-b": {**gone, "vllm_instances": CHAT}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": {"inference": {"hosts": hosts}}}}))
+    done = play(tmp_path)
+    assert done.returncode == 2 and "  0 of 2 answer" in done.stdout, done.stdout + done.stderr
+    assert "gpu-a, chat: instance chat is not installed on this host" in done.stdout
+    assert "not read: gpu-b; the reasons stand above" in done.stdout
 
 
 def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import re
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import (
+    describe_answers,
     describe_services,
     services_table,
     with_service,
@@ -136,6 +137,20 @@ def test_a_site_without_gateways_has_a_table_of_what_its_inventory_says():
         "unknown: run verify.yml",
     ]  # fmt: skip
     assert services_table({}, [line()], {}, 200) == []
+
+
+def test_a_site_without_gateways_says_which_instances_answer():
+    lines = [line(name, serves=(("chat", "m"),)) for name in ("gpu-1", "gpu-2", "gpu-3")]
+    answers = {
+        "gpu-1": {"results": [{"item": "chat", "ok": True, "msg": "all passed"}]},
+        "gpu-2": {"results": [{"item": "chat", "ok": False, "msg": "chat is not ready:\n the unit died" + "x" * 999}]},
+        "gpu-3": {"results": [{"item": "chat", "unreachable": True, "msg": "refused"}], "unreachable": True},
+        "mirror": {"results": []},
+    }
+    assert services_table({}, lines, {}, 200, answers)[-1].endswith("  1 of 3 answer")
+    first, second = describe_answers(answers)
+    assert first.startswith("gpu-2, chat: chat is not ready: the unit diedxx") and len(first) < 250
+    assert second == "gpu-3, chat: refused"
 
 
 def test_services_and_silent_gateways_are_listed():
