@@ -9,6 +9,7 @@ import json
 import os
 import ssl
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -205,6 +206,31 @@ def test_tokens_are_counted_and_a_budget_ends_them(ask, connect, tmp_path):
     assert {(row["team"], row["model"]) for row in rows} == {("planners", MODEL)} and requests >= 2
     sums = {name: sum(row[name] for row in rows) for name in ("prompt", "completion", "aborted", "uncounted")}
     assert sums == {"prompt": 10 * requests, "completion": 20 * requests, "aborted": 0, "uncounted": 0}
+
+
+def inference(*words):
+    command = [sys.executable, "bin/inference", *words, "-i", str(INVENTORY), "--json"]
+    done = subprocess.run(command, cwd=TOP, check=False, capture_output=True, text=True)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (0, True), done.stdout + done.stderr
+    return document
+
+
+def test_the_command_drains_a_host_and_returns_it(host):
+    inference("drain", "cpu-12", "--reason", "new fans")
+    try:
+        assert state(host, "cpu-12--chat") == "DRAIN"
+        assert "new fans" in inference("status")["text"]
+    finally:
+        inference("undrain", "cpu-12")
+    until(lambda: state(host, "cpu-12--chat") == "UP", 60)
+    assert "new fans" not in inference("status")["text"]
+
+
+def test_the_command_lists_clients_and_tokens():
+    listed = json.dumps(inference("key", "list")["messages"])
+    assert all(name in listed for name in ("alice", "bob", "dora"))
+    assert "planners" in json.dumps(inference("usage"))
 
 
 def test_a_new_team_is_limited_by_the_command_that_makes_its_key(ask):
