@@ -87,14 +87,14 @@ def engine():
 
 
 @contextlib.contextmanager
-def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, interval=0.2, **more):
+def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, interval=0.2, planned=None, **more):
     config = {
         "port": port, "interval": interval, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
         "min_available": 1, "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
         "servers": {
             f"127.0.0.1:{each}": {"name": f"gw--chat-{n}", "service": "chat", "model": "m", **more}
             for n, each in enumerate(servers, 1)
-        },
+        } if planned is None else planned,
     }  # fmt: skip
     (directory / "agent.json").write_text(json.dumps(config))
     command, environ = program("gateway-agent", directory / "agent.json")
