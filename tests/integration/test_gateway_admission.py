@@ -117,6 +117,53 @@ def test_the_class_of_the_team_decides_who_is_served_next(tmp_path):
         assert waiting.free() == ["lone", "prod", "res", "night"]
 
 
+def test_the_highest_class_gets_a_place_that_is_kept_while_all_others_are_taken(tmp_path):
+    with held_back(tmp_path, places=32) as waiting:
+        found, server = waiting.found, waiting.server
+        waiting.send("prod")
+        waiting.send("night", 30)
+        waiting.send("res", 4)
+        assert len(server.users) == 31
+        waiting.send("prod", 2)
+        until(lambda: server.users.count("prod") == 2)
+        time.sleep(0.5)
+        # One place was kept. The others wait for it in vain.
+        assert server.users[31:] == ["prod"] and found.stat("BACKEND", "qcur") == "5"
+        assert (found.stat("gw--chat-1", "scur"), found.stat("gw--chat-1", "slim")) == ("32", "31")
+        waiting.free()
+        assert server.users[32] == "prod"
+        assert {status for _name, status in waiting.statuses()} == {200}
+        assert "Lua" not in found.log.read_text()
+
+
+def test_no_place_is_kept_for_a_class_that_sends_nothing(tmp_path):
+    with held_back(tmp_path, places=32) as waiting:
+        waiting.send("night", 34)
+        until(lambda: len(waiting.server.users) == 32)
+        time.sleep(0.5)
+        assert waiting.found.stat("BACKEND", "qcur") == "2" and len(waiting.server.users) == 32
+        waiting.send("prod")
+        assert waiting.free()[32] == "prod"
+
+
+def test_what_waited_and_left_the_queue_leaves_no_place_to_a_lower_class(tmp_path):
+    with held_back(tmp_path, places=32) as waiting:
+        found, server = waiting.found, waiting.server
+        waiting.send("prod")
+        waiting.send("night", 30)
+        waiting.send("prod")
+        until(lambda: server.users.count("prod") == 2)
+        waiting.send("res", 2)
+        waiting.send("prod", 2)
+        # Places become free, and the highest class has all that it asks for.
+        found.tell("set maxconn server chat/gw--chat-1 34")
+        until(lambda: server.users[32:] == ["prod", "prod"])
+        found.tell("set maxconn server chat/gw--chat-1 33")
+        time.sleep(0.5)
+        assert found.stat("BACKEND", "qcur") == "2"
+        waiting.free()
+
+
 def test_a_quiet_team_is_served_before_the_rest_of_a_noisy_one(tmp_path):
     with held_back(tmp_path, places=2) as waiting:
         waiting.send("loud", 6)

@@ -6,7 +6,7 @@ A place is a request that a server works on. The rest waits at the gateway, by c
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Protocol
+from typing import Any, Iterable, Mapping, Protocol
 
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
@@ -19,12 +19,17 @@ STANDARD = "standard"
 OFF, SHADOW, AUTO = ("off", "shadow", "auto")
 # The places of an engine without max-num-seqs: vLLM's own smallest number.
 UNKNOWN_PLACES = 256
+# One place in so many of a gateway's is kept free for the highest class, and at least one of this many or more.
+KEPT_PART, LEAST_WITH_KEPT = 64, 32
+# Where a server has fewer, one would be too much of them; where a service has more servers, places become free often.
+LEAST_OF_SERVER, MOST_SERVERS = 8, 16
 
 
 class Service(Protocol):
     """What is needed of a service; ``engines`` has the host and the plan of each server by its name."""
 
     name: str
+    affinity: str
     servers: list[dict[str, Any]]
     engines: dict[str, tuple[str, PlanDocument]]
 
@@ -56,6 +61,28 @@ def places_of(plan: PlanDocument) -> int:
     """Return how many requests an engine works on at the same time, by its plan."""
     args = plan["args"]
     return int(args.get("max-num-seqs") or UNKNOWN_PLACES) * int(args.get("data-parallel-size") or 1)
+
+
+def keep_places(services: Iterable[Service], options: Mapping[str, Any]) -> str:
+    """Set how many places servers keep free for the highest class; return it, empty where there is no lower one."""
+    # A client without a team is STANDARD.
+    found = {STANDARD, *(entry.get("class", STANDARD) for entry in options["teams"].values())}
+    if options["admission"] != AUTO or len(found) == 1:
+        return ""
+    for service in services:
+        # With affinity each server has its own queue.
+        if service.affinity == "none" and len(service.servers) <= MOST_SERVERS:
+            _keep([server for server in service.servers if server.get("places", 0) >= LEAST_OF_SERVER])
+    return next(name for name in CLASSES if name in found)
+
+
+def _keep(servers: list[dict[str, Any]]) -> None:
+    total, seen = sum(server["places"] for server in servers), 0
+    kept = max(1, total // KEPT_PART) if total >= LEAST_WITH_KEPT else 0
+    for server in servers:
+        before, seen = seen, seen + server["places"]
+        if own := kept * seen // total - kept * before // total:
+            server["kept"] = own
 
 
 def is_ordered(service: Service) -> bool:

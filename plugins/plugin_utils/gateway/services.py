@@ -16,7 +16,7 @@ from ...module_utils.vllm.plan_document import INNER, PlanDocument
 from ..common.tables import hosts_in_words
 from ..planning.groups import bracketed
 from ..planning.side_models import adapter_names
-from .admission import AUTO, OFF, assign_places, is_ordered, teams_by_class
+from .admission import AUTO, OFF, assign_places, is_ordered, keep_places, teams_by_class
 from .budgets import beyond_team, budgets_of
 from .paths import path_problems, paths_of, task_problems, tasks_of
 from .routing import Listener, listeners_of, services_by_model
@@ -128,6 +128,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     if problems:
         raise GatewayError("\n".join(problems))
     warnings += beyond_team(options["clients"], budgets)
+    favoured = keep_places(services.values(), options)
     for service in services.values():
         service.paths = paths_of(service.tasks, options["paths"])
     return {
@@ -140,6 +141,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "agent": _agent(services, options["admission"] == AUTO),
         "scale": scale,
         "classes": teams_by_class(options["teams"]) if options["admission"] != OFF else {},
+        "favoured": favoured,
         "ports": _ports(services, options),
         "warnings": warnings,
     }
@@ -444,11 +446,15 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     return problems
 
 
+def _places(server: Mapping[str, Any]) -> list[int]:
+    return [server["places"], server["most"], *([server["kept"]] if "kept" in server else [])]
+
+
 def _agent(services: Mapping[str, GatewayService], corrects: bool) -> dict[str, dict[str, Any]]:
     """Return the servers that the agent watches: address and port -> names of server, service and a model to test.
 
     ``group`` is equal for the servers that serve together, and there for no others. ``places`` are there where the
-    agent ``corrects`` them: those of this gateway and the most of all gateways.
+    agent ``corrects`` them: those of this gateway, the most of all gateways, and those kept free.
     """
     return {
         f"{server['address']}:{server['port']}": {
@@ -456,7 +462,7 @@ def _agent(services: Mapping[str, GatewayService], corrects: bool) -> dict[str, 
             "service": service.name,
             "model": service.names[server["name"]][0],
             **({"group": service.groups[server["name"]]} if server["name"] in service.groups else {}),
-            **({"places": [server["places"], server["most"]]} if corrects and "places" in server else {}),
+            **({"places": _places(server)} if corrects and "places" in server else {}),
         }
         for service in services.values()
         for server in service.servers

@@ -122,6 +122,10 @@ end
 -- A worker that replaces another one begins with small bounds (see below), which refuse nobody: this many seconds the plan's count.
 local replaces, began, RISES = os.getenv("HAPROXY_MWORKER_REEXEC"), core.now().sec, 30
 
+local function rises()
+    return replaces and core.now().sec - began < RISES
+end
+
 -- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
 local function occupancy(txn, service, places, servers, mode)
     -- Without this request, which HAProxy counts already.
@@ -129,8 +133,7 @@ local function occupancy(txn, service, places, servers, mode)
     places = math.max(1, places * txn.f:nbsrv(service) // servers)
     if mode == "auto" then
         local queue, free = txn.f:queue(service), math.max(0, txn.f:be_conn_free(service))
-        local rises = replaces and core.now().sec - began < RISES
-        return queue, free, math.max(rises and places or 1, taken - queue + free)
+        return queue, free, math.max(rises() and places or 1, taken - queue + free)
     end
     return math.max(0, taken - places), math.max(0, places - taken), places
 end
@@ -142,6 +145,59 @@ local function queue_of(service, class, queue, running)
         sum = sum + present_of(service, each)
     end
     return math.max(0, math.min(queue, sum - 1 - running))
+end
+
+-- By service, where servers keep places free for the highest class: how many of its requests wait, and the second when one came last.
+-- Where none has come for so many seconds, the others get these places, too.
+local favoured, came, UNUSED, stopping = {}, {}, 60, false
+
+local function is_unused(service)
+    return core.now().sec - (came[service] or -UNUSED) >= UNUSED
+end
+
+-- Serve the head of the queue at servers that keep places free, ``kept``: their bounds rise for a moment. While a request of the highest
+-- class waits, each one that any server gets is of this class.
+local function pay(service, class, kept)
+    local backend, before = core.backends[service]
+    repeat
+        local all, got, unused = {}, 0, is_unused(service)
+        for name, server in pairs(backend.servers) do
+            all[name] = server:get_stats()
+            got = got + all[name]["stot"]
+        end
+        -- Those that were cancelled are forgotten.
+        favoured[service] = math.max(0, math.min(favoured[service] - got + (before or got), present_of(service, class)))
+        before = got
+        for name, number, places in kept:gmatch("(%S+)=(%d+)/(%d+)") do
+            local server, there = backend.servers[name], all[name]["scur"]
+            local most = tonumber(server:get_maxconn())
+            -- As places.py: fewer of a bound that the agent has made smaller.
+            local top = most + math.min(tonumber(number), number * (most + number) // places)
+            if (unused or favoured[service] > 0) and there >= most and there < top then
+                server:set_maxconn(there + 1)
+                server:set_maxconn(most)
+            end
+        end
+        core.msleep(unused and favoured[service] == 0 and 50 or 5)
+    until not unused and favoured[service] == 0 or stopping or backend:get_stats()["qcur"] == 0
+    favoured[service] = nil
+end
+
+-- A request of the highest class has come, or one is about to wait. After a reload two workers share the engines, so none sends more.
+local function favour(txn, service, class, kept)
+    local own, waits = txn:get_var("txn.class") == class, txn:get_var("txn.admission") == "waits"
+    if own then
+        came[service] = core.now().sec
+    end
+    if favoured[service] then
+        favoured[service] = favoured[service] + (own and waits and 1 or 0)
+    elseif waits and (own or is_unused(service)) and not rises() and not stopping then
+        favoured[service] = own and 1 or 0
+        core.register_task(function()
+            core.msleep(1)
+            pay(service, class, kept)
+        end)
+    end
 end
 
 local function admit(txn, service, all, servers, mode)
@@ -248,9 +304,11 @@ core.register_task(function()
         end
         core.msleep(200)
     end
+    stopping = true
     divide(2)
 end)
 core.register_action("admit", { "http-req" }, admit, 4)
+core.register_action("favour", { "http-req" }, favour, 3)
 core.register_action("answered", { "http-res" }, answered)
 core.register_service("admission", "http", function(applet)
     local text = metrics()

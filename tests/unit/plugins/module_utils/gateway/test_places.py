@@ -37,14 +37,35 @@ INTERVAL = 2
         # Four requests with 256 sequences each say little of how many others fit.
         (256, 256, Load(256, 768, 0.5, 4), 32),
         (256, 256, Load(256, 24, 0.5, 4), 32),
-        # It has less than its share, and the other gateway has the rest.
+        # The KV cache is full, so it is long contexts and not sequences of few requests.
+        (256, 256, Load(8, 24, 0.97, 32), 8),
+        # The other gateway has the rest.
         (8, 64, Load(60, 1, 0.5, 8), 8),
-        (8, 16, Load(60, 1, 0.5, 8), 9),
+        (8, 16, Load(16, 0, 0.5, 8), 8),
+        (8, 16, Load(15, 0, 0.5, 8), 9),
+        # Others send as well, past the gateways.
+        (8, 16, Load(60, 1, 0.5, 8), 8),
     ],
 )
 def test_what_is_seen_twice(share, most, load, expected):
     places = Places(share, most, waited=load.waiting)
     assert places.update(load) == expected == places.bound
+
+
+def test_a_gateway_gives_back_what_the_other_one_had_left_to_it():
+    places = Places(8, 16, bound=12)
+    assert [places.update(Load(16, 1, 0.5, 12)) for _n in range(6)] == [11, 10, 9, 8, 8, 8]
+    # It may have been cut to less than its share.
+    assert Places(8, 16, bound=6).update(Load(16, 0, 0.5, 6)) == 7
+
+
+def test_what_is_kept_for_the_highest_class_is_free_in_all_gateways():
+    places = Places(8, 16, 1)
+    assert (places.limit(100.0), places.update(Load(14, 0, 0.5, 7)), places.update(Load(13, 0, 0.5, 7))) == (7, 8, 9)
+    # The highest class has what was kept.
+    assert [places.update(Load(16, 0, 0.5, 9)) for _n in range(2)] == [8, 8]
+    # Of a smaller bound less is kept, and the limit is never zero, which HAProxy takes for none.
+    assert [Places(256, 256, 4, bound=bound).limit(100.0) for bound in (256, 128, 32, 1)] == [252, 126, 32, 1]
 
 
 def test_what_waits_once_cuts_nothing():

@@ -35,6 +35,42 @@ def test_gateways_divide_the_places_and_leave_none_out():
     assert places(args=[{"max-num-seqs": 9}], shares={"gw": 2}) == [5]
 
 
+@pytest.mark.parametrize(
+    ("number", "args", "gateways", "expected"),
+    [
+        (4, {"max-num-seqs": 16}, 1, [0, 0, 0, 1]),
+        (4, {"max-num-seqs": 16}, 2, [0, 0, 0, 1]),
+        (2, {}, 1, [4, 4]),
+        (1, {"max-num-seqs": 32}, 1, [1]),
+        # One would be too much of them.
+        (1, {"max-num-seqs": 31}, 1, [0]),
+        (9, {"max-num-seqs": 7}, 1, [0] * 9),
+        # Of so many servers some place becomes free often.
+        (17, {}, 1, [0] * 17),
+    ],
+)
+def test_a_few_places_are_kept_for_the_highest_class(number, args, gateways, expected):
+    found = decided(args=[args] * number, shares={"gw": gateways})
+    assert [server.get("kept", 0) for server in found["services"][0]["servers"]] == expected
+    of_agent = [server["places"][2:] for server in found["agent"].values()]
+    assert of_agent == [[each] if each else [] for each in expected]
+
+
+@pytest.mark.parametrize(
+    ("more", "favoured", "kept"),
+    [
+        ({}, "gold", [4]),
+        ({"teams": {"nightly": {"class": "batch"}}}, "standard", [4]),
+        ({"teams": {"research": {}}}, "", [None]),
+        ({"admission": "shadow"}, "", [None]),
+        ({"services": {"chat": {"affinity": "prefix"}}}, "gold", [None]),
+    ],
+)
+def test_places_are_kept_where_classes_share_one_queue(more, favoured, kept):
+    found = decided(**more)
+    assert (found["favoured"], [server.get("kept") for server in found["services"][0]["servers"]]) == (favoured, kept)
+
+
 def test_without_admission_there_are_no_places_and_no_classes():
     assert places(admission="off") == [None]
     assert decided(admission="off")["classes"] == {}
