@@ -24,7 +24,17 @@ from .shell import (
     script,
     statements,
 )
-from .start import Start, assignments, check_image, finish, inner_statements, is_shell, package_of, served_words
+from .start import (
+    Start,
+    assignments,
+    check_image,
+    finish,
+    inner_statements,
+    is_shell,
+    package_of,
+    program_of,
+    served_words,
+)
 
 _SECTION = re.compile(r"^\[(Service|Container|Unit)\]\s*$", re.MULTILINE)
 _SERVICES = re.compile(r"^(?:services|[\w.-]+):\s*(?:#.*)?$", re.MULTILINE)
@@ -52,6 +62,8 @@ _QUADLET = {
 def read_start(text: str, service: str = "") -> Start:
     """Return the one start of vLLM in a text; ``service`` names one of a compose file. Raises CommandError."""
     check_text(text)
+    if re.search(r"^apiVersion:", text, re.MULTILINE):
+        raise CommandError("found a manifest of Kubernetes, expected its image, variables and args as `docker run`")
     if _SECTION.search(text):
         start = _unit(text)
     elif _SERVICES.search(text) and "image:" in text:
@@ -68,7 +80,9 @@ def read_start(text: str, service: str = "") -> Start:
 
 
 def _describe(start: Start) -> str:
-    return f"the image {start.image!r} without a command" if start.image else "no command"
+    if start.image:
+        return f"the image {start.image!r} without a command"
+    return ", ".join(dict.fromkeys(start.others)) or "no command"
 
 
 def _shell_statements(text: str) -> Iterator[list[str]]:
@@ -85,8 +99,10 @@ def read_shell(text: str, env: Mapping[str, str | None] | None = None) -> Start:
     starts: list[Start] = []
     container: Start | None = None
     package = ""
+    others: list[str] = []
     for words in _shell_statements(text):
         package = package_of(words) or package
+        others.append(program_of(words))
         place = run_command(words)
         served = served_words(words)
         if place is not None:
@@ -110,7 +126,7 @@ def read_shell(text: str, env: Mapping[str, str | None] | None = None) -> Start:
                 exported.update(found)
     if len(starts) > 1:
         raise CommandError(f"found {len(starts)} commands that start vLLM, expected one; give each of them its own run")
-    return starts[0] if starts else container or Start("command")
+    return starts[0] if starts else container or Start("command", others=list(filter(None, others)))
 
 
 # Units of systemd, and quadlets

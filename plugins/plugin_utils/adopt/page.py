@@ -35,7 +35,7 @@ def adopted_text(variables: Mapping[str, Any], adopted: Adopted, compared: Compa
         parts.append(_recipe(adopted, compared))
     for title, lines in (
         ("Left out of the entry:", adopted.left_out),
-        ("To know about what it keeps:", [*adopted.notes, *_warnings(compared)]),
+        ("To know about what it keeps:", [*adopted.notes, *_warnings(adopted, compared)]),
         ("Removed with null, because the recipe sets it and the command does not:", _removed(compared)),
         ("Added by the collection:", compared.added),
     ):
@@ -59,13 +59,18 @@ def _recipe(adopted: Adopted, compared: Compared) -> str:
     return "\n\n".join([wrapped(text, WIDTH), recipe, *([own] if compared.carried else [])])
 
 
-def _warnings(compared: Compared) -> list[tuple[str, str]]:
-    """Return the warnings of the plan, without the one that nothing pins the weights yet."""
+def _warnings(adopted: Adopted, compared: Compared) -> list[tuple[str, str]]:
+    """Return the warnings of the plan, without the one that nothing pins the weights yet, and those noted already."""
     if not compared.plan:
         return []
     place = f"vllm_instances.{compared.plan['instance']}"
+    noted = {f"{name}: {text}" for name, text in adopted.notes}
     split = (text.removeprefix(place).partition(": ") for text in compared.plan["warnings"])
-    return [(head.lstrip(".") or "the plan", text) for head, _colon, text in split if "no manifest pins" not in text]
+    return [
+        (head.lstrip(".") or "the plan", text)
+        for head, _colon, text in split
+        if "no manifest pins" not in text and text not in noted
+    ]
 
 
 def _removed(compared: Compared) -> list[tuple[str, str]]:

@@ -21,6 +21,10 @@ _COMMAND = re.compile(r"-(?=[a-z]*c)[a-z]+|--command")
 # Of NAME==..., pip and uv take the version of a package.
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.S)
 _PACKAGE = re.compile(r"vllm(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+)\S*")
+_BUILTINS = ("cd", "export", "set", "source")
+_PROGRAM = re.compile(r"[a-z][a-z._-]{1,30}[0-9]?|FROM")
+# Images of vLLM for hardware that the collection does not serve.
+_OTHER_HARDWARE = re.compile(r"(?:\A|[/_.-])(?:gaudi|habana|neuron|tpu)(?:[/_.-]|\Z)")
 # Images whose start is vLLM's server, by the end of the repository's name, with their stack.
 IMAGES = {
     "vllm-openai": "cuda",
@@ -48,7 +52,8 @@ class Start:
     """One start of vLLM. A variable with the value None takes its value from the machine or a file there.
 
     ``ports`` are published as HOST:CONTAINER, ``container`` and ``lost`` name options of the container: those that the
-    role vllm sets itself, and those that have no counterpart. ``package`` is what pip or uv install.
+    role vllm sets itself, and those that have no counterpart. ``package`` is what pip or uv install,
+    ``others`` are the programs that a text without vLLM starts.
     """
 
     form: str
@@ -62,6 +67,7 @@ class Start:
     lost: list[str] = field(default_factory=list)
     entrypoint: list[str] | None = None
     package: str = ""
+    others: list[str] = field(default_factory=list)
 
     @property
     def stack(self) -> str:
@@ -70,10 +76,12 @@ class Start:
 
     @property
     def version(self) -> str:
-        """The version of vLLM in the image's tag or of the package, empty for none."""
+        """The version of vLLM in the tag of an image of vLLM, or of the package; empty for none."""
         package = _PACKAGE.fullmatch(self.package)
         if package:
             return package.group(1)
+        if not self.stack:
+            return ""
         is_vendors = "/".join(repository_of(self.image).split("/")[-2:]) in _VENDOR_IMAGES
         pattern = _VENDOR_VERSION if is_vendors else _VERSION
         found = pattern.search(self.image.partition("@")[0].rpartition(":")[2])
@@ -104,6 +112,15 @@ def served_words(words: Sequence[str]) -> tuple[list[str], list[str]] | None:
             rest = list(words[place + 2 :])
             return list(words[:place]), rest[1:] if rest[:1] == ["serve"] else rest
     return None
+
+
+def program_of(words: Sequence[str]) -> str:
+    """Return the name of the program that a statement starts, empty for what may be anything else."""
+    rest = [word for word in words if not _ASSIGNMENT.fullmatch(word)]
+    if len(rest) > 2 and rest[1] == "-m":
+        rest = rest[2:]
+    found = _PROGRAM.fullmatch(PurePosixPath(rest[0]).name) if rest else None
+    return found.group() if found and found.group() not in _BUILTINS else ""
 
 
 def package_of(words: Sequence[str]) -> str:
@@ -158,6 +175,11 @@ def check_image(start: Start) -> None:
         raise CommandError(f"the image: {only_there(start.image)}; write its name")
     if start.image and not unreadable(start.image) and not is_image(start.image):
         raise CommandError("the image: found a word that no image is called, expected one such as vllm/vllm-openai")
+    if not start.stack and _OTHER_HARDWARE.search(repository_of(start.image)):
+        raise CommandError(
+            f"the image: found {show_value(start.image)}, for hardware that the collection does not serve; an entry "
+            "for it would be planned on other chips"
+        )
     if start.image and not start.stack and not start.words:
         raise CommandError(
             f"the image: found {show_value(start.image)}, expected one of vLLM, such as vllm/vllm-openai, or "

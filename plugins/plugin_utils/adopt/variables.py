@@ -72,6 +72,8 @@ def sort_variables(
             found.secrets.append(name)
         else:
             found.env[name] = str(value)
+            if re.match("~?/", str(value)):
+                found.notes.append((name, f"names {value}, a path of that machine; hosts need it there too"))
     return found
 
 

@@ -194,6 +194,11 @@ def test_the_hardware_follows_from_image_and_variables(text, host):
     assert f"planned on {host}." in answer(AdoptRequest(), text)["text"]
 
 
+def test_a_remark_on_a_variable_is_printed_once():
+    text = answer(AdoptRequest(), "SOMETHING=1 vllm serve o/m")["text"]
+    assert text.count("is known to read it") == 1
+
+
 def test_another_version_of_the_package_is_named():
     found = answer(AdoptRequest(), "uv run --with vllm==0.25.1 vllm serve o/m")
     assert found["left_out"][0]["word"] == "vllm==0.25.1" and "for 0.33.0" in found["left_out"][0]["reason"]

@@ -132,6 +132,11 @@ def test_variables_that_are_exported_reach_only_what_follows():
         ('services:\n  a:\n    image: vllm/vllm-openai\n    command: "\'x"\n', "a quote that is never closed"),
         ("services:\n  a:\n    image: nginx\n", "found 'nginx', expected one of vLLM"),
         ("[Service]\nType=simple\n", "the unit starts no vLLM"),
+        ("A=1 ollama run qwen3:8b", "found ollama, expected `vllm serve MODEL`"),
+        ("cd /x && python3 -m sglang.launch_server --model-path m", "found sglang.launch_server, expected"),
+        ('ssh root@192.0.2.1 "docker run vllm/vllm-openai --model m"', "found ssh, expected"),
+        ("S3cretW0rd x", "found no command"),
+        ("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: vllm/vllm-openai\n", "a manifest of Kubernetes"),
     ],
 )
 def test_what_cannot_be_read_is_answered_in_one_sentence(text, part):

@@ -32,8 +32,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.start im
         ("rocm/vllm-dev:rocm7.0_navi_0.10.1", "rocm", ""),
         ("intel/vllm:0.10.2-xpu", "xpu", "0.10.2"),
         ("vllm/vllm-openai-cpu:latest-x86_64", "cpu", ""),
-        ("nginx:1.27", "", "1.27"),
-        ("someone/not-vllm-openai:1.0", "", "1.0"),
+        ("nginx:1.27", "", ""),
+        ("someone/not-vllm-openai:1.0", "", ""),
     ],
 )
 def test_an_image_has_a_stack_and_a_version(image, stack, version):
@@ -93,6 +93,12 @@ def test_an_image_of_something_else_is_named():
     with pytest.raises(CommandError, match="found 'nginx:1', expected one of vLLM"):
         check_image(Start("container", image="nginx:1"))
     check_image(Start("container", image="nginx:1", words=["m"]))
+
+
+@pytest.mark.parametrize("image", ["vault.habana.ai/gaudi/vllm:1.22", "vllm/vllm-tpu", "public.ecr.aws/neuron/x:1"])
+def test_an_image_for_other_hardware_is_refused(image):
+    with pytest.raises(CommandError, match="for hardware that the collection does not serve"):
+        check_image(Start("container", image=image, words=["m"]))
 
 
 @pytest.mark.parametrize("image", ["S3cret", "host/u:s3cret@x/vllm", "s3cret"])

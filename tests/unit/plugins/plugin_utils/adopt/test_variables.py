@@ -76,6 +76,11 @@ def test_secrets_are_names_only():
     assert not sort(MY_CREDENTIALS="/etc/key.json", RAY_AUTH_MODE="token").secrets
 
 
+def test_a_path_in_a_variable_is_noted():
+    found = sort(LD_LIBRARY_PATH="/x/lib")
+    assert ("LD_LIBRARY_PATH", "names /x/lib, a path of that machine; hosts need it there too") in found.notes
+
+
 def test_values_that_only_that_machine_has_are_left_out():
     found = sort(NCCL_DEBUG=None, NCCL_IB_HCA=interpolated("$X"), OTEL_EXPORTER_OTLP_ENDPOINT="http://me:pass@host/")
     assert [name for name, _reason in found.left_out] == ["NCCL_DEBUG", "NCCL_IB_HCA", "OTEL_EXPORTER_OTLP_ENDPOINT"]
