@@ -109,6 +109,11 @@ def test_a_word_that_is_no_image_is_not_shown(image):
 
 
 def test_only_the_name_of_an_image_counts():
-    read_start("docker run vllm/vllm-openai:nightly-${SHA} --model o/m")
+    for image in (
+        "vllm/vllm-openai:nightly-${SHA}",
+        "vllm/vllm-openai:<tag>",
+        "docker://r:5000/vllm/vllm-openai@sha256:0a",
+    ):
+        assert read_start(f"docker run {image} --model o/m").stack == "cuda"
     with pytest.raises(CommandError, match="found \\$IMAGE, which only a shell"):
         read_start("docker run $IMAGE --model o/m")
