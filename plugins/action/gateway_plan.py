@@ -51,13 +51,14 @@ class ActionModule(ControllerAction):
             found["peers"] = peers_of(gateway, options, groups, hostvars)
             clients, unknown = with_services(clients, options["clients"], found.pop("models"))
             problems += unknown
+            own_address = address_of(gateway, hostvars)
         except (FleetError, GatewayError) as exc:
             problems.append(str(exc))
         if problems:
             lines = [with_origin(line, variables) for line in "\n".join(problems).splitlines()]
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
-        names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
+        names = [gateway, own_address, shared, *options["names"]]
         warnings = [*found["warnings"], *ending(clients, time.time())]
         return {
             **found,

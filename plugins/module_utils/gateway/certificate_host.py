@@ -6,7 +6,6 @@ All of it runs on the controller.
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import secrets
@@ -19,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Iterable, Sequence
 
 from ..common.files_host import locked, publish
+from ..common.ip_addresses import is_ip, read_ip
 
 DAY = 86400
 CA_DAYS = 3650
@@ -211,25 +211,20 @@ def _issue(directory: str, outcome: CertificateOutcome, names: Sequence[str], da
 
 
 def _leaf_extensions(names: Sequence[str]) -> str:
-    alternatives = ",".join(f"{'IP' if is_address(name) else 'DNS'}:{name}" for name in names)
+    for name in names:
+        # A comma or a line break would be another extension.
+        if not (is_ip(name) or re.fullmatch(r"[\w.*-]+", name, re.ASCII)):
+            raise CertificateError(f"found the name {name[:80]!r}, expected that of a host, or an IP address")
+    alternatives = ",".join(f"{'IP' if is_ip(name) else 'DNS'}:{name}" for name in names)
     return (
         "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth\n"
         f"subjectAltName={alternatives}\n"
     )
 
 
-def is_address(name: str) -> bool:
-    """Return whether a name is an IP address."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _plain(names: Iterable[str]) -> frozenset[str]:
     """Return names with IP addresses in their canonical form."""
-    return frozenset(str(ipaddress.ip_address(name)) if is_address(name) else name for name in names)
+    return frozenset(str(read_ip(name)) if is_ip(name) else name for name in names)
 
 
 def covered(name: str, names: frozenset[str]) -> bool:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import re
+
+from ...module_utils.common.ip_addresses import is_ip
 
 _LOGIN = re.compile(r"\A\s*[A-Za-z][\w+.-]*://[^/?#]*@")
 
-_HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
 
 
 class AddressError(ValueError):
@@ -26,21 +27,13 @@ def refuse_login(variable: str, address: str) -> None:
         )
 
 
-def is_address(text: str) -> bool:
-    """Return whether a text is an IP address."""
-    with contextlib.suppress(ValueError):
-        ipaddress.ip_address(text)
-        return True
-    return False
-
-
 def is_listen(text: str) -> bool:
     """Return whether a program can listen there: at an address, at the one of this host, or at all of them."""
-    return text in ("localhost", "*") or is_address(text)
+    return text in ("localhost", "*") or is_ip(text)
 
 
 def is_host(text: str) -> bool:
     """Return whether a text is an IP address or can be a host's name."""
     # Digits and dots alone are an address with a mistake in it.
     is_name = len(text) <= 253 and _HOST.match(text) and not re.match(r"[0-9.]+\Z", text)
-    return is_address(text) or bool(is_name)
+    return is_ip(text) or bool(is_name)

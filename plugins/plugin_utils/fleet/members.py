@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any, Iterator, Mapping, Sequence
 
+from ...module_utils.common.ip_addresses import is_ip, read_ip
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ..planning.disaggregation import SIDES, check_distinct, check_sides
@@ -16,6 +18,9 @@ HOST_KEYS = ("nodes", *SIDES)
 NETWORK, ADDRESS, INTERFACE = "vllm_cluster_network", "vllm_cluster_address", "vllm_cluster_interface"
 # What decides on a host's place, besides its facts.
 PLACE_VARIABLES = (NETWORK, ADDRESS, INTERFACE, "ansible_host")
+
+# What Linux takes, without what has a meaning in files and commands.
+_DEVICE = re.compile(r"[\w.:@+-]{1,15}", re.ASCII)
 
 Groups = Mapping[str, Sequence[str]]
 
@@ -82,6 +87,10 @@ def place_of(host: str, variables: Mapping[str, Any], facts: Mapping[str, Any]) 
     """
     interfaces = dict(_interfaces(facts))
     address = str(variables.get(ADDRESS) or "") or _address_in(host, variables, interfaces)
+    if not is_ip(address):
+        raise PlanError(
+            f"{host}: {ADDRESS}: found {show_value(address)[:80]}, expected an IP address such as 10.20.0.5"
+        )
     interface = str(variables.get(INTERFACE) or "") or interfaces.get(address, "")
     if not interface and interfaces:
         raise PlanError(
@@ -92,6 +101,8 @@ def place_of(host: str, variables: Mapping[str, Any], facts: Mapping[str, Any]) 
             f"{host}: the interface with the address {address} is unknown until Ansible has gathered facts; set "
             f"{INTERFACE} for the host"
         )
+    if not _DEVICE.fullmatch(interface):
+        raise PlanError(f"{host}: {INTERFACE}: found {show_value(interface)[:80]}, expected a name such as eth0")
     return {"address": address, "interface": interface}
 
 
@@ -127,7 +138,7 @@ def _address_in(host: str, variables: Mapping[str, Any], interfaces: Mapping[str
 
 def _is_in(address: str, network: Any) -> bool:
     try:
-        return ipaddress.ip_address(address) in network
+        return read_ip(address) in network
     except ValueError:
         return False
 
@@ -139,5 +150,7 @@ def _interfaces(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         first = [entry["ipv4"]] if entry.get("ipv4") else []
         sixes = [each for each in entry.get("ipv6") or [] if each.get("scope") != "link"]
         for each in (*first, *(entry.get("ipv4_secondaries") or []), *sixes):
-            if not ipaddress.ip_address(each["address"]).is_loopback:
-                yield each["address"], str(entry.get("device") or name)
+            # A host that is taken over says what it likes, and other hosts write it into their firewalls.
+            address = str(each.get("address"))
+            if is_ip(address) and not read_ip(address).is_loopback:
+                yield address, str(entry.get("device") or name)

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import stat
 from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
+from ...module_utils.common.ip_addresses import is_ip
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ...module_utils.gateway.clients import MIN_KEY_LENGTH, Client, KeyFileError, check_clients, hashes_of, shared_keys
 from ...module_utils.gateway.expiry import end_of
 from ..catalog.files import VARIABLES, load_recipe
+from ..common.addresses import is_host
 from ..common.clusters import ClusterError, cluster_of, same_cluster
 from ..common.clusters import clusters_of as all_clusters
 from ..fleet.host_plans import plan_host
@@ -126,9 +127,15 @@ def _tasks(group: Alike) -> dict[str, Sequence[str]]:
 
 
 def address_of(host: str, hostvars: HostVariables | InventoryVariables) -> str:
-    """Return the address of a host as seen from gateways."""
+    """Return the address of a host as seen from gateways. Raises GatewayError: HAProxy's configuration holds it."""
     variables = hostvars[host]
-    return str(variables.get("gateway_host_address") or variables.get("ansible_host") or host)
+    found = str(variables.get("gateway_host_address") or variables.get("ansible_host") or host)
+    if not is_host(found):
+        raise GatewayError(
+            f"{host}: its address is {show_value(found)[:80]}, expected an IP address or the name of a host; set "
+            "gateway_host_address for this host"
+        )
+    return found
 
 
 def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars: HostVariables) -> dict[str, Any]:
@@ -147,13 +154,11 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
         )
     addresses = {host: address_of(host, hostvars) for host in members}
     for host, address in addresses.items():
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
+        if not is_ip(address):
             raise GatewayError(
                 f"{host}: gateways with a shared address need IP addresses of each other, found {show_value(address)}; "
                 "set gateway_host_address for this host"
-            ) from None
+            )
     others = [address for host, address in addresses.items() if host != gateway]
     return {"own": addresses[gateway], "others": others}
 

@@ -9,6 +9,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ...module_utils.common.ip_addresses import is_ip, read_ip
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.gateway.servers import server_name, server_prefix
@@ -187,7 +188,7 @@ def _without_effect(options: Mapping[str, Any]) -> list[str]:
 def is_loopback(address: str) -> bool:
     """Return whether an address is a loopback address."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return read_ip(address).is_loopback
     except ValueError:
         return address == "localhost"
 
@@ -421,16 +422,14 @@ def _inspected(options: Mapping[str, Any]) -> list[str]:
 
 def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     problems = []
-    try:
-        ipaddress.ip_address(options["listen"])
-    except ValueError:
+    if not is_ip(options["listen"]):
         problems.append(
             f"gateway_listen: found {show_value(options['listen'])}, expected an address, or 0.0.0.0 for all of them"
         )
     if not options["address"]:
         return problems
     try:
-        shared = str(ipaddress.ip_interface(options["address"]).ip)
+        shared = str(read_ip(str(ipaddress.ip_interface(options["address"]).ip)))
     except ValueError:
         return [
             *problems,

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
+from ...module_utils.common.ip_addresses import read_ip
 from ...module_utils.common.kinds import name_kind, show_value
 from ...module_utils.common.spelling import nearest, not_a_number
 from ...module_utils.endpoint.questions import CHECKS
@@ -328,7 +328,7 @@ def secret_problem(value: Any) -> str:
 def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:
     """Return a warning where an instance listens beyond loopback without an API key."""
     try:
-        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+        loopback = read_ip(host.strip("[]")).is_loopback
     except ValueError:
         loopback = host == "localhost"
     if loopback or API_KEY in secrets:

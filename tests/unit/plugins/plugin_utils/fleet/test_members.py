@@ -67,6 +67,16 @@ def test_the_place_of_a_host(variables, facts, place):
             "(bond-fabric)), expected one; set vllm_cluster_address for the host",
         ),
         ({"vllm_cluster_address": "10.20.0.8"}, FACTS, "a: vllm_cluster_address is 10.20.0.8, and no interface has it"),
+        (
+            {"vllm_cluster_address": "::1% accept #", "vllm_cluster_interface": "ib0"},
+            {},
+            "a: vllm_cluster_address: found '::1% accept #', expected an IP address",
+        ),
+        (
+            {"vllm_cluster_address": "10.20.0.7", "vllm_cluster_interface": "ib0\nb"},
+            {},
+            "a: vllm_cluster_interface: found 'ib0\\nb', expected a name such as eth0",
+        ),
     ],
 )
 def test_a_place_that_cannot_be(variables, facts, message):
@@ -101,3 +111,14 @@ def test_nodes_of_another_kind(nodes):
         PlanError, match=r"vllm_instances.big.nodes: found .*, expected a group's name or a list of hosts"
     ):
         expand({"big": {"nodes": nodes}}, {"all": ["a", "b"]})
+
+
+def test_what_a_host_says_beside_an_address_gets_into_no_firewall():
+    """It is taken over, and others write its address into theirs."""
+    said = "fd00::7%x drop\n ip6 saddr ::/0 accept #"
+    facts = {"interfaces": ["eth0"], "eth0": {"device": "eth0", "ipv6": [{"address": said, "scope": "global"}, {}]}}
+    with pytest.raises(PlanError, match="is unknown"):
+        place_of("a", {"vllm_cluster_network": "fd00::/64"}, facts)
+    facts["eth0"] = {"device": "eth0;reboot", "ipv4": {"address": "10.20.0.7"}}
+    with pytest.raises(PlanError, match="expected a name such as eth0"):
+        place_of("a", {"vllm_cluster_network": "10.20.0.0/24"}, facts)
