@@ -21,5 +21,5 @@ def test_the_address_of_a_host(variables, address):
 
 @pytest.mark.parametrize("found", ["192.0.2.7:80\nglobal\n lua-load /tmp/x", "::1% weight 9", "10.0.0.1,DNS:a", "a b"])
 def test_what_is_more_than_an_address_gets_into_no_configuration(found):
-    with pytest.raises(GatewayError, match="^gpu-1: its address is "):
+    with pytest.raises(GatewayError, match=r"^gpu-1: its address is "):
         address_of("gpu-1", {"gpu-1": {"ansible_host": found}})
