@@ -57,9 +57,7 @@ class TestCertificates:
         verify = ["openssl", "verify", "-CAfile", f"{ca}/ca.crt", "-purpose", "sslserver", f"{ca}/gw.crt"]
         assert subprocess.run(verify, check=False, capture_output=True).returncode == 0
 
-    @pytest.mark.parametrize(
-        "name", ["10.0.0.9,DNS:*.bank.example", "gw\nbasicConstraints=CA:TRUE", "::1%,DNS:a"]
-    )
+    @pytest.mark.parametrize("name", ["10.0.0.9,DNS:*.bank.example", "gw\nbasicConstraints=CA:TRUE", "::1%,DNS:a"])
     def test_a_name_is_no_other_extension(self, tmp_path, name):
         with pytest.raises(CertificateError, match="expected that of a host"):
             issue_from_site_ca(str(tmp_path / "ca"), "gw", ["gw", name], 825, 30, False)

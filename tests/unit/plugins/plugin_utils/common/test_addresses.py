@@ -32,9 +32,7 @@ def test_other_addresses_are_accepted(address):
     refuse_login("rocm_mirror", address)
 
 
-@pytest.mark.parametrize(
-    "name", ["gpu-1", "gpu_1.cluster.example.", "10.0.0.1", "fd00::1", f"{63 * 'a'}.a", "1a"]
-)
+@pytest.mark.parametrize("name", ["gpu-1", "gpu_1.cluster.example.", "10.0.0.1", "fd00::1", f"{63 * 'a'}.a", "1a"])
 def test_names_and_addresses_of_hosts(name):
     assert is_host(name)
 
