@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Mapping, Sequence
 
 from ...module_utils.common.files_host import publish
+from ..common.inventory_files import inventory_texts
 from .client_lines import NAMED, NotEditableError, names_in
 
-# Directories of variables beside an inventory file.
-BESIDE = ("group_vars", "host_vars")
-SUFFIXES = ("", ".yml", ".yaml", ".json")
-MAX_FILE_BYTES = 1024 * 1024
 # Set where a program runs Ansible and stores all that a terminal would show.
 RECORDERS = ("RUNNER_OMIT_EVENTS", "AWX_ISOLATED_DATA_DIR", "SEMAPHORE_TASK_DETAILS_ID", "CI")
 
@@ -25,7 +22,7 @@ def find_file(sources: Sequence[str], names: Sequence[str]) -> tuple[Path | None
 
     ``sources`` are those of the inventory; ``names`` are the clients that a gateway has from it.
     """
-    holding = {path.resolve(): text for path, text in _texts(sources) if NAMED.search(text)}
+    holding = {path.resolve(): text for path, text in inventory_texts(sources) if NAMED.search(text)}
     if len(holding) != 1:
         few = f"{len(holding)} files of the inventory set" if holding else "no file of the inventory sets"
         return None, "", f"{few} gateway_clients"
@@ -37,21 +34,6 @@ def find_file(sources: Sequence[str], names: Sequence[str]) -> tuple[Path | None
     if sorted(found) != sorted(names):
         return None, "", f"{path}: gateway_clients has other clients than the gateway"
     return path, text, ""
-
-
-def _texts(sources: Sequence[str]) -> list[tuple[Path, str]]:
-    found: dict[Path, str] = {}
-    for source in map(Path, sources):
-        tops = [source] if source.is_dir() else [source, *(source.parent / name for name in BESIDE)]
-        for path in (path for top in tops for path in ([top] if top.is_file() else sorted(top.rglob("*")))):
-            hidden = any(part.startswith(".") for part in path.relative_to(source.parent).parts)
-            if path.suffix not in SUFFIXES or hidden or path in found:
-                continue
-            with contextlib.suppress(OSError, UnicodeDecodeError):
-                if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES:
-                    # Not read_text, which would change the ends of lines.
-                    found[path] = path.read_bytes().decode("utf-8")
-    return list(found.items())
 
 
 def write_file(path: Path, text: str) -> None:

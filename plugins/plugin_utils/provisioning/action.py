@@ -23,6 +23,7 @@ class Run(NamedTuple):
     """What the jobs of a run have in common."""
 
     options: Mapping[str, Any]
+    variables: Mapping[str, Any]
     provisioner: Provisioner
     settings: Settings
     world: World
@@ -52,7 +53,9 @@ class ServersAction(ControllerAction):
         check = self._task.check_mode
         with contextlib.nullcontext() if check else settings.record_file.held(show):
             jobs = read_jobs(options["hosts"], variables["hostvars"], options, image_of, settings.record_file.read())
-            jobs = self.carry_out(jobs, Run(options, provisioner, settings, real_world(options, show), check))
+            jobs = self.carry_out(
+                jobs, Run(options, variables, provisioner, settings, real_world(options, show), check)
+            )
         if check:
             show("\n".join(job.plan for job in jobs if job.plan and not job.outcome))
         return {

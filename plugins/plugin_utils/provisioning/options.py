@@ -46,7 +46,7 @@ def read_jobs(
         )
     refuse_shared(_all_entries(hostvars))
     for host in named:
-        _judged(host, check_site_options, _unrendered(hostvars, host))
+        _judged(host, check_site_options, unrendered(hostvars, host))
     return [_job(host, hostvars[host], options, image_of, records.get(host, Record())) for host in named]
 
 
@@ -86,7 +86,7 @@ def _all_entries(hostvars: Mapping[str, Mapping[str, Any]]) -> Iterable[Entry]:
             yield _entry(host, value)
 
 
-def _unrendered(hostvars: Any, host: str) -> Mapping[str, Any]:
+def unrendered(hostvars: Any, host: str) -> Mapping[str, Any]:
     """Return the variables of a host as they are written: to render all of them takes long, and may fail."""
     found: Mapping[str, Any] = getattr(hostvars, "raw_get", hostvars.__getitem__)(host)
     return found

@@ -29,7 +29,7 @@ def act(tmp_path, monkeypatch):
         action = object.__new__(module.ActionModule)
         action._task = SimpleNamespace(check_mode=check)
         shown.clear()
-        found = action.decide(OPTIONS, {"hostvars": {}})
+        found = action.decide(OPTIONS, {"hostvars": {"gpu-01": {}}})
         return found["changed"], found["hosts"]["gpu-01"]["outcome"], shown
 
     return act
@@ -44,6 +44,16 @@ def test_a_host_is_planned_written_and_left_alone(act, tmp_path):
 
 def test_a_host_without_a_record_is_not_removed(act):
     assert act(deprovision_hosts) == (False, "absent", [])
+
+
+def test_what_a_removed_host_leaves_to_do_is_shown_at_the_end(act, tmp_path, monkeypatch):
+    act(provision_hosts)
+    site = FakeSite(tmp_path, 1)
+    monkeypatch.setattr(base, "read_jobs", lambda *_words: site.jobs("gpu-01"))
+    monkeypatch.setattr(base, "real_world", lambda *_words: site.world())
+    monkeypatch.setattr(base, "read_settings", lambda *_words: site.settings)
+    assert act(deprovision_hosts)[:2] == (True, "removed")
+    assert ["remove the host from the inventory" in text for text in site.shown[-2:]] == [True, False]
 
 
 def test_a_host_without_a_fault_is_not_switched(act):
