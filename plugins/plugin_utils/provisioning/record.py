@@ -8,6 +8,7 @@ An order is noted before Ironic gets it: a later run recognises its own work, an
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -46,6 +47,8 @@ class RecordFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Threads of one run take turns here: at the lock of the file each would try its luck, for 30 seconds.
+        self._turn = threading.Lock()
 
     def read(self) -> dict[str, Record]:
         """Return the records by host. Raises ProvisionError for a file that holds something else."""
@@ -86,7 +89,7 @@ class RecordFile:
         self._change(lambda records: {name: record for name, record in records.items() if name != host})
 
     def _change(self, change: Any) -> None:
-        with locked(f"{self.path.parent / ('.' + self.path.name)}.lock", wait=30):
+        with self._turn, locked(f"{self.path.parent / ('.' + self.path.name)}.lock", wait=30):
             records = change(self.read())
             hosts = {
                 host: {"provisioned": {key: value for key, value in asdict(record).items() if value}}

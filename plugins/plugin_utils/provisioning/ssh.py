@@ -32,6 +32,8 @@ NO_END = f"SSH did not answer within {COMMAND} s"
 
 # Ready when cloud-init has nothing left to do; an image without it is asked for its marks only.
 QUESTION = f"head -c 200 {BUILD}; echo; head -c 200 {ORDER}; echo; cloud-init status 2>/dev/null | head -n 1"
+# Threads of one run take turns here, as in record.py.
+_TURN = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def trust(file: Path, names: tuple[str, ...], host_key: str) -> None:
     """
     file = file.resolve()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with locked(f"{file}.lock", wait=30):
+    with _TURN, locked(f"{file}.lock", wait=30):
         for name in names if file.exists() else ():
             command = ["ssh-keygen", "-q", "-R", name, "-f", str(file)]
             subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND)

@@ -101,3 +101,37 @@ def test_the_signed_boot_loader_is_found_by_the_names_of_both_systems(tmp_path, 
         [str(directory / shim)],
         [str(directory / mok)],
     ]
+
+
+def take(copied, mirror="http://packages.island.example/debian"):
+    """Run build.sh over a directory that holds what another site has made; return its end. It finds no mmdebstrap."""
+    here = copied.parent / "programs"
+    here.mkdir(exist_ok=True)
+    library = TOP / "plugins/module_utils/provisioning"
+    names = ("disk_marks_host.py", "named_disks.py", "wipe_host.py", "agent_network_host.py")
+    for file in (*(ROLE / "files").iterdir(), *(library / name for name in names)):
+        (here / file.name).write_bytes(file.read_bytes())
+    environment = {
+        "PATH": "/usr/bin:/bin", "HERE": str(here), "MIRROR": mirror, "COMPONENTS": "main", "PACKAGES": "",
+        "UBUNTU_MIRROR": "", "INDEX": "http://127.0.0.1:9/", "PYTHON": "/bin/false",
+    }  # fmt: skip
+    script = f"mmdebstrap() {{ return 1; }}; export -f mmdebstrap; bash {here}/build.sh {copied}/../work {copied}"
+    show = f'eval "$(grep ^description= {here}/build.sh)"; printf %s "$description"'
+    description = subprocess.run(["bash", "-c", show], env=environment, capture_output=True, text=True, check=True)
+    return description.stdout, subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize(("spoil", "is_taken"), [("", True), ("damaged", False), ("other mirror", False)])
+def test_images_of_another_site_are_taken_if_they_are_whole_and_of_the_same_description(tmp_path, spoil, is_taken):
+    copied = tmp_path / "out"
+    copied.mkdir()
+    description, _done = take(copied)
+    for name in ("agent.kernel", "agent.initramfs", "esp.img", "debian13.raw"):
+        (copied / name).write_text(name)
+    sums = subprocess.run(["sha256sum", "agent.kernel", "debian13.raw"], cwd=copied, capture_output=True, check=True)
+    (copied / "SHA256SUMS").write_bytes(sums.stdout)
+    (copied / "images.json").write_text(json.dumps({"description": description, "images": {"debian13": DEBIAN}}))
+    if spoil == "damaged":
+        (copied / "debian13.raw").write_text("x")
+    _description, done = take(copied, *(["http://other"] if spoil == "other mirror" else []))
+    assert ((done.returncode, done.stdout) == (0, b"")) is is_taken, done.stderr

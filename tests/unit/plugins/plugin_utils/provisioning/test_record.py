@@ -7,8 +7,10 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked, publish
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning import record as _record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
@@ -71,3 +73,13 @@ def test_what_is_no_yaml_is_named(tmp_path):
     (tmp_path / "provisioned.yml").write_text("a: [")
     with pytest.raises(UnreadableError, match="provisioned"):
         RecordFile(tmp_path / "provisioned.yml").read()
+
+
+def test_the_threads_of_one_run_wait_for_each_other_in_turn_however_many_hosts_it_has(tmp_path, monkeypatch):
+    """The lock of the file is for other runs: its wait has an end, and nothing says whose turn is next."""
+    monkeypatch.setattr(_record, "locked", lambda path, wait: locked(path, wait=0))
+    monkeypatch.setattr(_record, "publish", lambda *words: (time.sleep(0.01), publish(*words)))
+    file = RecordFile(tmp_path / "provisioned.yml")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: file.note(f"gpu-{number}", FIRST), range(16)))
+    assert len(file.read()) == 16

@@ -5,8 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked, publish
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning import ssh
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ssh import Proof, read_proof
@@ -149,3 +152,16 @@ def test_the_key_of_a_host_takes_the_place_of_its_former_one(tmp_path):
     lines = file.read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["10.0.1.12", "10.0.1.11,gpu-a-01"]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_threads_of_one_run_wait_for_each_other_in_turn_at_the_known_hosts(tmp_path, monkeypatch):
+    """The lock of the file is for other runs: its wait has an end, and nothing says whose turn is next."""
+    monkeypatch.setattr(ssh, "locked", lambda path, wait: locked(path, wait=0))
+    monkeypatch.setattr(ssh, "publish", lambda *words: (time.sleep(0.01), publish(*words)))
+    file, key = (
+        tmp_path / "known_hosts",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEyOmh9MAoTb4WFdMEo0GrMRyAZ5zG2i6I0i5c0vZqyp",
+    )
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: ssh.trust(file, (f"10.0.1.{number}",), key), range(8)))
+    assert len(file.read_text().splitlines()) == 8
