@@ -37,6 +37,10 @@ def test_a_server_becomes_a_host_that_is_recorded_trusted_and_forgotten_by_ironi
     )
     assert record.done == "2026-11-28T18:00:00Z"
     assert site.trusted[0][1:] == (("10.0.1.11",), record.host_key)
+    # Neither the password of the BMC, nor the private key of the host, which the config drive has.
+    assert "private" in str(site.ironic.drives["gpu-01"])
+    told = f"{site.path.read_text()} {site.shown} {job} {job.as_dict()}"
+    assert "s3cret" not in told and "private" not in told
     assert [text.split(" (")[0] for text in site.shown][:3] == ["gpu-01: enroll", "gpu-01: prepare", "gpu-01: order"]
 
 
