@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import html.parser
 import json
 import os
 import stat
@@ -12,6 +11,7 @@ import urllib.parse
 from typing import Callable, NamedTuple, Protocol
 
 from ..common.files_host import open_now
+from ..common.foreign_html import read_links
 from ..common.foreign_text import quote_foreign
 from ..common.kinds import show_value
 from ..transfer.connections import redact_url
@@ -196,11 +196,9 @@ def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
             return {str(entry["name"]) + ("/" if entry["type"] == "directory" else "") for entry in json.loads(text)}
         except (ValueError, KeyError, TypeError, RecursionError) as exc:
             raise WeightsError(f"{redact_url(url)}: found other JSON than nginx's listing of a directory") from exc
-    links = _LinkParser()
-    links.feed(text)
     base = urllib.parse.urlsplit(url)
     names = set()
-    for href in links.found:
+    for href in read_links(text):
         try:
             target = urllib.parse.urlsplit(urllib.parse.urljoin(url, href))
         except ValueError:
@@ -212,16 +210,6 @@ def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
         if name and "/" not in name[:-1] and name != "/":
             names.add(urllib.parse.unquote(name))
     return names
-
-
-class _LinkParser(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "a":
-            self.found += [value for name, value in attrs if name == "href" and value]
 
 
 class Directory:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from typing import Iterable, Mapping
 from urllib.parse import quote, unquote, urldefrag, urljoin
+
+from ..common.foreign_html import read_links
 
 # PEP 427. A dash separates the fields, so none holds one; a build tag starts with a digit, a python tag does not.
 WHEEL_NAME = re.compile(
@@ -109,23 +110,10 @@ def _file_link(wheel: Wheel) -> str:
     return f"<a {text}>{html.escape(wheel.filename)}</a>"
 
 
-class _Anchors(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.hrefs: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        href = dict(attrs).get("href")
-        if tag == "a" and href:
-            self.hrefs.append(href)
-
-
 def parse_links(page: str, url: str = "") -> list[Link]:
     """Return what a page that lies at url links to, in its order, without what cannot be read as an address."""
-    anchors = _Anchors()
-    anchors.feed(page)
     found = []
-    for href in anchors.hrefs:
+    for href in read_links(page):
         try:
             address, fragment = urldefrag(urljoin(url, href))
         except ValueError:

@@ -307,6 +307,10 @@ def test_links_of_a_listing(href, name):
     assert listed_names(body, "text/html", "http://h/weights/x/") == ({name} if name else set())
 
 
+def test_a_listing_with_a_declaration_that_nobody_knows():
+    assert listed_names(b"<![x]><a href='a.json'>a</a><![", "text/html", "http://h/x/") == {"a.json"}
+
+
 def test_json_that_is_no_listing():
     with pytest.raises(WeightsError, match="other JSON than nginx's listing"):
         listed_names(b'{"error": "x"}', "application/json", "http://h/x/")

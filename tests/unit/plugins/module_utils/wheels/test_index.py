@@ -93,6 +93,11 @@ def test_links_without_a_digest():
     assert parse_links('<a href="x-1.tar.gz#md5=00">x</a><a>nothing</a>', "http://i/x/")[0].sha256 is None
 
 
+def test_a_page_with_a_declaration_that_nobody_knows():
+    (link,) = parse_links('<![x]><a href="x-1.tar.gz">x</a><![', "http://i/x/")
+    assert link.filename == "x-1.tar.gz"
+
+
 def test_comparison_finds_changed_and_stale_pages():
     old = render_pages([wheel("a-1-py3-none-any.whl"), wheel("b-1-py3-none-any.whl"), wheel("c-1-py3-none-any.whl")])
     new = render_pages([wheel("a-1-py3-none-any.whl"), wheel("b-2-py3-none-any.whl")])
