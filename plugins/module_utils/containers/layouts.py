@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 from ..common.foreign_json import load_json
 from ..common.foreign_numbers import read_count
@@ -74,10 +74,15 @@ def blobs(top: Blob, read: Callable[[str], bytes]) -> Iterator[Blob]:
     ``read`` returns the bytes of a manifest by its digest. Raises OciError for anything that is not a manifest, and
     for more than an image has.
     """
-    return _below(top, read, DEEPEST, set())
+    return walk(top, lambda blob: children(read(blob.digest), blob.digest))
 
 
-def _below(top: Blob, read: Callable[[str], bytes], depth: int, seen: set[Blob]) -> Iterator[Blob]:
+def walk(top: Blob, below: Callable[[Blob], Iterable[Blob]]) -> Iterator[Blob]:
+    """Yield as ``blobs`` does; ``below`` returns what a manifest names."""
+    return _walk(top, below, DEEPEST, set())
+
+
+def _walk(top: Blob, below: Callable[[Blob], Iterable[Blob]], depth: int, seen: set[Blob]) -> Iterator[Blob]:
     if top in seen:
         return
     seen.add(top)
@@ -86,8 +91,8 @@ def _below(top: Blob, read: Callable[[str], bytes], depth: int, seen: set[Blob])
     if top.manifest:
         if depth == 0:
             raise OciError(f"{top.digest}: its manifests nest deeper than {DEEPEST}")
-        for blob in children(read(top.digest), top.digest):
-            yield from _below(blob, read, depth - 1, seen)
+        for blob in below(top):
+            yield from _walk(blob, below, depth - 1, seen)
     yield top
 
 

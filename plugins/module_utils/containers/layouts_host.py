@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from typing import IO, Any, ContextManager
@@ -11,7 +12,7 @@ from ..common.files_host import sha256_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..common.foreign_numbers import read_count
-from .layouts import Blob, Wanted, blobs, children
+from .layouts import Blob, Wanted, blobs, children, walk
 from .oci_index import Image, OciError, parse_index
 
 INDEX = "index.json"
@@ -69,15 +70,10 @@ class Layout:
         return not (self.full or blob.manifest) or f"sha256:{sha256_of(path)}" == blob.digest
 
     def lacks(self, top: Blob) -> list[Blob]:
-        """Return the blobs of an image that are not there, as far as its manifests are."""
-        found, pending = [], [top]
-        while pending:
-            blob = pending.pop()
-            if not self.has(blob):
-                found.append(blob)
-            elif blob.manifest:
-                pending += children(self.read(blob.digest), blob.digest)
-        return found
+        """Return the blobs of an image that are not there, as far as its manifests are. Raises OciError."""
+        has = functools.lru_cache(maxsize=None)(self.has)
+        every = walk(top, lambda blob: children(self.read(blob.digest), blob.digest) if has(blob) else [])
+        return [blob for blob in every if not has(blob)]
 
     def read(self, digest: str) -> bytes:
         """Return the bytes of a manifest."""

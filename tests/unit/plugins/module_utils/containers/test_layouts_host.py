@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -53,3 +54,29 @@ def test_what_many_manifests_name_is_read_once():
 
     found = [int(blob.digest[7:]) for blob in blobs(Blob(entry(1)["digest"], 1, True), manifest)]
     assert (found, len(read)) == ([9, 2, 3, 1], 3)
+
+
+def put(tmp_path, content):
+    data = json.dumps(content).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    (tmp_path / "blobs/sha256" / digest).write_bytes(data)
+    return {"digest": f"sha256:{digest}", "size": len(data)}
+
+
+def test_what_many_manifests_name_is_looked_for_once(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts_host, "MOST_BYTES", 1 << 20)
+    read, real = [], layouts_host.Layout.read
+    monkeypatch.setattr(layouts_host.Layout, "read", lambda self, digest: read.append(digest) or real(self, digest))
+    image = put(tmp_path, {"layers": [entry(9)]})
+    top = put(tmp_path, {"manifests": [image] * 500 + [entry(7)]})
+    found = [int(blob.digest[7:]) for blob in layout.lacks(Blob(top["digest"], top["size"], True))]
+    assert (found, len(read)) == ([9, 7], 2)
+
+
+def test_indexes_that_nest_without_end(layout, tmp_path, monkeypatch):
+    monkeypatch.setattr(layouts_host, "MOST_BYTES", 1 << 20)
+    top = put(tmp_path, {"manifests": []})
+    for _depth in range(4):
+        top = put(tmp_path, {"manifests": [top]})
+    with pytest.raises(OciError, match="its manifests nest deeper than 3"):
+        layout.lacks(Blob(top["digest"], top["size"], True))
