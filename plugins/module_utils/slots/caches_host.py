@@ -8,6 +8,7 @@ The cache belongs to the user that vLLM runs as. Only a process of that user rea
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import os
 import platform
@@ -44,6 +45,8 @@ from .status_host import status_of
 _DRIVERS = ("nvidia", "amdgpu", "drv_davinci_intf_host")
 _UNPACKED = ".unpacked"
 _CHUNK = 1 << 20
+# A name that Linux accepts has at most 4 KiB.
+_MOST_HEADERS = 64 << 10
 _AS_ROOT = "its image serves as root, and root neither packs nor seeds a cache that an engine can change meanwhile"
 
 
@@ -210,13 +213,26 @@ def _files(top: str) -> Iterator[str]:
                     yield os.path.relpath(path, top)
 
 
+class _Unpacked(gzip.GzipFile):
+    """An archive whose headers are few: tarfile keeps all that it reads before the content of a file in memory."""
+
+    left = _MOST_HEADERS
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return some bytes. Raises CacheError where they are more than ``left``."""
+        if size is None or not 0 <= size <= self.left:
+            raise CacheError(f"the archive has more than {_MOST_HEADERS >> 10} KiB of headers before a file")
+        self.left -= size
+        return super().read(size)
+
+
 def unpack(file: IO[bytes], top: str, most: int) -> str:
     """Unpack an archive into a cache that has none of its parts, as its owner. Raises CacheError."""
     fresh = os.path.join(top, _UNPACKED)
     remove_tree(fresh, ignore_errors=True)
     try:
-        with tarfile.open(fileobj=file, mode="r:gz") as archive:
-            _extract(archive, fresh, most)
+        with _Unpacked(fileobj=file) as unpacked, tarfile.open(fileobj=unpacked, mode="r:") as archive:
+            _extract(archive, unpacked, fresh, most)
         for part in PARTS:
             if os.path.isdir(os.path.join(fresh, part)):
                 os.makedirs(os.path.dirname(os.path.join(top, part)), exist_ok=True)
@@ -228,10 +244,14 @@ def unpack(file: IO[bytes], top: str, most: int) -> str:
     return ""
 
 
-def _extract(archive: tarfile.TarFile, fresh: str, most: int) -> None:
+def _extract(archive: tarfile.TarFile, unpacked: _Unpacked, fresh: str, most: int) -> None:
     left, count = most, 0
-    for member in archive:
+    for member in iter(archive.next, None):
+        # tarfile keeps every header here, which typeshed does not know.
+        archive.members.clear()  # type: ignore[attr-defined]
         check_member(member)
+        if archive.pax_headers:
+            raise CacheError("the archive has headers for all its files, expected none")
         left, count = left - member.size, count + 1
         if left < 0 or count > MAX_FILES:
             raise CacheError(
@@ -239,10 +259,12 @@ def _extract(archive: tarfile.TarFile, fresh: str, most: int) -> None:
             )
         path, content = os.path.join(fresh, member.name), archive.extractfile(member)
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        unpacked.left = member.size
         with open(path, "xb") as out:
             # For mypy: check_member has refused what has no content.
             if content:
                 shutil.copyfileobj(content, out, _CHUNK)
+        unpacked.left = _MOST_HEADERS
         os.chmod(path, 0o700 if member.mode & 0o100 else 0o600)
         # Builds compare times.
         os.utime(path, (member.mtime, member.mtime))

@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import tarfile
+import tracemalloc
 from hashlib import sha256
 from types import SimpleNamespace
 
@@ -203,6 +204,62 @@ def test_an_archive_with_anything_else_is_refused(first, tmp_path, members, why)
     with pytest.raises(CacheError, match=why):
         seed(tmp_path / "second", archive, rewritten(archive, manifest, archive_of(*members)))
     assert files_in(tmp_path / "second") == {}
+
+
+def header(kind, size, name="vllm/a"):
+    found = tarfile.TarInfo(name)
+    found.type, found.size = kind, size
+    return found.tobuf(tarfile.GNU_FORMAT)
+
+
+def records(text):
+    """Return the headers of an extended header, with what comes before a file."""
+    return header(tarfile.XHDTYPE, len(text)) + text.ljust(-(-len(text) // 512) * 512, b"\0")
+
+
+LARGE = 8 << 20
+SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
+# Each zero is the offset and the length of a part; that it has millions of them is what the map begins with.
+SPARSE_MAP = b"9999999\n" + b"0\n" * (LARGE // 2 - 4)
+
+
+@pytest.mark.parametrize("headers", [
+    header(tarfile.GNUTYPE_LONGNAME, LARGE) + bytes(LARGE),
+    header(tarfile.GNUTYPE_LONGLINK, LARGE) + bytes(LARGE),
+    header(tarfile.XHDTYPE, LARGE) + bytes(LARGE),
+    header(tarfile.XGLTYPE, LARGE) + bytes(LARGE),
+    records(b"12 comment=\n") * 2000,
+    records(SPARSE) + header(tarfile.REGTYPE, LARGE) + SPARSE_MAP,
+], ids=["name", "link", "header", "all", "many", "sparse"])  # fmt: skip
+def test_headers_without_end_are_not_read(tmp_path, headers):
+    packed = io.BytesIO(gzip.compress(headers + header(tarfile.REGTYPE, 0) + bytes(1024), 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CacheError, match="more than 64 KiB of headers"):
+            caches_host.unpack(packed, str(tmp_path), LARGE * 2)
+        assert tracemalloc.get_traced_memory()[1] < LARGE // 4
+    finally:
+        tracemalloc.stop()
+    assert files_in(tmp_path) == {}
+
+
+def test_headers_of_all_files_are_refused(tmp_path):
+    headers = header(tarfile.XGLTYPE, 12) + b"12 comment=\n".ljust(512, b"\0")
+    with pytest.raises(CacheError, match="headers for all its files"):
+        caches_host.unpack(io.BytesIO(gzip.compress(headers + header(tarfile.REGTYPE, 0))), str(tmp_path), 9)
+
+
+def test_headers_of_many_files_are_forgotten(tmp_path):
+    text = b"40008 comment=" + b"x" * 39993 + b"\n"
+    members = b"".join(records(text) + header(tarfile.REGTYPE, 0, f"vllm/{number}") for number in range(200))
+    packed = io.BytesIO(gzip.compress(members + bytes(1024), 1))
+    tracemalloc.start()
+    try:
+        caches_host.unpack(packed, str(tmp_path), 9)
+        assert tracemalloc.get_traced_memory()[1] < LARGE // 4
+    finally:
+        tracemalloc.stop()
+    assert len(files_in(tmp_path)) == 200
 
 
 @pytest.mark.parametrize("changes", [{"up": False}, {"stale": True}, {"good": None}, {"good": {"digest": "b" * 16}}])
