@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from ...module_utils.common.files_host import publish
 from ...module_utils.common.foreign_json import load_json
+from ..common.own_links import follow_links
 from ..common.state_dir import DISCOVERY, state_dir
 from .observations import DiscoveryError, Entry, from_document, to_document
 
@@ -50,11 +51,11 @@ def read_discovery(path: str) -> dict[str, Entry]:
 
 def write_discovery(path: str, entries: Mapping[str, Entry]) -> None:
     """Replace the file atomically: a concurrent reader finds the old file or the new one. Raises DiscoveryError."""
-    target = os.path.realpath(path)
     document = to_document(entries)
     lines = [f"{_dump(host)}: {_dump(kept)}" for host, kept in document["hosts"].items()]
     text = f'{{"schema": {_dump(document["schema"])}, "hosts": {{\n' + ",\n".join(lines) + "\n}}\n"
     try:
+        target = follow_links(path)
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         publish(target, text, 0o600)
     except OSError as exc:

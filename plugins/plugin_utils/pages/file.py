@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from ...module_utils.common.files_host import publish
+from ..common.own_links import follow_links
 
 FRAME = Path(__file__).with_name("frame")
 
@@ -36,16 +37,17 @@ def _text(file: Path) -> str:
 class PageFile:
     """A text file that is replaced in one step; ``before`` is its text, None where it does not exist yet.
 
-    A symbolic link is followed, so that it stays one. A new file gets ``mode``, an existing one keeps its own.
-    ``option`` names the user's option in messages.
+    A symbolic link of the user's or root's is followed, so that it stays one. A new file gets ``mode``, an existing one
+    keeps its own. ``option`` names the user's option in messages.
     """
 
     def __init__(self, option: str, path: str, mode: int) -> None:
         """Read the file. Raises PageError where it cannot be read or no file can be created there."""
-        self.path = os.path.realpath(os.path.expanduser(path))
+        self.path = path
         self.before: str | None = None
         self._option, self._mode = option, mode
         try:
+            self.path = follow_links(path)
             found = os.stat(self.path).st_mode
             if not stat.S_ISREG(found):
                 raise PageError(f"{option}: {path} is in the way: expected a file, or nothing yet")

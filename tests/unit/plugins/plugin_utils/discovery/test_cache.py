@@ -62,6 +62,17 @@ def test_a_link_stays_a_link(path, tmp_path):
     assert path.is_symlink() and read_discovery(str(tmp_path / "elsewhere.json")) == ENTRIES
 
 
+def test_a_link_of_another_user_chooses_no_file(path, tmp_path, monkeypatch):
+    path.parent.mkdir()
+    (tmp_path / "precious").write_text("{}")
+    path.symlink_to(tmp_path / "precious")
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: os.stat_result((*(found := lstat(path))[:4], 65534, *found[5:])))
+    with pytest.raises(DiscoveryError, match=r"cannot be written: .*a link of another user"):
+        write_discovery(str(path), ENTRIES)
+    assert (tmp_path / "precious").read_text() == "{}"
+
+
 def test_a_file_that_cannot_be_replaced_stays_as_it_was(path, monkeypatch):
     write_discovery(str(path), ENTRIES)
 

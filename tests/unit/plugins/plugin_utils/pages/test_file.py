@@ -31,6 +31,21 @@ def test_a_mode_and_a_link_are_kept(tmp_path):
     assert link.is_symlink() and path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("link", ["x.html", "directory"])
+def test_a_link_of_another_user_chooses_no_file(tmp_path, link, monkeypatch):
+    """Who plants it in /tmp would choose which of the user's files is replaced."""
+    precious = tmp_path / "own" / "x.html"
+    precious.parent.mkdir()
+    precious.write_text("ssh-ed25519 AAAA")
+    (tmp_path / link).symlink_to(precious if link == "x.html" else precious.parent)
+    lstat = os.lstat
+    monkeypatch.setattr(os, "lstat", lambda path: os.stat_result((*(found := lstat(path))[:4], 65534, *found[5:])))
+    path = tmp_path / link / ("" if link == "x.html" else "x.html")
+    with pytest.raises(PageError, match=f"fleet_page: .*{tmp_path}/{link} is a link of another user .uid 65534.; name"):
+        PageFile("fleet_page", str(path), 0o644).write("<html>")
+    assert precious.read_text() == "ssh-ed25519 AAAA"
+
+
 @pytest.mark.parametrize(("path", "message"), [(".", "is in the way"), ("none/x.html", "is not a directory"),
                                                ("file/x.html", "Not a directory")])  # fmt: skip
 def test_a_path_that_cannot_be_is_one_sentence(tmp_path, path, message):
