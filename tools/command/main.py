@@ -18,15 +18,13 @@ from typing import Any, Callable, ClassVar, Mapping, NoReturn, Sequence
 from . import playbooks, site
 from .playbooks import TABLE, VERBS, Verb
 
-# EX_USAGE of sysexits.h: no status of ansible-playbook.
-USAGE = 64
+USAGE = 64  # EX_USAGE of sysexits.h: no status of ansible-playbook
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, whose message names the nearest verb or option and whose status no run of Ansible has."""
 
-    # All verbs and options, for the nearest one.
-    known: ClassVar[list[str]] = []
+    known: ClassVar[list[str]] = []  # all verbs and options, for the nearest one
 
     def error(self, message: str, verb: str = "") -> NoReturn:
         words = [word for word in sys.argv[1:] if word in message and len(word) > 1 and "expected" not in message]

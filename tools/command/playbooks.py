@@ -19,8 +19,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 import tomllib
 
 TOP = Path(__file__).resolve().parents[2]
-# What `apply` and `check` run: the playbook of servers and mirrors, and that of gateways.
-SERVING = ["site", "gateway"]
+SERVING = ["site", "gateway"]  # what `apply` and `check` run: for servers and mirrors, and for gateways
 Done = subprocess.CompletedProcess[str]
 CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
 # `ansible` takes another callback than its own only with the first of these.
@@ -244,16 +243,21 @@ def _common(given: argparse.Namespace) -> list[str]:
 
 def find_inventory(given: argparse.Namespace) -> str:
     """Return the inventory. Raises CommandError where none is named, or several, and the directory is no site."""
-    default = os.environ.get("ANSIBLE_INVENTORY") or ("." if Path("hosts.yml").is_file() else "")
-    found, *more = given.inventory or [default]
+    found, *more = given.inventory or [os.environ.get("ANSIBLE_INVENTORY") or _site_here()]
     if more:
         raise CommandError(f"-i stands there {len(more) + 1} times: name one site, or several in one -i with commas")
-    if not found:
-        where = "name one with -i DIR or ANSIBLE_INVENTORY, or write one with `inference init DIR`"
-        raise CommandError(f"no site: {Path.cwd()} has no hosts.yml; {where}")
     if "," not in found and not Path(found).exists():
         raise CommandError(f"-i {found}: there is no such file or directory")
     return str(found)
+
+
+def _site_here() -> str:
+    """Return `.` where it is a site. Raises CommandError for that of others too: Ansible runs programs in it."""
+    found = [os.stat(path) for path in (".", "hosts.yml")] if Path("hosts.yml").is_file() else []
+    is_foreign = any(one.st_uid not in (0, os.geteuid()) or one.st_mode & 0o002 for one in found)
+    if is_foreign or not found:
+        raise CommandError(f"no site: {Path.cwd()} {TABLE['no_site']['foreign' if is_foreign else 'missing']}")
+    return "."
 
 
 def _program(name: str) -> str:

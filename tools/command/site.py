@@ -15,10 +15,8 @@ from typing import Any, Callable
 from . import playbooks
 from .playbooks import TABLE, TOP, CommandError, printable
 
-# The collection's release for each stack, which a new site pins.
-RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
-# The site to read, whose files init fills in.
-TEMPLATE = TOP / "inventories/four-servers"
+RELEASES = {"cann": "0.30.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}  # pinned in a site
+TEMPLATE = TOP / "inventories/four-servers"  # a site to read, whose files init fills in
 HOSTS, SERVED, CLIENTS = "hosts.yml", "group_vars/inference.yml", "group_vars/gateways.yml"
 Addresses = list[tuple[str, str]]  # of hosts, each with its name
 Answers = dict[str, list[str]]  # by flag

@@ -295,6 +295,34 @@ def test_a_fault_of_a_gateway_is_one_json_document_too(site, tmp_path):
     assert "gateway_tokens: found 7" in document["errors"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "owner", "of"),
+    [(0o1777, 0, "."), (0o777, 0, "."), (0o755, 65534, "."), (0o644, 65534, "hosts.yml"), (0o666, 0, "hosts.yml")],
+)
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_directory_of_others_is_a_site_only_when_it_is_named(tmp_path, mode, owner, of):
+    """Ansible runs what is executable in an inventory directory; /tmp may hold anybody's."""
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {a: {}}}\n")
+    planted = tmp_path / "planted"
+    planted.write_text(f"#!/bin/sh\ntouch {tmp_path}/harm\necho '{{}}'\n")
+    planted.chmod(0o755)
+    (tmp_path / of).chmod(mode)
+    os.chown(tmp_path / of, owner, 0)
+    done = run("plan", cwd=tmp_path)
+    assert not (tmp_path / "harm").exists()
+    assert done.returncode == main.USAGE
+    assert f"no site: {tmp_path} or its hosts.yml belongs to another user" in done.stderr
+    run("plan", "-i", ".", cwd=tmp_path)
+    assert (tmp_path / "harm").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_a_directory_of_root_or_of_a_group_is_a_site(tmp_path):
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {a: {}}}\n")
+    tmp_path.chmod(0o775)
+    assert "no site" not in run("plan", cwd=tmp_path).stderr
+
+
 def test_the_command_stays_small():
     """It chooses playbooks and variables; what decides more belongs to a playbook."""
     files = [TOP / "bin/inference", *(TOP / "tools/command").glob("*.py")]
