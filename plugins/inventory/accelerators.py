@@ -39,6 +39,8 @@ options:
       - YAML and JSON hold C(hosts), a mapping of names to variables. CSV has a header with the names of the variables,
         the host's column is C(name).
       - Texts in these files are data and never templates.
+      - Of Ansible's own variables they set C(ansible_host), C(ansible_port), C(ansible_user) and C(ansible_become)
+        only, and no option that names files on the controller.
     type: list
     elements: str
     default: []

@@ -20,6 +20,7 @@ from ...module_utils.common.files_host import open_now
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import misspelt
 from ..common.yaml_events import DEEPEST, LARGEST_NUMBER, LONG_TEXT
+from .fleet_columns import CONTROLLER, KNOWN, refusal, value_problem
 from .fleet_formats import READERS, FleetFileError, FleetHost, FleetText
 
 # 100,000 hosts with ten variables each are 20 MB.
@@ -27,21 +28,6 @@ LARGEST = 64 * 1024 * 1024
 LONGEST_TEXT = 64 * 1024
 # Values of one host, aliases expanded. Ansible copies and prints all of them many times.
 MOST_VALUES = 10_000
-
-# Variables that the plugin reads; misspelt variables are compared with these.
-KNOWN = (
-    "accelerator", "accelerator_bmc", "accelerator_count", "accelerator_cuda_version", "accelerator_driver_version",
-    "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_partition", "accelerators", "cluster", "site",
-)  # fmt: skip
-# Variables that the plugin sets, and secrets, which would appear in every cache and listing.
-REFUSED = {
-    "accelerator_conflict": "the plugin sets it",
-    "accelerator_detected": "the plugin sets it",
-    "accelerator_discovered_at": "the plugin sets it",
-    "accelerator_mixed": "the plugin sets it",
-    "accelerator_stale": "the plugin sets it",
-    "accelerator_bmc_password": "a password belongs into a vaulted file of group_vars or host_vars",
-}
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z")
 _GROUPS = ("all", "ungrouped")
@@ -151,10 +137,14 @@ class _Checker:
         """Raise FleetFileError for an invalid host name or variable."""
         if not is_host_name(host.name):
             _fail(host, f"found {host.name[:80]!r}, expected the name of a host")
+        if host.name in CONTROLLER:
+            _fail(host, f"host {host.name!r}: this is the controller itself; name it in an inventory of Ansible")
         self._values = 0
         for name, value in host.variables.items():
             if name not in self._good:
                 self._check_name(host, name)
+            if expected := value_problem(name, value):
+                _fail(host, f"host {host.name!r}: {name}: found {show_value(value)[:80]}, expected {expected}")
             if isinstance(value, str):
                 self._check_text(host, name, value)
             elif isinstance(value, (dict, list, int, float)):
@@ -164,8 +154,8 @@ class _Checker:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
             shown = show_value(name)[:80]
             _fail(host, f"host {host.name!r}: found {shown} as a variable, expected letters, digits and underscores")
-        if name in REFUSED:
-            _fail(host, f"host {host.name!r}: {name} cannot be given here: {REFUSED[name]}")
+        if reason := refusal(name):
+            _fail(host, f"host {host.name!r}: {name} cannot be given here: {reason}")
         meant = None if name in KNOWN else misspelt(name, KNOWN)
         if meant:
             self.warnings.append(f"{host}: variable {name!r} is taken as one of the site's own; nearest: {meant!r}")

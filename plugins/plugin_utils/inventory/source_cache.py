@@ -12,7 +12,7 @@ from ansible.errors import AnsibleError
 from ...module_utils.common.foreign_json import load_json
 
 # Schema of stored entries; an entry of another schema is rebuilt.
-SCHEMA = 1
+SCHEMA = 2
 
 T = TypeVar("T")
 

@@ -32,6 +32,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory import source as inventory_source
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import NAMES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_columns import refusal, value_problem
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 
@@ -115,6 +116,10 @@ def of_kind(spec, text):
     return text
 
 
+def may_be_set(name, value):
+    return not refusal(name) and not value_problem(name, value)
+
+
 def test_every_option_of_every_role(tmp_path, harm):
     text = hostile(harm)
     values = {name: of_kind(spec, text) for role in ALL_ROLES for name, spec in specs_of(role).items()}
@@ -128,13 +133,34 @@ def test_every_option_of_every_role(tmp_path, harm):
         for number, value in enumerate((text, [text], {text: text}, {"max-model-len": text})):
             instance = {"recipe": "openai/gpt-oss-120b", key: value}
             hosts[f"instance-{key}-{number}"] = {**HARDWARE, "vllm_instances": {"chat": instance}}
-    found = parse(write_source(tmp_path, {"fleet.json": json.dumps({"hosts": hosts})}))
-    hostvars = hostvars_of(found.inventory)
+    # What no fleet file may set can come from a service.
+    service = tmp_path / "netbox.yml"
+    service.write_text("---\nplugin: netbox.netbox.nb_inventory\n")
+    closed = {host for host, own in hosts.items() if not all(may_be_set(*item) for item in own.items())}
+    earlier = inventory_of({host: {"inventory_file": str(service), **hosts[host]} for host in closed})
+    files = {"fleet.json": json.dumps({"hosts": {host: own for host, own in hosts.items() if host not in closed}})}
+    hostvars = hostvars_of(parse(write_source(tmp_path, files), earlier).inventory)
     planned = 0
     for host in hosts:
         planned += bool(read_everything(hostvars, host).groups)
         assert not harm.exists(), host
     assert planned > len(hosts) / 4, "too few of these values come as far as a plan"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ansible_ssh_common_args", "-oProxyCommand='touch {}'"), ("ansible_host", "-oProxyCommand=touch {}"),
+     ("ansible_ssh_executable", "{}.sh")],
+)  # fmt: skip
+def test_no_column_runs_anything_on_the_controller(name, value, tmp_path, harm):
+    """Ansible itself would do as the table says."""
+    script = tmp_path / "harm.sh"
+    script.write_text(f"#!/bin/sh\ntouch {harm}\nexit 1\n")
+    script.chmod(0o755)
+    row = {"ansible_host": "192.0.2.1", name: value.format(harm)}
+    source = write_source(tmp_path, {"fleet.csv": csv_text({"gpu-1": row})})
+    done = command(tmp_path, "ansible", "-i", str(source), "all", "-m", "ping", "-T", "3")
+    assert "fleet.csv:2: host 'gpu-1': " + name in done.stderr.replace("\n", " ")
 
 
 def csv_text(hosts):
@@ -149,7 +175,7 @@ FORMATS = {
     "json": lambda hosts: json.dumps({"hosts": hosts}),
     "yml": lambda hosts: json.dumps({"hosts": hosts}),
 }
-PLAIN_VALUES = ("vllm_user", "vllm_engine", "note", "ansible_user")
+PLAIN_VALUES = ("vllm_user", "vllm_engine", "note")
 
 
 def check(found, harm):

@@ -97,7 +97,7 @@ def refuse(data):
 @pytest.mark.parametrize(
     ("entry", "read", "problem"),
     [
-        ({"schema": SCHEMA + 1, "data": "{}"}, dict, "it has the schema 2, expected 1"),
+        ({"schema": SCHEMA + 1, "data": "{}"}, dict, f"it has the schema {SCHEMA + 1}, expected {SCHEMA}"),
         ({"schema": SCHEMA}, dict, "'data'"),
         ({"data": "{}"}, dict, "'schema'"),
         ([1], dict, "list indices"),
