@@ -21,7 +21,7 @@ from typing import Any
 import jinja2
 
 from tests.fakes.redfish_server import authority
-from tests.fakes.servers_off import BMC_PORT, PASSWORD, USERNAME
+from tests.fakes.servers_off import BMC_PORT, PASSWORD, USERNAME, bmc_address
 
 TOP = Path(__file__).resolve().parents[2]
 ROLE = TOP / "roles/provisioner"
@@ -141,6 +141,7 @@ class IronicLab:
         size = "size=1G" if self.images else "size=64M"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(self.directory / "http")], check=True)
         addresses = ["127.0.0.1", self.address, *(server["address"] for server in self.servers)]
+        addresses += [bmc_address(server["address"]) for server in self.servers]
         self.ca, _context = authority(self.directory, addresses)
         self._files()
         self._web()
@@ -299,7 +300,7 @@ class IronicLab:
         hosts = {
             f"gpu-{number:02d}": {
                 "provision": {
-                    "bmc": f"https://{server['address']}:{BMC_PORT}", "mac": server["mac"],
+                    "bmc": f"https://{bmc_address(server['address'])}:{BMC_PORT}", "mac": server["mac"],
                     "image": server.get("image", "debian13"),
                     "address": server.get("guest", {}).get("address", f"{server['address']}/8"),
                     "gateway": self.address, "root_serial": server["disks"][0],

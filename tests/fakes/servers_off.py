@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Servers that are switched off, with BMCs, disks and the agent of a ramdisk, for the real Ironic: no QEMU.
 
-Each server has an address (127.x.y.z) for its BMC (port 8443), its agent (9999) and SSH (22). A started server with a
-medium fetches the ISO that Ironic made for it, reads its token and network from it, and writes the image and the config
-drive to its disk in memory, as the real agent does. Without a medium it boots from its disk: SSH answers if there is an
-image. It was written for Ironic 39 and ironic-python-agent's interface; no real BMC behaves like it in every respect.
+Each server has an address (127.x.y.z) for its agent (9999) and SSH (22), and one for its BMC (port 8443). A started
+server with a medium fetches the ISO that Ironic made for it, reads its token and network from it, and writes the
+image and the config drive to its disk in memory, as the real agent does. Without a medium it boots from its disk: SSH
+answers if there is an image. It was written for Ironic 39 and ironic-python-agent's interface; no real BMC behaves
+like it in every respect.
 
 As a program (``python servers_off.py PLAN.json``) it serves until its input ends; ``GET /`` of the control port shows
 the state of all servers, ``POST /ADDRESS`` with {"fault": ...} or {"power": "Off"} changes one.
@@ -454,13 +455,18 @@ def control_of(servers: dict[str, Server]) -> type[_Json]:
     return Handler
 
 
+def bmc_address(address: str) -> str:
+    """Return the address of a server's BMC: 127.120.0.1 for 127.20.0.1."""
+    return address.replace("127.", "127.1", 1)
+
+
 def serve(servers: list[Server], certificate: Path, authority: Path) -> http.server.ThreadingHTTPServer:
     """Start the BMCs, each at its address; return the server of the control port, which is not started."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     for server in servers:
         server.context, server.authority = context, authority.read_text()
-        bmc = http.server.ThreadingHTTPServer((server.address, BMC_PORT), bmc_of(server))
+        bmc = http.server.ThreadingHTTPServer((bmc_address(server.address), BMC_PORT), bmc_of(server))
         bmc.daemon_threads = True
         # The handshake belongs to the connection's thread: one that hangs must not stop the others.
         bmc.socket = context.wrap_socket(bmc.socket, server_side=True, do_handshake_on_connect=False)
