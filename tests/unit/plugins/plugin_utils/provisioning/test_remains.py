@@ -22,13 +22,13 @@ inference:
 """
 
 
-def remains(tmp_path, secrets=HELD, outcome="removed", **change):
+def remains(tmp_path, secrets=True, outcome="removed", **change):
     """Return what is shown for a host, with the files named from the inventory's directory."""
     site = FakeSite(tmp_path)
     job = replace(site.jobs()[0], outcome=outcome, **{"disks": ("DISK0001",), **change})
     variables = {"ansible_inventory_sources": [str(tmp_path / "site")], "hostvars": {"gpu-01": {}}}
     if secrets:
-        variables["hostvars"]["gpu-01"]["vllm_secrets"] = secrets
+        variables["hostvars"]["gpu-01"]["vllm_secrets"] = HELD if secrets is True else secrets
     show_remains([job], variables, site.world())
     return [text.replace(f"{tmp_path}/", "") for text in site.shown]
 
