@@ -144,13 +144,19 @@ def _is_in(address: str, network: Any) -> bool:
 
 
 def _interfaces(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield address and interface of each address of a host. Facts write ``_`` for ``-`` in names of interfaces."""
-    for name in facts.get("interfaces") or []:
-        entry = facts.get(str(name).replace("-", "_")) or {}
-        first = [entry["ipv4"]] if entry.get("ipv4") else []
-        sixes = [each for each in entry.get("ipv6") or [] if each.get("scope") != "link"]
-        for each in (*first, *(entry.get("ipv4_secondaries") or []), *sixes):
-            # A host that is taken over says what it likes, and other hosts write it into their firewalls.
-            address = str(each.get("address"))
+    """Yield address and interface of each address of a host. Facts write ``_`` for ``-`` in names of interfaces.
+
+    A host that is taken over says what it likes, and other hosts write it into their firewalls.
+    """
+    for name in _listed(facts.get("interfaces")):
+        entry = facts.get(str(name).replace("-", "_"))
+        if not isinstance(entry, Mapping):
+            continue
+        for each in (entry.get("ipv4"), *_listed(entry.get("ipv4_secondaries")), *_listed(entry.get("ipv6"))):
+            address = str(each.get("address")) if isinstance(each, Mapping) and each.get("scope") != "link" else ""
             if is_ip(address) and not read_ip(address).is_loopback:
                 yield address, str(entry.get("device") or name)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -122,3 +122,15 @@ def test_what_a_host_says_beside_an_address_gets_into_no_firewall():
     facts["eth0"] = {"device": "eth0;reboot", "ipv4": {"address": "10.20.0.7"}}
     with pytest.raises(PlanError, match="expected a name such as eth0"):
         place_of("a", {"vllm_cluster_network": "10.20.0.0/24"}, facts)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"interfaces": 1}, {"interfaces": ["eth0"], "eth0": ["x"]}, {"interfaces": [[]], "[]": {"ipv4": 1}},
+        {"interfaces": ["eth0"], "eth0": {"ipv4": ["x"], "ipv6": "x", "ipv4_secondaries": 7}},
+    ],
+)  # fmt: skip
+def test_facts_of_another_shape_say_nothing(said):
+    with pytest.raises(UnknownPlaceError):
+        place_of("a", {"vllm_cluster_network": "10.20.0.0/24"}, said)
