@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -67,9 +66,16 @@ def run_module(module: str, /, **arguments: Any) -> dict[str, Any]:
     return {**json.loads(answer["stdout"]), "rc": answer["rc"]}
 
 
-@functools.lru_cache(maxsize=None)
+_SERVERS: list[tuple[subprocess.Popen[bytes], str]] = []
+
+
 def _module_server() -> str:
-    """Start the server of modules, once; return its address. It ends with this process."""
+    """Start the server of modules, if none runs; return its address. It ends with this process.
+
+    Tests of what ends all children of its process, such as the runs of evaluations, end the server too.
+    """
+    if _SERVERS and _SERVERS[-1][0].poll() is None:
+        return _SERVERS[-1][1]
     address = os.path.join(tempfile.mkdtemp(prefix="modules-"), "socket")
     words = [sys.executable, str(ROOT / "tests/fakes/module_server.py"), address]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / '.collections'}:{ROOT}"}
@@ -77,6 +83,7 @@ def _module_server() -> str:
     atexit.register(_stop, server, address)
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
+    _SERVERS.append((server, address))
     return address
 
 
