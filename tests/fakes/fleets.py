@@ -35,9 +35,9 @@ settings.load_profile("long" if "HYPOTHESIS_EXAMPLES" in os.environ else "ci")
 MANY = settings(max_examples=3 * settings().max_examples)
 
 
-def _read_catalogue() -> tuple[dict, dict, set, dict]:
-    """Return stack and generation of each model, its PCI ids, those that nothing can be served on, and its memory."""
-    kinds, ids, unsupported, memory = {"cpu": ("cpu", "cpu")}, {}, set(), {}
+def _read_catalogue() -> tuple[dict, dict, set, dict, dict]:
+    """Return stack and generation of each model, its PCI ids, those without service, its memory, and the most of a host."""
+    kinds, ids, unsupported, memory, most = {"cpu": ("cpu", "cpu")}, {}, set(), {}, {}
     for path in sorted((TOP / "catalog/accelerators").glob("*.yml")):
         data = yaml.safe_load(path.read_text())
         for key, entry in data["models"].items():
@@ -45,10 +45,11 @@ def _read_catalogue() -> tuple[dict, dict, set, dict]:
             ids[key] = list(entry["pci_ids"])
             unsupported |= set() if entry.get("supported", True) else {key}
             memory[key] = entry.get("memory_gib") or 0
-    return kinds, ids, unsupported, memory
+            most[key] = entry.get("host_chips", MOST)
+    return kinds, ids, unsupported, memory, most
 
 
-KINDS, PCI_IDS, UNSUPPORTED, MEMORY_GIB = _read_catalogue()
+KINDS, PCI_IDS, UNSUPPORTED, MEMORY_GIB, HOST_CHIPS = _read_catalogue()
 # Only these can be seen: of the others no PCI id is public.
 CHIPS = sorted(model for model, ids in PCI_IDS.items() if ids)
 
@@ -131,7 +132,8 @@ def group_part(name: str) -> str:
 
 
 def _some(counts, most: int) -> st.SearchStrategy[dict]:
-    return st.dictionaries(st.sampled_from(CHIPS), counts, min_size=1, max_size=most)
+    chips = st.dictionaries(st.sampled_from(CHIPS), counts, min_size=1, max_size=most)
+    return chips.map(lambda found: {model: count and min(count, HOST_CHIPS[model]) for model, count in found.items()})
 
 
 COUNTS = st.integers(1, MOST)

@@ -53,7 +53,8 @@ class Model:
     cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
     ``driver`` is what it needs of the vendor's driver. ``compute_dies`` is the number of devices that AMD's mode CPX
     makes of the chip, ``mig_slices`` that of the smallest instances of NVIDIA's MIG; None where it cannot be divided.
-    ``memory_modes`` are AMD's modes of its memory, such as NPS1 and NPS4.
+    ``memory_modes`` are AMD's modes of its memory, such as NPS1 and NPS4. ``host_chips`` is the most that one host has,
+    None where hosts differ.
     """
 
     key: str
@@ -75,6 +76,7 @@ class Model:
     compute_dies: int | None = None
     memory_modes: tuple[str, ...] = ()
     mig_slices: int | None = None
+    host_chips: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from ..common.yaml import UnreadableError, read_yaml
 from ..planning.hardware import SINGLE_MEMORY_GIB, Accelerator
 
 BUNDLED = CATALOG / "accelerators"
+# The largest hosts have 16 chips, or about sixty functions with partitioned chips. A larger number is a typing error.
+MOST_CHIPS = 64
 
 HEX4 = r"[0-9a-f]{4}"
 PCI_ID = rf"{HEX4}:{HEX4}"
@@ -105,6 +107,7 @@ MODEL_KEYS: dict[str, Check] = {
     "compute_dies": COUNT,
     "memory_modes": _list_of("NPS[1248]", "modes of AMD's memory, like NPS1 and NPS4"),
     "mig_slices": COUNT,
+    "host_chips": COUNT,
     "supported": BOOLEAN,
     "reason": ANY_TEXT,
     "lacks": FORMATS,
@@ -293,6 +296,7 @@ class _Builder:
             compute_dies=entry.get("compute_dies"),
             memory_modes=tuple(entry.get("memory_modes", ())),
             mig_slices=entry.get("mig_slices"),
+            host_chips=entry.get("host_chips"),
         )
         for pci_id, chip in entry["pci_ids"].items():
             memory_gib = chip.get("memory_gib", entry["memory_gib"])
@@ -367,6 +371,21 @@ def declared_accelerator(
         compute_capability=entry.compute_capability,
         lacks=entry.lacks,
         **known,
+    )
+
+
+def count_problem(catalogue: Catalogue, model: Any, count: int) -> str:
+    """Return why one host cannot have as many chips as the inventory declares, "" where it can."""
+    entry = catalogue.models.get(model)
+    most = entry.host_chips if entry and entry.host_chips else MOST_CHIPS
+    if 1 <= count <= most:
+        return ""
+    if not entry or not entry.host_chips:
+        return f"found {count}, expected a whole number from 1 to {MOST_CHIPS}"
+    rack = "; an NVL72 rack is 18 such hosts" if entry.driver.get("fabric") == "imex" else ""
+    return (
+        f"found {count}, expected 1{f' to {most}' if most > 1 else ''}, the chips of one host with {entry.title}{rack}; "
+        "declare each host with its own chips (docs/operate/several-hosts.md)"
     )
 
 

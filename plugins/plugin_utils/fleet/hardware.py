@@ -11,7 +11,7 @@ from ...module_utils.accelerator.recognition import CPU, NUMBERED, UNKNOWN, Acce
 from ...module_utils.common.foreign_numbers import read_finite
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
-from ..catalog.accelerators import declared_accelerator
+from ..catalog.accelerators import count_problem, declared_accelerator
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import known_groups, models_of_groups, unknown_groups
 from ..common.option_contents import ContentError, check_contents
@@ -88,6 +88,8 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
         models = _declared_kinds(variables)
     seen = detected if detected.get("model") == model else {"count": models.get(model) or 1}
     count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
+    if variables.get("accelerator_count") is not None and (problem := count_problem(catalogue, model, count)):
+        raise FleetError(f"accelerator_count: {problem}")
     memory_mib = seen.get("memory_mib")
     if variables.get("accelerator_memory_gib") is not None:
         memory_mib = _number("accelerator_memory_gib", variables["accelerator_memory_gib"], float) * 1024

@@ -11,7 +11,7 @@ from ...module_utils.accelerator.recognition import CPU, AcceleratorError, Catal
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ...module_utils.vllm.plan_document import PlanDocument
-from ..catalog.accelerators import declared_accelerator
+from ..catalog.accelerators import count_problem, declared_accelerator
 from ..common.tables import table, wrapped
 from ..planning.hardware import Accelerator
 from ..planning.inputs import PermissionNeededError, PlanError
@@ -30,11 +30,10 @@ SITE = {
     "venv_root": "/opt/vllm",
     "drain_timeout": 60,
 }
-# Chips of a common host of each model; 8 of those that are not here.
+# Chips of a common host of each model; of those that are not here, host_chips of the catalogue, else 8.
 CHIPS_PER_HOST = {
-    **dict.fromkeys(("gb10", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000", "r9700", "l4", "cpu"), 1),
-    **dict.fromkeys(("gb200", "gb300", "arc_pro_b60", "arc_pro_b70"), 4),
-    "ascend_a3": 16,
+    **dict.fromkeys(("rtx_5090", "rtx_pro_5000", "rtx_pro_6000", "r9700", "l4", "cpu"), 1),
+    **dict.fromkeys(("arc_pro_b60", "arc_pro_b70"), 4),
 }
 
 
@@ -102,8 +101,12 @@ class Bench:
         if model not in {*self.catalogue.models, CPU}:
             known = nearest(model, self.catalogue.models)
             raise TrialError(f"accelerators: found {show_value(entry)}, which is in no file of the catalogue; {known}")
+        most = self.catalogue.models[model].host_chips if model != CPU else None
+        chips = int(count or CHIPS_PER_HOST.get(model) or most or 8)
+        if problem := count_problem(self.catalogue, model, chips):
+            raise TrialError(f"accelerators: {entry}: {problem}")
         try:
-            return declared_accelerator(self.catalogue, model, int(count or CHIPS_PER_HOST.get(model, 8)))
+            return declared_accelerator(self.catalogue, model, chips)
         except AcceleratorError as exc:
             raise TrialError(f"accelerators: {exc}") from exc
 

@@ -10,8 +10,8 @@ from typing import Any, Iterable, Mapping, Sequence
 from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue, rank
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
+from ..catalog.accelerators import MOST_CHIPS, count_problem
 from ..common.group_names import CONFLICT_GROUP, MODEL_PREFIX, name_region_group
-from ..common.option_ranges import MOST_CHIPS
 
 MIXED = "accelerator_mixed"
 
@@ -80,7 +80,7 @@ def read_declaration(variables: Mapping[str, Any], catalogue: Catalogue) -> Stat
             raise SortingError("accelerators: found beside accelerator or accelerator_count; use one of the two")
         return kinds
     if count is not None:
-        count = _count("accelerator_count", count)
+        count = _count("accelerator_count", count, model, catalogue)
     if model is None:
         return None
     _check_model("accelerator", model, catalogue)
@@ -99,7 +99,7 @@ def _declared_kinds(several: Any, catalogue: Catalogue) -> Statement:
         _check_model("accelerators", model, catalogue)
     if CPU in pairs:
         raise SortingError("accelerators: found cpu beside others, which means a host without any; leave it out")
-    counts = {str(model): _count(f"accelerators.{model}", count) for model, count in pairs.items()}
+    counts = {str(model): _count(f"accelerators.{model}", count, model, catalogue) for model, count in pairs.items()}
     return Statement("declared", leading_first(counts, catalogue))
 
 
@@ -125,11 +125,13 @@ def _near(model: str, known: Sequence[str]) -> str:
     return f"nearest: {words!r}" if words in known else nearest(words, known)
 
 
-def _count(variable: str, value: Any) -> int:
+def _count(variable: str, value: Any, model: Any, catalogue: Catalogue) -> int:
     """Return a number of chips. A text of digits is accepted, because INI files and tables have only text."""
     number = int(value) if isinstance(value, str) and re.match(r"\d{1,9}\Z", value, re.ASCII) else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_CHIPS:
+    if isinstance(number, bool) or not isinstance(number, int):
         raise SortingError(f"{variable}: found {_shorten(value)}, expected a whole number from 1 to {MOST_CHIPS}")
+    if problem := count_problem(catalogue, str(model), number):
+        raise SortingError(f"{variable}: {problem}")
     return number
 
 

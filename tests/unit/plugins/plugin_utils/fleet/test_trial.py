@@ -76,6 +76,12 @@ def test_a_host_is_a_model_and_a_number(entry):
         BENCH.hosts([entry], [])
 
 
+@pytest.mark.parametrize(("entry", "most"), [("gb300:72", "1 to 4"), ("ascend_a3:384", "1 to 16"), ("h200:72", "a whole")])
+def test_the_chips_of_a_rack_are_not_one_host(entry, most):
+    with pytest.raises(TrialError, match=rf"^accelerators: {entry}: found \d+, expected {most}"):
+        BENCH.hosts([entry], [])
+
+
 def test_a_chip_that_nobody_knows_names_the_nearest():
     with pytest.raises(TrialError, match=r"^accelerators: .*nearest: 'h20'"):
         BENCH.hosts(["h20O"], [])

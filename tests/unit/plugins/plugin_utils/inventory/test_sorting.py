@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sort
 )
 
 CATALOGUE = load_catalogue()
+OF_A_RACK = "found 72, expected 1 to 4, the chips of one host with NVIDIA GB200; an NVL72 rack is 18 such hosts; "
 
 
 def said(*models: tuple[str, int | None], unknown: int = 0, source: str = "declared") -> Statement:
@@ -63,6 +64,10 @@ def test_declared(variables, expected):
         ({"accelerator": "h200", "accelerator_count": "eight"}, ["found 'eight'"]),
         ({"accelerator_count": "eight"}, ["found 'eight'"]),
         ({"accelerator": "cpu", "accelerator_count": 2}, ["accelerator_count", "cpu", "expected 1"]),
+        ({"accelerator": "gb200", "accelerator_count": 72}, [f"accelerator_count: {OF_A_RACK}"]),
+        ({"accelerators": {"gb200": 72}}, [f"accelerators.gb200: {OF_A_RACK}"]),
+        ({"accelerators": "gb200:72"}, [f"accelerators.gb200: {OF_A_RACK}"]),
+        ({"accelerators": {"h200": 65}}, ["accelerators.h200: found 65, expected a whole number from 1 to 64"]),
         ({"accelerators": {}}, ["accelerators", "like {h200: 4, l40s: 2}"]),
         ({"accelerators": "h200"}, ["'h200'", "like {h200: 4, l40s: 2}"]),
         ({"accelerators": {"h200": 8, "cpu": 1}}, ["cpu", "leave it out"]),
