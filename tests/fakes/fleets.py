@@ -36,7 +36,7 @@ MANY = settings(max_examples=3 * settings().max_examples)
 
 
 def _read_catalogue() -> tuple[dict, dict, set, dict, dict]:
-    """Return stack and generation of each model, its PCI ids, those without service, its memory, and the most of a host."""
+    """Return of each model: stack and generation, PCI ids, whether nothing serves on it, memory, the most of a host."""
     kinds, ids, unsupported, memory, most = {"cpu": ("cpu", "cpu")}, {}, set(), {}, {}
     for path in sorted((TOP / "catalog/accelerators").glob("*.yml")):
         data = yaml.safe_load(path.read_text())

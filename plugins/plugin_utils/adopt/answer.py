@@ -116,14 +116,24 @@ def adopted_plan(request: AdoptRequest, text: str) -> tuple[Start, Adopted, Comp
     others, replaced = other_tables(version), load_replaced()
     adopted = adopt(start, Release(load_table(version), others, load_foreign(stack), replaced), request.model)
     _take_out_secrets(adopted, text)
-    if start.version and start.version != version:
-        reason = f"vLLM {start.version}; the entry is for {version} (vllm_release; drift.yml compares the two)"
+    if reason := _difference(start, version):
         adopted.left_out.insert(0, (start.package or start.image, reason))
-    elif start.image and not start.stack:
-        adopted.left_out.insert(0, (start.image, "no image of vLLM's own; set vllm_image to keep it"))
     paths = {key: getattr(request, key) for key in ("recipe_path", "release_path", "weights_manifest_path")}
     bench = Bench(load_catalogue(request.accelerator_catalog_path), release, paths)
     return start, adopted, compare(adopted, bench, request.accelerator or _host(start, stack), version, request.name)
+
+
+def _difference(start: Start, version: str) -> str:
+    """Return what an entry for this version of vLLM has not of the image or package of a start, "" where it is that."""
+    if start.derived:
+        inside = f"vLLM {start.version}" if start.version else "nothing says which release of vLLM"
+        return (
+            f"no image of vLLM's own; it may have other defaults, and {inside} is in it; the entry is for vLLM's image "
+            f"of {version}; set vllm_image to keep it"
+        )
+    if start.version and start.version != version:
+        return f"vLLM {start.version}; the entry is for {version} (vllm_release; drift.yml compares the two)"
+    return ""
 
 
 def _take_out_secrets(adopted: Adopted, text: str) -> None:

@@ -42,9 +42,9 @@ SHELL_IMAGES = {
     "nvidia/vllm": "cuda",
 }
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
-# Other numbers in the tags of AMD and NVIDIA are their own: rocm7.0.0_vllm_0.11.1_20251103, 25.09-py3.
-_VENDOR_VERSION = re.compile(r"vllm[_-]" + _VERSION.pattern)
-_VENDOR_IMAGES = ("rocm/vllm", "rocm/vllm-dev", "nvidia/vllm")
+# Other numbers in the tags of AMD, NVIDIA and LMCache are their own: rocm7.0.0_vllm_0.11.1_20251103, 25.09-py3.
+_OTHERS_VERSION = re.compile(r"vllm[_-]" + _VERSION.pattern)
+_OTHERS_IMAGES = ("rocm/vllm", "rocm/vllm-dev", "nvidia/vllm", "lmcache/vllm-openai")
 
 
 @dataclass
@@ -82,10 +82,18 @@ class Start:
             return package.group(1)
         if not self.stack:
             return ""
-        is_vendors = "/".join(repository_of(self.image).split("/")[-2:]) in _VENDOR_IMAGES
-        pattern = _VENDOR_VERSION if is_vendors else _VERSION
+        pattern = _OTHERS_VERSION if _last_two(self.image) in _OTHERS_IMAGES else _VERSION
         found = pattern.search(self.image.partition("@")[0].rpartition(":")[2])
         return found.group(1) if found else ""
+
+    @property
+    def derived(self) -> bool:
+        """Whether there is an image, and others than vLLM and vLLM Ascend build it, with defaults of their own."""
+        return bool(self.image) and (not self.stack or _last_two(self.image) in (*_OTHERS_IMAGES, "intel/vllm"))
+
+
+def _last_two(image: str) -> str:
+    return "/".join(repository_of(image).split("/")[-2:])
 
 
 def stack_of(image: str) -> str:

@@ -383,9 +383,10 @@ def count_problem(catalogue: Catalogue, model: Any, count: int) -> str:
     if not entry or not entry.host_chips:
         return f"found {count}, expected a whole number from 1 to {MOST_CHIPS}"
     rack = "; an NVL72 rack is 18 such hosts" if entry.driver.get("fabric") == "imex" else ""
+    expected = "1" if most == 1 else f"1 to {most}"
     return (
-        f"found {count}, expected 1{f' to {most}' if most > 1 else ''}, the chips of one host with {entry.title}{rack}; "
-        "declare each host with its own chips (docs/operate/several-hosts.md)"
+        f"found {count}, expected {expected}, the chips of one host with {entry.title}{rack}; declare each host with "
+        "its own chips (docs/operate/several-hosts.md)"
     )
 
 

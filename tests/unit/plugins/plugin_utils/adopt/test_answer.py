@@ -170,6 +170,25 @@ def test_a_request_that_names_no_command_is_answered(options, part):
     assert part in str(caught.value)
 
 
+DERIVED = "no image of vLLM's own; it may have other defaults, and "
+
+
+@pytest.mark.parametrize(
+    ("image", "inside"),
+    [
+        ("lmcache/vllm-openai:v0.5.4", "nothing says which release of vLLM is in it"),
+        ("nvcr.io/nvidia/vllm:25.11-py3", "nothing says which release of vLLM is in it"),
+        ("drikster80/vllm-gh200-openai:v0.11.0", "nothing says which release of vLLM is in it"),
+        ("rocm/vllm:rocm7.0.0_vllm_0.11.1_20251103", "vLLM 0.11.1 is in it"),
+        ("intel/vllm:0.33.0-xpu", "vLLM 0.33.0 is in it"),
+    ],
+)
+def test_an_image_that_others_build_is_not_taken_for_the_one_of_the_release(image, inside):
+    left = answer(AdoptRequest(), f"docker run --network host {image} vllm serve org/m")["left_out"]
+    reason = f"{DERIVED}{inside}; the entry is for vLLM's image of 0.33.0; set vllm_image to keep it"
+    assert [each["reason"] for each in left if each["word"] == image] == [reason]
+
+
 def test_a_file_is_read_within_bounds(tmp_path):
     path = tmp_path / "start.txt"
     path.write_bytes(b"vllm serve o/m")

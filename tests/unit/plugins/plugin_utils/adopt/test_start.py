@@ -31,6 +31,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.adopt.start im
         ("nvcr.io/nvidia/vllm:25.09-py3", "cuda", ""),
         ("rocm/vllm-dev:rocm7.0_navi_0.10.1", "rocm", ""),
         ("intel/vllm:0.10.2-xpu", "xpu", "0.10.2"),
+        # vLLM 0.27.1, by what LMCache's users report.
+        ("lmcache/vllm-openai:v0.5.4", "cuda", ""),
+        ("mirror.example:5000/lmcache/vllm-openai:latest-cu129", "cuda", ""),
         ("vllm/vllm-openai-cpu:latest-x86_64", "cpu", ""),
         ("nginx:1.27", "", ""),
         ("someone/not-vllm-openai:1.0", "", ""),
@@ -40,6 +43,27 @@ def test_an_image_has_a_stack_and_a_version(image, stack, version):
     start = Start("container", image=image)
     assert (stack_of(image), start.version) == (stack, version)
     assert ":" not in repository_of(image).rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("", False),
+        *(
+            (name, False)
+            for name in ("vllm/vllm-openai:v0.33.0", "mirror.example/x/vllm-openai", "vllm/vllm-openai-rocm")
+        ),
+        *((name, False) for name in ("quay.io/ascend/vllm-ascend:v0.30.0-a3", "vllm/vllm-openai-xpu:latest")),
+        *((f"mirror.example:5000/{name}:1", True) for name in ("lmcache/vllm-openai", "rocm/vllm", "rocm/vllm-dev")),
+        *((name, True) for name in ("nvcr.io/nvidia/vllm:25.11-py3", "intel/vllm:0.10.2-xpu", "opea/vllm:1.4")),
+        *(
+            (name, True)
+            for name in ("drikster80/vllm-gh200-openai:v0.11.0", "llm-d/llm-d-cuda", "rhaiis/vllm-cuda-rhel9")
+        ),
+    ],
+)
+def test_an_image_that_others_build_is_derived(image, expected):
+    assert Start("container", image=image).derived is expected
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,8 @@ def test_the_secrets_of_an_instance_that_are_no_mapping_are_refused_and_not_show
         ({"accelerator_count": 72}, "accelerator_count: found 72, expected a whole number from 1 to 64"),
         (
             {"accelerator": "gb200", "accelerator_count": "72"},
-            "a: accelerator_count: found 72, expected 1 to 4, the chips of one host with NVIDIA GB200; an NVL72 rack is "
-            "18 such hosts; declare each host with its own chips (docs/operate/several-hosts.md)",
+            "a: accelerator_count: found 72, expected 1 to 4, the chips of one host with NVIDIA GB200; an NVL72 rack "
+            "is 18 such hosts; declare each host with its own chips (docs/operate/several-hosts.md)",
         ),
         ({"accelerator": "gb10", "accelerator_count": 2}, "accelerator_count: found 2, expected 1, the chips of one"),
         ({"accelerator_count": "many"}, "accelerator_count: found 'many', expected a whole number"),

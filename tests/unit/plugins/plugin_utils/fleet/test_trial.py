@@ -76,7 +76,9 @@ def test_a_host_is_a_model_and_a_number(entry):
         BENCH.hosts([entry], [])
 
 
-@pytest.mark.parametrize(("entry", "most"), [("gb300:72", "1 to 4"), ("ascend_a3:384", "1 to 16"), ("h200:72", "a whole")])
+@pytest.mark.parametrize(
+    ("entry", "most"), [("gb300:72", "1 to 4"), ("ascend_a3:384", "1 to 16"), ("h200:72", "a whole")]
+)
 def test_the_chips_of_a_rack_are_not_one_host(entry, most):
     with pytest.raises(TrialError, match=rf"^accelerators: {entry}: found \d+, expected {most}"):
         BENCH.hosts([entry], [])
