@@ -99,10 +99,10 @@ def options(**more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def render(template: str, variables: dict[str, Any]) -> str:
-    """Render a template of the role with plain Jinja."""
+def render(template: str, variables: dict[str, Any], role: Path = ROLE) -> str:
+    """Render a template of a role with plain Jinja."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, keep_trailing_newline=True,
+        loader=jinja2.FileSystemLoader(role / "templates"), trim_blocks=True, keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined, autoescape=False,
     )  # fmt: skip
     environment.filters["comment"] = lambda text: f"# {text}"

@@ -3,25 +3,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pwd
 import shutil
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.fakes import gateways
+from tests.fakes import gateways, mirrors
 from tests.fakes.gateways import until
+from tests.fakes.mirrors import answer
 from tests.fakes.wheelhouse import run_module
 
 TOP = Path(__file__).resolve().parents[2]
-ROLE = TOP / "roles/mirror"
 PROGRAMS = ("docker-registry", "nginx")
 pytestmark = [
     pytest.mark.skipif(
@@ -47,63 +45,33 @@ for attack in (lambda: socket.socket(socket.AF_UNIX).connect(path), lambda: os.u
 
 def unit_settings():
     """Return the lines of the registry's drop-in as names and values."""
-    lines = gateways.render("docker-registry.conf.j2", {"mirror_registry_storage": "/x"}).splitlines()
+    lines = gateways.render("docker-registry.conf.j2", {"mirror_registry_storage": "/x"}, mirrors.ROLE).splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
 
 
-@contextlib.contextmanager
-def started(*command, **more):
-    process = subprocess.Popen([str(word) for word in command], **more)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
 @pytest.fixture
-def mirror(monkeypatch):
+def mirror():
     """A registry as its unit starts it, and nginx in front of it."""
-    monkeypatch.setattr(gateways, "ROLE", ROLE)
-    # Not below pytest's own directory, which no other user can enter.
-    place = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    place.chmod(0o755)
     unit, user, port = unit_settings(), pwd.getpwnam("docker-registry"), gateways.free_port()
     group = shutil._get_gid(unit["Group"])
-    run, storage = place / unit["RuntimeDirectory"], place / "storage"
-    for directory, owner in ((run, group), (storage, user.pw_gid)):
-        directory.mkdir()
-        os.chown(directory, user.pw_uid, owner)
-    run.chmod(int(unit["RuntimeDirectoryMode"], 8))
-    storage.chmod(0o700)
-    names = {
-        "__mirror_registry_socket": run / "socket", "mirror_registry_storage": str(storage), "mirror_registry": True,
-        "__mirror_address": "127.0.0.1", "mirror_port": gateways.free_port(), "mirror_registry_port": port,
-        "mirror_server_name": "_", "mirror_root": str(place),
-    }  # fmt: skip
-    (place / "config.yml").write_text(gateways.render("registry.yml.j2", names))
-    (place / "nginx.conf").write_text(
-        f"user www-data; daemon off; error_log stderr; pid {place}/pid; events {{}} http {{ "
-        + gateways.render("mirror.conf.j2", names).replace("# Ansible managed", "")
-        + "}"
-    )
-    identity = {"user": user.pw_uid, "group": group, "extra_groups": [], "umask": int(unit["UMask"], 8)}
-    registry = started("docker-registry", "serve", place / "config.yml", **identity)
-    with registry, started("nginx", "-e", "stderr", "-c", place / "nginx.conf"):
-        until(lambda: answer(port, "GET", "/v2/") == 200)
-        yield place, port
-    shutil.rmtree(place)
-
-
-def answer(port, method, path):
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=5) as found:
-            return found.status
-    except urllib.error.HTTPError as exc:
-        return exc.code
-    except OSError:
-        return 0
+    with mirrors.place() as place:
+        run, storage = place / unit["RuntimeDirectory"], place / "storage"
+        for directory, owner in ((run, group), (storage, user.pw_gid)):
+            directory.mkdir()
+            os.chown(directory, user.pw_uid, owner)
+        run.chmod(int(unit["RuntimeDirectoryMode"], 8))
+        storage.chmod(0o700)
+        names = {
+            "__mirror_registry_socket": run / "socket", "mirror_registry_storage": str(storage),
+            "mirror_registry": True, "mirror_port": gateways.free_port(), "mirror_registry_port": port,
+            "mirror_root": str(place),
+        }  # fmt: skip
+        (place / "config.yml").write_text(gateways.render("registry.yml.j2", names, mirrors.ROLE))
+        identity = {"user": user.pw_uid, "group": group, "extra_groups": [], "umask": int(unit["UMask"], 8)}
+        registry = mirrors.started("docker-registry", "serve", place / "config.yml", **identity)
+        with registry, mirrors.nginx(place, **names):
+            until(lambda: answer(port, "GET", "/v2/")[0] == 200)
+            yield place, port
 
 
 def test_root_pushes_and_clients_pull_what_was_carried(mirror):
@@ -130,7 +98,7 @@ def test_another_user_neither_pushes_nor_stands_in_for_the_registry(mirror):
     done = subprocess.run(attack, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["refused"] * 5, done
     for method, path in (("POST", "blobs/uploads/"), ("PUT", "manifests/1"), ("DELETE", "manifests/1")):
-        assert answer(port, method, f"/v2/org/tiny/{path}") == 403
+        assert answer(port, method, f"/v2/org/tiny/{path}")[0] == 403
 
 
 def test_the_registry_has_no_port(mirror):
