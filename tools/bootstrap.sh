@@ -26,6 +26,7 @@ declare -rA PACKAGES=(
   [gdisk]="tests of provision.yml"
   [iproute2]="finding free subnets"
   [iptables]="the lab's network"
+  [keepalived]="tests of the gateways' shared address"
   [make]="make demo, make test"
   [mmdebstrap]="building the lab hosts' images"
   [debian-archive-keyring]="trusting the packages in these images"

@@ -51,7 +51,13 @@ def test_all_gateways_are_equal_so_the_address_does_not_return_by_itself(text):
     # Without the weight of the file a gateway wins against all that have it.
     assert int(priority) - 100 > 0
     assert "state BACKUP" in text
-    assert block(text, "unicast_peer") == ["10.0.0.2", "10.0.0.3"]
+    assert block(text, "unicast_peer") == ["10.0.0.2 min_ttl 255", "10.0.0.3 min_ttl 255"]
+
+
+def test_only_a_peer_in_the_same_network_is_heard(text):
+    assert "vrrp_check_unicast_src" in block(text, "global_defs")
+    # IPv6 would send with the hop limit of the host.
+    assert "    unicast_ttl 255" in text.splitlines()
 
 
 def test_a_shared_address_depends_on_a_file_and_on_no_program():
@@ -65,6 +71,6 @@ def test_a_shared_address_depends_on_a_file_and_on_no_program():
         },
     )  # fmt: skip
     lines = [line.strip() for line in text.splitlines()]
-    for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
+    for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2 min_ttl 255", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
         assert line in lines
     assert 'file "/var/lib/gateway-agent/unusable"' in lines and "vrrp_script" not in text
