@@ -121,18 +121,18 @@ def proof_of_place(key: str, place: Mapping[str, Any]) -> str:
 def with_proof(send: Send, key: str) -> Send:
     """Return ``send`` for a prefill host, which proves where the KV cache of the prompt is."""
     start: list[Message] = []
-    parts: list[bytes] = []
+    parts = bytearray()
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
             return start.append(message)
         if not start:
             return await send(message)
-        parts.append(message.get("body", b""))
+        parts.extend(message.get("body", b""))
         more = message.get("more_body", False)
-        if more and sum(map(len, parts)) <= MOST_PROVEN:
+        if more and len(parts) <= MOST_PROVEN:
             return None
-        body = b"".join(parts)
+        body = bytes(parts)
         if not more:
             body = proven(body, key)
             start[0] = dict(with_length(start[0], body))

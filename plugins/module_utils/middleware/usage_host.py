@@ -111,17 +111,12 @@ class Part:
         self.name, self.repeats = name, repeats
         # Each output has what is new, or all so far.
         self.adds = getattr(getattr(params, "output_kind", None), "name", "") == "DELTA"
-        self.prompt = self.cached = 0
+        self.prompt = self.cached = self.completion = 0
         # By the number of the choice: what outputs had, and what the engine had when the client left.
         self.generated: dict[int, int] = {}
         self.least: dict[int, int] = {}
         self.finished = False
-
-    @property
-    def completion(self) -> int:
-        """The tokens of all choices."""
-        numbers = {*self.generated, *self.least}
-        return sum(max(self.generated.get(number, 0), self.least.get(number, 0)) for number in numbers)
+        self.taken = Tokens()
 
     def saw(self, output: Any) -> None:
         """Count an output of the engine."""
@@ -133,25 +128,27 @@ class Part:
         # What a pooling model returns has no tokens.
         for choice in output.outputs if isinstance(output.outputs, list) else ():
             before = self.generated.get(choice.index, 0) if self.adds else 0
-            self.generated[choice.index] = before + len(choice.token_ids)
+            self._note(self.generated, choice.index, before + len(choice.token_ids))
 
-    def broken_off(self, states: Any, most: float) -> None:
-        """Count what the engine has computed and no output has told: a client chooses how seldom outputs come.
+    def broken_off(self, state: Any, is_computed: bool) -> None:
+        """Count what the engine has computed for a request; its prompt too if it ``is_computed``."""
+        prompt = getattr(state, "prompt_embeds", None) if state.prompt_token_ids is None else state.prompt_token_ids
+        if not self.repeats and prompt is not None and is_computed:
+            self.prompt, self.cached = len(prompt), max(0, state.num_cached_tokens)
+        # A pooling model generates nothing.
+        if state.detokenizer is not None:
+            self._note(self.least, state.request_index, len(state.detokenizer.output_token_ids))
 
-        It computes ``most`` requests at a time.
-        """
-        # Prompts are computed in the order in which they came, at least the first one where there is room for it.
-        generating = sum(not state.is_prefilling for state in list(states.values()))
-        first = next((state for state in list(states.values()) if state.is_prefilling and generating < most), None)
-        for name, state in list(states.items()):
-            if self.name not in (name, getattr(state, "external_req_id", None)):
-                continue
-            prompt = getattr(state, "prompt_embeds", None) if state.prompt_token_ids is None else state.prompt_token_ids
-            if not self.repeats and prompt is not None and (state is first or not state.is_prefilling):
-                self.prompt, self.cached = len(prompt), max(0, state.num_cached_tokens)
-            # A pooling model generates nothing.
-            if state.detokenizer is not None:
-                self.least[state.request_index] = len(state.detokenizer.output_token_ids)
+    def _note(self, counts: dict[int, int], number: int, tokens: int) -> None:
+        """Note how many tokens of a choice there are, by one of the two counts."""
+        before = max(self.generated.get(number, 0), self.least.get(number, 0))
+        counts[number] = tokens
+        self.completion += max(self.generated.get(number, 0), self.least.get(number, 0)) - before
+
+    def take_new(self) -> Tokens:
+        """Return the tokens that have come since the last call."""
+        before, self.taken = self.taken, Tokens(self.prompt, self.cached, self.completion)
+        return Tokens(*(now - then for now, then in zip(self.taken, before)))
 
 
 class Answer:
@@ -168,22 +165,37 @@ class Answer:
         self.records, self.engine, self._receive, self._send = records, engine, receive, send
         self.model, self.status = "", 0
         self.gone = self.over = self.written = False
+        # A client chooses how many parts there are: what is done for each of them must not walk all.
         self.parts: list[Part] = []
+        self.changed: set[Part] = set()
+        self.unfinished: set[Part] = set()
         self.beams: set[Any] = set()
-        self.recorded = Tokens()
 
     async def receive(self) -> Message:
         """Return what comes from the client."""
         message = await self._receive()
         if message["type"].endswith(".disconnect"):
             self.gone = True
-            states = getattr(getattr(self.engine, "output_processor", None), "request_states", {})
-            scheduler = getattr(getattr(self.engine, "vllm_config", None), "scheduler_config", None)
-            most = getattr(scheduler, "max_num_seqs", float("inf"))
-            for part in self.parts:
-                if not part.finished:
-                    part.broken_off(states, most)
+            self._break_off()
         return message
+
+    def _break_off(self) -> None:
+        """Count what the engine has computed and no output has told: a client chooses how seldom outputs come."""
+        states = dict(getattr(getattr(self.engine, "output_processor", None), "request_states", {}))
+        scheduler = getattr(getattr(self.engine, "vllm_config", None), "scheduler_config", None)
+        # Prompts are computed in the order in which they came, at least the first one where there is room for it.
+        waiting = [state for state in states.values() if state.is_prefilling]
+        has_room = len(states) - len(waiting) < getattr(scheduler, "max_num_seqs", float("inf"))
+        first = waiting[0] if waiting and has_room else None
+        parts: dict[str, list[Part]] = {}
+        for part in self.parts:
+            if not part.finished:
+                parts.setdefault(part.name, []).append(part)
+        for name, state in states.items():
+            for each in {name, getattr(state, "external_req_id", None)}:
+                for part in parts.get(each, ()):
+                    part.broken_off(state, state is first or not state.is_prefilling)
+                    self.changed.add(part)
 
     async def send(self, message: Message) -> None:
         """Pass on a part of the answer."""
@@ -199,6 +211,7 @@ class Answer:
         task = asyncio.current_task() if _BEAM.search(name) else None
         self.parts.append(Part(name, params, task is not None and task in self.beams))
         self.beams.add(task)
+        self.changed.add(self.parts[-1])
         return self.parts[-1]
 
     async def follow(self, outputs: AsyncGenerator[Any, None], part: Part) -> AsyncGenerator[Any, None]:
@@ -206,6 +219,7 @@ class Answer:
         try:
             async for output in outputs:
                 part.saw(output)
+                self.changed.add(part)
                 yield output
         finally:
             await outputs.aclose()
@@ -225,15 +239,13 @@ class Answer:
 
     def _record(self) -> None:
         """Record what no record has yet."""
-        counted = Tokens(
-            sum(part.prompt for part in self.parts),
-            sum(part.cached for part in self.parts),
-            sum(part.completion for part in self.parts),
-        )
-        new = Tokens(*(now - before for now, before in zip(counted, self.recorded)))
+        new = Tokens(*(sum(each) for each in zip(Tokens(), *(part.take_new() for part in self.changed))))
+        self.unfinished |= self.changed
+        self.unfinished -= {part for part in self.changed if part.finished}
+        self.changed.clear()
         if any(new) or not self.written:
-            self.recorded, self.written = counted, True
-            self._write(new, "complete" if all(part.finished for part in self.parts) else "aborted")
+            self.written = True
+            self._write(new, "aborted" if self.unfinished else "complete")
 
     def _write(self, tokens: Tokens, state: str) -> None:
         at = self.at + int(time.monotonic() - self.began)

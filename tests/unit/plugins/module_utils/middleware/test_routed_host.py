@@ -115,6 +115,32 @@ def test_a_large_answer_of_a_prefill_host_passes_without_a_proof(monkeypatch):
     assert answered({"kv_transfer_params": PLACE}, monkeypatch, "")["kv_transfer_params"] == PLACE
 
 
+class Measured(bytes):
+    """A part of an answer that counts how often somebody asks for its length."""
+
+    times = 0
+
+    def __len__(self):
+        Measured.times += 1
+        return super().__len__()
+
+
+def test_an_answer_in_many_parts_is_measured_once():
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def run():
+        passed = routed.with_proof(send, KEYS[0])
+        await passed({"type": "http.response.start", "status": 200, "headers": []})
+        for part in range(500):
+            await passed({"type": "http.response.body", "body": Measured(b"x"), "more_body": part < 499})
+
+    asyncio.run(run())
+    assert sent[1]["body"] == b"x" * 500 and Measured.times <= 500
+
+
 def test_no_answer_names_the_hosts(monkeypatch):
     headers = [(b"x-request-id", b"___prefill_addr_10.0.0.3:8000___decode_addr_10.0.0.1:8000_1")]
     got, _who = ask(CHAT, monkeypatch, path="/routed/v1/completions", headers=headers)

@@ -335,6 +335,52 @@ def test_a_stream_whose_next_output_is_far_away_counts_what_was_generated(tmp_pa
     assert counted(tmp_path, client, endpoint) == [("aborted", 30, own)]
 
 
+class Read:
+    """Counts how often anything of such objects is read."""
+
+    reads = 0
+
+    def __getattribute__(self, name):
+        Read.reads += 1
+        return super().__getattribute__(name)
+
+
+class ReadPart(Read, usage_host.Part):
+    """A part of an answer."""
+
+
+class ReadState(Read, SimpleNamespace):
+    """A request that the engine computes."""
+
+
+def reads_of_a_list(tmp_path, number):
+    """Return how much is read of parts and states when the client of a list of prompts leaves and all of them end."""
+
+    async def endpoint(client, receive, _send):
+        running = [client.generate([], params(9, True), f"cmpl-{n}") for n in range(number)]
+        for each in running:
+            await each.__anext__()
+        await receive()
+        await receive()
+
+    prefilling = {f"cmpl-{n}": left_behind(0, 2, f"cmpl-{n}") for n in range(number)}
+    left = {name: ReadState(**vars(state)) for name, state in prefilling.items()}
+    Read.reads, client = 0, Client(output([1] * 30, 0, {0: [1]}, False), left=left)
+    assert counted(tmp_path / f"{number}", client, endpoint) == [("aborted", 30 * number, 2 * number)]
+    return Read.reads
+
+
+def test_a_list_of_prompts_costs_what_its_length_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(usage_host, "Part", ReadPart)
+    few, many = (reads_of_a_list(tmp_path, number) for number in (200, 800))
+    assert many <= 4.1 * few
+
+
+def test_a_list_of_as_many_prompts_as_fit_into_a_small_request_is_counted(tmp_path):
+    # It took minutes while each part walked all others.
+    assert reads_of_a_list(tmp_path, 8000)
+
+
 def test_what_goes_on_without_its_client_counts_once(tmp_path):
     async def endpoint(client, receive, send):
         running = client.generate([], params(9, True), "cmpl-1")
