@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, Sequence
 
+from ..common.foreign_numbers import read_count
 from ..vendor_stack.answers import CommandResult
 from ..vendor_stack.counters import ChipCounters, CountersAnswer, counts_of, explain_silence, first_number, scaled
 from .answers import ChipRow, parse_figures
@@ -21,7 +22,7 @@ HEALTHS = ("Warning", "Alarm", "Critical")
 # The queries for each chip, by the type of npu-smi's ``info -t``.
 TYPES = ("ecc", "pcie-err", "hccs")
 
-_FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE)
+_FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:[^\S\n]*(\S.*)$", re.MULTILINE)
 # A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
 _COUNTER = re.compile(r"(Error Count|Isolated Pages? Count|Retry Count)$", re.IGNORECASE)
 MIB = 1024 * 1024
@@ -44,7 +45,9 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
     for row, figures in rows:
         fields: dict[str, str] = {}
         for answer in details.get((row.npu, row.chip), ()):
-            fields.update((name, _total(value)) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
+            fields.update(
+                (name, _total(value.strip())) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name)
+            )
         celsius = first_number(figures.celsius)
         chips.append(
             ChipCounters(
@@ -71,5 +74,6 @@ def faults_of(health: str) -> tuple[str, ...]:
 
 def _total(value: str) -> str:
     """Return the sum of a counter that has a number for each link of HCCS, as in ``[0 0 5]``; another one as it is."""
-    numbers = value.strip("[]").split() if value.startswith("[") else []
-    return str(sum(map(int, numbers))) if numbers and all(map(str.isdecimal, numbers)) else value
+    words = value.strip("[]").split() if value.startswith("[") else []
+    numbers = [number for number in map(read_count, words) if number is not None]
+    return str(sum(numbers)) if numbers and len(numbers) == len(words) else value

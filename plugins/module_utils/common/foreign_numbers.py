@@ -13,7 +13,7 @@ from typing import Any
 
 # Enough for bytes and nanoseconds; longer ones are damage.
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
-_NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?\s*", re.ASCII)
 
 
 def read_count(value: Any) -> int | None:

@@ -14,7 +14,9 @@ TIMED_OUT = 124
 # "nvidia/580.95.05, 6.1.0-28-amd64, x86_64: installed"; before version 3 "nvidia, 580.95.05, ..."; "added" has no
 # kernel. Warnings may follow the state.
 _LONGEST_LINE = 500
-_DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)")
+_DKMS = re.compile(
+    r"(?<![\w.-])([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)"
+)
 
 
 @dataclass(frozen=True)

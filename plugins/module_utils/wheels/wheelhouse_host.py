@@ -154,7 +154,9 @@ class PipProgress:
 
     def read(self, line: str) -> None:
         """Report the file that a line of pip's output names."""
-        found = re.search(r"(?:Downloading|Using cached|Processing) \S*?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line)
+        found = re.search(
+            r"(?:Downloading|Using cached|Processing) (?:\S*/)?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line
+        )
         if found:
             self._done += 1
             self._say(f"[{self._done:3}/{self._total}] {found[1]} {found[2] or ''}".rstrip())

@@ -20,7 +20,7 @@ _RUN_TEXT = (*_SHELLS, "su", "runuser")
 _COMMAND = re.compile(r"-(?=[a-z]*c)[a-z]+|--command")
 # Of NAME==..., pip and uv take the version of a package.
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(?!=)(.*)", re.S)
-_PACKAGE = re.compile(r"vllm(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+)\S*")
+_PACKAGE = re.compile(r"vllm(?:\[[\w,-]*\])?==(\d+\.\d+\.\d+)(?!\d)\S*")
 _BUILTINS = ("cd", "export", "set", "source")
 _PROGRAM = re.compile(r"[a-z][a-z._-]{1,30}[0-9]?|FROM")
 # Images of vLLM for hardware that the collection does not serve.

@@ -115,7 +115,7 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
 def _declared_kinds(variables: Variables) -> Mapping[str, Any]:
     """Return the models that a host declares with ``accelerators``, a mapping or a text such as h200:4 l40s:2."""
     declared = variables.get("accelerators") or {}
-    return declared if isinstance(declared, Mapping) else dict.fromkeys(re.findall(r"(\w+):", str(declared)))
+    return declared if isinstance(declared, Mapping) else dict.fromkeys(re.findall(r"\b(\w+):", str(declared)))
 
 
 def has_numbers(variables: Variables, catalogue: Catalogue) -> bool:

@@ -18,7 +18,7 @@ from ..common.yaml import load_yaml
 VARIABLE = "gateway_clients"
 # The variable in any style.
 NAMED = re.compile(rf"""(?m)^[ \t]*["']?{VARIABLE}["']?[ ]*:""")
-_HEAD = re.compile(rf"( *){VARIABLE}:[ ]*(\{{[ ]*\}}|null|~)?[ ]*(#.*)?$")
+_HEAD = re.compile(rf"( *){VARIABLE}:[ ]*(?:(\{{[ ]*\}}|null|~)[ ]*)?(#.*)?$")
 
 
 class NotEditableError(ValueError):

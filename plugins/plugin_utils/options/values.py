@@ -13,7 +13,7 @@ from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.spelling import misspelt, nearest
 
 INTEGER = re.compile(r"-?[0-9]+\Z")
-NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
+NUMBER = re.compile(r"-?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 # 1k is 1000, 1K is 1024; the binary ones take no decimals.
 SUFFIXED = re.compile(r"([0-9]+(\.[0-9]+)?[kmgt]|[0-9]+[KMGT])\Z")
 # The largest one of 64 bits has 20 digits; Python refuses to print one of 4,300, and compares no infinite one.

@@ -26,7 +26,7 @@ def test_finite_numbers(text, number):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "N/A", "nan", "inf", "-Infinity", "1e999", "9" * 5000, "²", "٣", "1_0", "0x10", "."]
+    "text", ["", "N/A", "nan", "inf", "-Infinity", "1e999", "9" * 5000, "²", "٣", "1_0", "0x10", ".", "9" * 10**6 + "x"]
 )
 def test_anything_else_is_no_number(text):
     assert read_finite(text) is None

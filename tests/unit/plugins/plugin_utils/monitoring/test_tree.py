@@ -29,3 +29,10 @@ def test_the_configuration_is_what_prometheus_reads():
     assert all(jobs[name]["metrics_path"] == f"/metrics/{name}" for name in ("usage", "admission", "scale"))
     # Else the instances that the health service names would be called exported_instance.
     assert jobs["node"]["honor_labels"] is True
+
+
+def test_no_target_fills_the_memory_of_prometheus():
+    """Else one engine that names its metrics anew at each scrape does (tests/hostile/test_prometheus.py)."""
+    for job in yaml.safe_load(whole("/srv/monitoring"))["scrape_configs"]:
+        assert 906 * 16 < job["sample_limit"] <= 200_000
+        assert {"body_size_limit", "label_limit", "label_name_length_limit", "label_value_length_limit"} <= set(job)
