@@ -30,7 +30,8 @@ JOBS = {
 SERIES = {"vllm": 20_000, "node": 20_000}
 SERIES_OF_GATEWAY = 200_000
 # Bytes of an answer, labels of a series, and the characters of a name and a value.
-BOUNDS = "    body_size_limit: 64MB\n    label_limit: 40\n    label_name_length_limit: 200\n    label_value_length_limit: 2000\n"
+_MOST = {"body_size_limit": "64MB", "label_limit": 40, "label_name_length_limit": 200, "label_value_length_limit": 2000}
+BOUNDS = "".join(f"    {name}: {most}\n" for name, most in _MOST.items())
 
 
 def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -71,6 +71,12 @@ def test_a_shared_address_depends_on_a_file_and_on_no_program():
         },
     )  # fmt: skip
     lines = [line.strip() for line in text.splitlines()]
-    for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2 min_ttl 255", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
+    for line in (
+        "unicast_src_ip 10.0.0.1",
+        "10.0.0.2 min_ttl 255",
+        "10.0.0.9/24 dev eth0",
+        "priority 150",
+        "weight -100",
+    ):
         assert line in lines
     assert 'file "/var/lib/gateway-agent/unusable"' in lines and "vrrp_script" not in text
