@@ -115,8 +115,8 @@ def sync_tree(top: str) -> None:
 
 
 def open_now(path: str, flags: int) -> int:
-    """Open a file for ``open``, without waiting for a writer where it is a FIFO."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Open a file for ``open``, without waiting for a writer where it is a FIFO; a new one is its user's alone."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
 def open_regular(path: str, flags: int) -> int:

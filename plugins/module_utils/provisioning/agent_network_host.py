@@ -12,6 +12,8 @@ import tempfile
 import time
 from typing import Any
 
+from .disk_marks_host import read_regular
+
 # Ironic's label with network data, and the one without.
 LABELS = ("config-2", "VMEDIA_BOOT_ISO")
 DATA = "openstack/latest/network_data.json"
@@ -79,13 +81,12 @@ def _devices() -> list[dict[str, Any]]:
 
 def _read(device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
-        subprocess.run(["mount", "-o", "ro,nosuid,nodev,noexec", device, place], check=True)
+        subprocess.run(["mount", "-o", "ro,nosuid,nodev,noexec", device, place], check=True, timeout=120)
         try:
-            with open(os.path.join(place, DATA), "rb") as file:
-                found: dict[str, Any] = json.loads(file.read(MOST_BYTES))
+            found: dict[str, Any] = json.loads(read_regular(os.path.join(place, DATA), MOST_BYTES))
             return found
         finally:
-            subprocess.run(["umount", place], check=True)
+            subprocess.run(["umount", place], check=True, timeout=120)
 
 
 def main() -> None:

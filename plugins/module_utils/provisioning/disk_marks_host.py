@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -56,13 +57,17 @@ def contents(device: str) -> list[tuple[str, str]]:
 def marker_in(directory: str) -> str:
     """Return the marker of a mounted system, empty where it has none."""
     try:
-        descriptor = os.open(os.path.join(directory, MARKER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return read_regular(os.path.join(directory, MARKER), 200).decode("utf-8", "replace").strip() or UNREADABLE
     except OSError as exc:
         return "" if isinstance(exc, (FileNotFoundError, NotADirectoryError)) else UNREADABLE
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return UNREADABLE
-        return file.read(200).decode("utf-8", "replace").strip() or UNREADABLE
+
+
+def read_regular(path: str, most: int) -> bytes:
+    """Return at most so many bytes of a file of a mounted disk. Raises OSError for a link, a FIFO and a device."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return file.read(most)
 
 
 def markers_below(directory: str, kind: str) -> list[str]:

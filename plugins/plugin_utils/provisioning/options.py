@@ -132,7 +132,7 @@ def read_settings(options: Mapping[str, Any], provisioner: Provisioner, writes: 
         ironic=Ironic(provisioner.url, options["username"], options["password"], provisioner.certificate),
         bmc_ca=provisioner.bmc_ca,
         record_file=RecordFile(Path(options["record"])),
-        known_hosts=Path(os.path.expanduser(options.get("known_hosts", ""))),
+        known_hosts=ssh.follow_known_hosts(options.get("known_hosts", "")),
         deadlines=read_deadlines(options["deadlines"]),
         ssh_keys=read_keys(options["ssh_keys"]) if writes else (),
         user=read_user(options.get("user", "root")),

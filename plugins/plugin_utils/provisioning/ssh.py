@@ -19,6 +19,7 @@ from typing import IO, Any, Mapping
 
 from ...module_utils.common.files_host import locked, publish
 from ...module_utils.common.foreign_text import quote_foreign
+from ..common.own_links import follow_links
 from .entry import Entry, ProvisionError
 from .host_firmware import MOST_BYTES, PROGRAM, read_shown
 from .node import BUILD, ORDER, HostKey
@@ -166,12 +167,20 @@ def _last_line(errors: bytes) -> str:
     return quote_foreign(lines[-1]) if lines else ""
 
 
+def follow_known_hosts(path: str) -> Path:
+    """Return the file of known hosts, whose links are the user's or root's. Raises ProvisionError for those of others."""
+    try:
+        return Path(follow_links(path))
+    except OSError as exc:
+        raise ProvisionError(f"provision_known_hosts: {exc.strerror}") from exc
+
+
 def trust(file: Path, names: tuple[str, ...], host_key: str) -> None:
     """Put the key of a host into a file of known hosts, in place of other keys of these names.
 
-    Without a key, remove theirs.
+    Without a key, remove theirs. Raises ProvisionError as follow_known_hosts does, and OSError.
     """
-    file = file.resolve()
+    file = follow_known_hosts(str(file))
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _TURN, locked(f"{file}.lock", wait=30):
         for name in names if file.exists() else ():

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from ...module_utils.common.files_host import locked
+from ...module_utils.common.files_host import locked, open_regular
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.processes_host import boot_id, started_at
 
@@ -77,7 +77,7 @@ def append(path: str, event: Mapping[str, Any], now: float | None = None) -> Non
     """Add an event to a journal; it is on the disk when this returns. Raises OSError."""
     line = json.dumps({"at": round(time.time() if now is None else now, 3), **event}, ensure_ascii=False) + "\n"
     # The updates of several hosts write from separate processes.
-    with locked(f"{path}.lock"), open(path, "a+b", opener=_open_private) as file:
+    with locked(f"{path}.lock"), open(path, "a+b", opener=_open_own) as file:
         size = os.fstat(file.fileno()).st_size
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             # A controller that was killed may have left an incomplete line; it must not spoil this one.
@@ -87,14 +87,15 @@ def append(path: str, event: Mapping[str, Any], now: float | None = None) -> Non
         os.fsync(file.fileno())
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _open_own(path: str, flags: int) -> int:
+    """Open a journal for ``open``: no link leads to another file of this user, also in a directory that is shared."""
+    return open_regular(path, flags | os.O_NOFOLLOW)
 
 
 def read(path: str) -> list[dict[str, Any]]:
     """Return the events of a journal without incomplete lines. Raises OSError."""
     events = []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8", errors="replace", opener=open_regular) as file:
         for line in file:
             try:
                 event = load_json(line)

@@ -73,6 +73,24 @@ def test_a_medium_at_usb_is_read_and_one_without_network_data_counts_last(monkey
     assert network.read_medium() == {"from": "/dev/sr0"}
 
 
+@pytest.mark.parametrize("kind", ["fifo", "link", "directory"])
+def test_a_medium_whose_network_data_is_no_file_stops_no_boot(monkeypatch, tmp_path, kind):
+    """One that blocks its reader would keep the ramdisk from starting, without a word."""
+
+    def run(words, timeout=None, **_options):
+        deadlines.append(timeout)
+        if words[0] == "mount":
+            path = os.path.join(words[-1], network.DATA)
+            os.makedirs(os.path.dirname(path))
+            {"fifo": os.mkfifo, "directory": os.mkdir, "link": lambda new: os.symlink("/dev/zero", new)}[kind](path)
+
+    deadlines: list[float | None] = []
+    monkeypatch.setattr(network.subprocess, "run", run)
+    with pytest.raises(OSError, match="regular file|symbolic links|directory"):
+        network._read("/dev/sr0")
+    assert deadlines == [120, 120]
+
+
 def test_lsblk_of_this_machine_has_these_fields():
     try:
         found = network._devices()

@@ -107,6 +107,16 @@ def test_settings_and_the_world_take_the_options():
     assert world.ask_bmcs.keywords["limits"].deadline == BMC_SECONDS == 60
 
 
+def test_a_link_of_another_user_to_the_known_hosts_is_refused_before_a_server_is_written(tmp_path, monkeypatch):
+    link = tmp_path / "known"
+    link.symlink_to("other")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    if os.getuid() == 0:
+        os.lchown(link, 65534, 65534)
+    with pytest.raises(ProvisionError, match="provision_known_hosts: .*/known is a link of another user"):
+        read_settings({**OPTIONS, "known_hosts": str(link)}, SITE)
+
+
 def test_a_ramdisk_that_cannot_wipe_is_refused_where_a_disk_would_be_wiped():
     hostvars = {"a": {"provision": VALUES}, "b": {"provision": OTHER}}
     # b has no record, so it would not be touched.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -152,6 +153,29 @@ def test_the_key_of_a_host_takes_the_place_of_its_former_one(tmp_path):
     lines = file.read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["10.0.1.12", "10.0.1.11,gpu-a-01"]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEyOmh9MAoTb4WFdMEo0GrMRyAZ5zG2i6I0i5c0vZqyp"
+
+
+def test_a_link_of_the_user_to_the_known_hosts_stays_a_link(tmp_path):
+    (tmp_path / "dotfiles").mkdir()
+    link = tmp_path / "known_hosts"
+    link.symlink_to("dotfiles/known_hosts")
+    ssh.trust(link, ("10.0.1.11",), KEY)
+    assert link.is_symlink() and (tmp_path / "dotfiles/known_hosts").read_text() == f"10.0.1.11 {KEY}\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link away")
+@pytest.mark.parametrize("key", [KEY, ""])
+def test_a_link_of_another_user_chooses_no_file_that_is_written(tmp_path, key):
+    other, link = tmp_path / "other", tmp_path / "known_hosts"
+    other.write_text(f"10.0.1.11 {KEY}\n")
+    link.symlink_to(other)
+    os.lchown(link, 65534, 65534)
+    with pytest.raises(ProvisionError, match="provision_known_hosts: .* is a link of another user"):
+        ssh.trust(link, ("10.0.1.11", "10.0.1.12"), key)
+    assert other.read_text() == f"10.0.1.11 {KEY}\n" and len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_threads_of_one_run_wait_for_each_other_in_turn_at_the_known_hosts(tmp_path, monkeypatch):

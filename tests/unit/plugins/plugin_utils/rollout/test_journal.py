@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     append,
@@ -47,6 +48,23 @@ def test_a_line_that_was_cut_off_spoils_no_other(tmp_path):
         file.write('{"at": 1, "event": "st')
     append(str(path), {"event": "ended", "result": "interrupted"})
     assert [event["event"] for event in read(str(path))] == ["begun", "ended"]
+
+
+def test_a_link_in_place_of_a_journal_is_not_followed(tmp_path):
+    # In a directory of rollouts that several people share, the journal that a rollout closes may be another's.
+    own, journal = tmp_path / "authorized_keys", tmp_path / "journal.jsonl"
+    own.write_text("mine\n")
+    journal.symlink_to(own)
+    with pytest.raises(OSError, match="symbolic links"):
+        append(str(journal), {"event": "ended"})
+    assert own.read_text() == "mine\n"
+
+
+def test_a_fifo_in_place_of_a_journal_blocks_nobody(tmp_path):
+    os.mkfifo(tmp_path / "journal.jsonl")
+    for use in (read, lambda path: append(path, {"event": "ended"})):
+        with pytest.raises(OSError, match="not a regular file"):
+            use(str(tmp_path / "journal.jsonl"))
 
 
 def test_many_writers_lose_no_line(tmp_path):
