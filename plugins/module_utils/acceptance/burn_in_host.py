@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
 from typing import Callable, Mapping, Sequence
 
+from ..common.running_program_host import RunningProgram
 from .readings import BurnIn, parse_burn_in
 
 # What libraries would otherwise write to caches.
@@ -48,26 +46,15 @@ def run_burn_in(
     variables that restrict it to chips. Raises OSError if the command cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="baremetal-accept-") as home:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            cwd=home,
-            env={**_environment(home), **(visible or {})},
-            start_new_session=True,
-        )
+        running = RunningProgram(argv, program, home, {**_environment(home), **(visible or {})})
         try:
-            out, err, timed_out = _wait(process, program, limits, sample)
+            timed_out = not _wait(running, limits, sample)
         finally:
-            if process.poll() is None:
-                _kill(process)
+            if running.process.poll() is None:
+                running.kill()
                 stop()
-        if timed_out:
-            out, err = _rest(process)
-        return parse_burn_in(out, err, process.returncode or 0, timed_out, limits.deadline)
+        out, err = running.texts(_PATIENCE)
+        return parse_burn_in(out, err, running.process.returncode or 0, timed_out, limits.deadline)
 
 
 def _environment(home: str) -> Mapping[str, str]:
@@ -75,32 +62,11 @@ def _environment(home: str) -> Mapping[str, str]:
     return {**kept, **ENVIRONMENT, "HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home}
 
 
-def _wait(
-    process: subprocess.Popen[str], program: str, limits: Limits, sample: Callable[[], None]
-) -> tuple[str, str, bool]:
+def _wait(running: RunningProgram, limits: Limits, sample: Callable[[], None]) -> bool:
+    """Return whether the program ends before its deadline."""
     end = time.monotonic() + limits.deadline
-    text: str | None = program
-    while True:
-        left = end - time.monotonic()
-        if left <= 0:
-            return "", "", True
-        try:
-            out, err = process.communicate(text, timeout=min(limits.pause, left))
-            return out, err, False
-        except subprocess.TimeoutExpired:
-            # communicate() sends it once and remembers it.
-            text = None
-            sample()
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _rest(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Return what a killed process printed; nothing if it hangs in a driver and does not die."""
-    try:
-        return process.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        return "", ""
+    while (left := end - time.monotonic()) > 0:
+        if running.ends_within(min(limits.pause, left)):
+            return True
+        sample()
+    return False

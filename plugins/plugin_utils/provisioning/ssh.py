@@ -168,7 +168,7 @@ def _last_line(errors: bytes) -> str:
 
 
 def follow_known_hosts(path: str) -> Path:
-    """Return the file of known hosts, whose links are the user's or root's. Raises ProvisionError for those of others."""
+    """Return the file behind links of the user and of root. Raises ProvisionError for a link of anybody else."""
     try:
         return Path(follow_links(path))
     except OSError as exc:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,18 @@ def test_more_output_than_a_pipe_holds():
     value = json.dumps("x" * 300_000)
     found, _calls = run(f"{REPORTS}\nemit(event='result', phase='products', value={value})")
     assert len(found.measured["products"]) == 300_000
+
+
+def test_a_flood_of_output_fills_no_memory_and_hides_no_result():
+    flood = "for number in range(100): sys.stdout.write('x' * (1 << 20))\nprint()\n"
+    tracemalloc.start()
+    try:
+        found, _calls = run(f"import sys\n{flood}{REPORTS}")
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.problem == "" and found.measured["software"]["said"] == "{}"
+    assert peak < 80 << 20
 
 
 def test_a_command_that_is_not_there(tmp_path):

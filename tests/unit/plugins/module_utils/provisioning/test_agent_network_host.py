@@ -86,7 +86,7 @@ def test_a_medium_whose_network_data_is_no_file_stops_no_boot(monkeypatch, tmp_p
 
     deadlines: list[float | None] = []
     monkeypatch.setattr(network.subprocess, "run", run)
-    with pytest.raises(OSError, match="regular file|symbolic links|directory"):
+    with pytest.raises(OSError, match=r"regular file|symbolic links|directory"):
         network._read("/dev/sr0")
     assert deadlines == [120, 120]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+import tracemalloc
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm import all_reduce_host
@@ -25,6 +27,29 @@ def test_a_program_that_does_not_end_is_killed(monkeypatch, tmp_path):
     found = run_all_reduce(command, "import time\ntime.sleep(60)\n", "{}", 0.3)
     assert found["problem"] == "it did not end within 0.5 s"
     assert stopped.exists()
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_flood_of_output_fills_no_memory_and_hides_no_result(stream):
+    """A log at its highest level, or a torch in the environment of an image, may print for ever."""
+    flood = f"import sys\nfor number in range(100): sys.{stream}.write('x' * (1 << 20))\n"
+    result = 'print(\'\\n\' + \'{"event": "result", "gb_per_s": 40.0, "chips": 2}\')\n'
+    tracemalloc.start()
+    try:
+        found = run(flood + result, seconds=100)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found["problem"], found["gb_per_s"]) == ("", 40.0)
+    assert peak < 80 << 20
+
+
+def test_a_stop_that_hangs_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(all_reduce_host, "GRACE", 0.2)
+    command = Command([sys.executable, "-"], {}, stop=["sleep", "30"])
+    began = time.monotonic()
+    assert run_all_reduce(command, "import time\ntime.sleep(60)\n", "{}", 0.3)["problem"]
+    assert time.monotonic() - began < 20
 
 
 def test_nothing_of_this_process_is_in_its_environment(monkeypatch):

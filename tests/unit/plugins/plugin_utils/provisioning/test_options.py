@@ -113,7 +113,7 @@ def test_a_link_of_another_user_to_the_known_hosts_is_refused_before_a_server_is
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     if os.getuid() == 0:
         os.lchown(link, 65534, 65534)
-    with pytest.raises(ProvisionError, match="provision_known_hosts: .*/known is a link of another user"):
+    with pytest.raises(ProvisionError, match=r"provision_known_hosts: .*/known is a link of another user"):
         read_settings({**OPTIONS, "known_hosts": str(link)}, SITE)
 
 

@@ -173,7 +173,7 @@ def test_a_link_of_another_user_chooses_no_file_that_is_written(tmp_path, key):
     other.write_text(f"10.0.1.11 {KEY}\n")
     link.symlink_to(other)
     os.lchown(link, 65534, 65534)
-    with pytest.raises(ProvisionError, match="provision_known_hosts: .* is a link of another user"):
+    with pytest.raises(ProvisionError, match=r"provision_known_hosts: .* is a link of another user"):
         ssh.trust(link, ("10.0.1.11", "10.0.1.12"), key)
     assert other.read_text() == f"10.0.1.11 {KEY}\n" and len(list(tmp_path.iterdir())) == 2
 
