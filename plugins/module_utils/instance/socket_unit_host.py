@@ -14,7 +14,7 @@ from typing import Iterator
 
 from ..common.files_host import text_of
 from ..common.foreign_files_host import ForeignDirectory
-from .marks import CONTAINER, RUN_DIR
+from .marks import CONTAINER, RUN_DIR, STATE_DIR
 
 # Where the second version of control groups is mounted; systemd's hybrid layout has it below the first one.
 ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
@@ -31,14 +31,15 @@ class BeyondError(Exception):
 def stranger_at(groups: set[int], instance: str, of_root: bool = False) -> str:
     """Return the first of these control groups that is not the instance's, empty where there is none or it is unknown.
 
-    A container of docker has a separate group, named after its id, which docker has written for root beside the
-    instance's marks. Without that file, as in an instance that an earlier release has started, and for other users each
-    container counts as the instance's. So does the group of this process.
+    A container of docker has a separate group, named after its id, which docker writes for root beside the instance's
+    marks, where it is until the instance stops. Each container counts as the instance's for other users, and for root
+    where release 0.9.0 has made the command of the instance. So does the group of this process.
 
     Root's own programs can be what they want: ``of_root``, only another instance or another container is a stranger,
     and root knows the instance's by that file alone.
     """
     identity = ForeignDirectory(f"{RUN_DIR}/{instance}").text(CONTAINER).strip()
+    known = identity or (os.geteuid() == 0 and (of_root or _writes_id(instance)))
     units = {f"vllm@{instance}.service", f"vllm-router@{instance}.service"}
     try:
         for path in paths_of(groups):
@@ -50,12 +51,17 @@ def stranger_at(groups: set[int], instance: str, of_root: bool = False) -> str:
             ids = [found.group(1) for found in map(_ENGINE.fullmatch, parts) if found]
             if of_root and not ids and not service.startswith("vllm@"):
                 continue
-            known = identity or (of_root and os.geteuid() == 0)
             if service or not ids or (known and identity != ids[0]):
                 return path
     except BeyondError:
         return f"(a control group behind the first {_MOST} of this host)"
     return ""
+
+
+def _writes_id(instance: str) -> bool:
+    """Return whether the command of an instance has docker write the id of its container, or starts none."""
+    command = text_of(f"{STATE_DIR}/{instance}/serve")
+    return "--cidfile" in command or not re.search(r"docker\S* run ", command)
 
 
 def own_group() -> str:

@@ -149,11 +149,41 @@ def test_a_group_inside_another_unit_that_is_called_like_the_instance_s_is_a_str
     assert stranger_at({inner}, "chat").endswith("/vllm@other.service/vllm@chat.service")
 
 
-def test_a_container_whose_id_nobody_has_written_counts_as_the_instance_s(groups, monkeypatch, tmp_path):
+# What release 0.9.0 wrote, what later ones write, and the command of an instance in an environment.
+OF_0_9_0 = "exec /usr/bin/docker run --rm --name vllm-chat --log-driver none --pull never image"
+OF_DOCKER = "exec /usr/bin/docker run --rm --name vllm-chat --log-driver none --cidfile /run/vllm/chat/container image"
+OF_VENV = "exec /opt/vllm/a/bin/vllm serve"
+OF_PODMAN = "exec /usr/bin/podman run --rm --name vllm-chat --replace --cgroups split docker.io/vllm/vllm-openai"
+
+
+@pytest.fixture
+def serves(monkeypatch, tmp_path):
+    monkeypatch.setattr(socket_unit_host, "RUN_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr(socket_unit_host, "STATE_DIR", str(tmp_path / "state"))
+
+    def write(text):
+        (tmp_path / "state/chat").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "state/chat/serve").write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize("command", [OF_DOCKER, OF_VENV, OF_PODMAN, ""])
+def test_a_container_beside_an_instance_that_is_down_is_a_stranger(groups, serves, monkeypatch, command):
+    # systemd removes the file with the id at a stop: the engine of another instance, taken over, had the port and the key.
+    scope = groups(f"system.slice/docker-{OTHER}.scope")
+    serves(command)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert stranger_at({scope}, "chat") == f"/system.slice/docker-{OTHER}.scope"
+
+
+def test_a_container_whose_id_nobody_has_written_counts_as_the_instance_s(groups, serves, monkeypatch, tmp_path):
     # Of an instance that release 0.9.0 has started, and for a program that may not read the id.
     scope = groups(f"system.slice/docker-{OTHER}.scope")
-    monkeypatch.setattr(socket_unit_host, "RUN_DIR", str(tmp_path / "run"))
-    assert stranger_at({scope}, "chat") == ""
+    for user, command in ((0, OF_0_9_0), (1000, OF_DOCKER)):
+        serves(command)
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        assert stranger_at({scope}, "chat") == ""
     (tmp_path / "run/chat").mkdir(parents=True)
     (tmp_path / "run/chat/container").write_text(CONTAINER)
     assert stranger_at({scope}, "chat") == f"/system.slice/docker-{OTHER}.scope"
