@@ -15,6 +15,8 @@ from ..plugin_utils.container_runtime.messages import describe_packages
 from ..plugin_utils.fleet import explain as _explain
 from ..plugin_utils.options.arguments import env_line
 from ..plugin_utils.planning.instances import secret_problem
+from ..plugin_utils.provisioning import images
+from ..plugin_utils.provisioning.entry import ProvisionError
 from ..plugin_utils.vendor_stack.messages import describe_commands, describe_failures
 
 
@@ -32,6 +34,14 @@ def plan_table(plans: Iterable[Mapping[str, Any]], width: int = _explain.WIDTH) 
         return _explain.plan_table(list(plans), width)
     except (KeyError, TypeError, AttributeError) as exc:
         raise AnsibleFilterError(f"plan_table: expected a list of plans as render.yml writes them: {exc!r}") from exc
+
+
+def made_images(text: str) -> Mapping[str, Any]:
+    """Return the images that the programs of the role provisioner have made, by name."""
+    try:
+        return images.made_images(text)
+    except ProvisionError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
 
 
 def secret_names(secrets: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
@@ -56,6 +66,7 @@ class FilterModule:
             "env_lines": env_lines,
             "failure_text": describe_failures,
             "host_program": program_files,
+            "made_images": made_images,
             "package_errors": describe_packages,
             "plan_table": plan_table,
             "secret_names": secret_names,

@@ -85,6 +85,7 @@ from ..module_utils.common.door import start_module
 from ..module_utils.evaluation.lm_eval import KINDS
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
 from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
+from ..module_utils.evaluation.tool import OutputError
 from ..module_utils.evaluation.tools import DEFAULT, TOOLS
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.slots.state import SlotError
@@ -121,7 +122,7 @@ def main() -> None:
             write_result(path, evaluation.document(items))
     except OSError as exc:
         module.fail_json(msg=f"{where}: {exc.filename or module.params['work']}: {exc.strerror}")
-    except (BusyError, EvaluationError, InstanceError, SlotError, UnitError, ValueError) as exc:
+    except (BusyError, EvaluationError, InstanceError, OutputError, SlotError, UnitError, ValueError) as exc:
         module.fail_json(msg=f"{where}: {exc}")
     module.exit_json(changed=False, path=path, correct=sum(item["correct"] for item in items), samples=len(items))
 

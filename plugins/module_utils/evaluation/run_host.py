@@ -25,7 +25,7 @@ from ..common.foreign_trees_host import remove_tree
 from ..common.processes_host import become, ending_descendants
 from ..instance.listener_guard_host import ListenerGuard
 from ..instance.marks import RUN_DIR
-from .tool import OUT, OutputError, Tool, shorten
+from .tool import MOST_BYTES, OUT, OutputError, Tool, shorten
 
 # It reads questions and answers of models, and holds the key of one instance.
 USER = "nobody"
@@ -187,7 +187,13 @@ def _written(work: str, path: str) -> str:
 
 
 def write_result(path: str, document: Mapping[str, Any]) -> None:
-    """Write a document as compressed JSON that only root can read. Raises OSError."""
-    data = gzip.compress(json.dumps(document, ensure_ascii=False).encode(), mtime=0)
+    """Write a document as compressed JSON that only root can read. Raises OSError, and OutputError for a larger one."""
+    text = json.dumps(document, ensure_ascii=False).encode()
+    if len(text) > MOST_BYTES:
+        raise OutputError(
+            f"the answers have {len(text) >> 20} MiB, expected at most {MOST_BYTES >> 20} MiB; ask fewer questions "
+            "with evaluate_samples"
+        )
+    data = gzip.compress(text, mtime=0)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(data)

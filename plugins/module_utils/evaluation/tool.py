@@ -12,6 +12,8 @@ from ..common.foreign_text import quote_foreign
 UNREADABLE = "[no answer]"
 # Where a tool writes its results, below the directory of the run.
 OUT = "out"
+# Of the answers of a task: a host writes no more, and the controller reads no more.
+MOST_BYTES = 256 << 20
 _LONGEST = 400
 _NOISE = re.compile(r"^(Traceback|\s|$|During handling|The above exception)")
 

@@ -18,7 +18,7 @@ from ...module_utils.common.deadline import finish_within
 from ...module_utils.common.files_host import publish, sha256_of
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.kinds import show_value
-from ...module_utils.evaluation.tool import Tool
+from ...module_utils.evaluation.tool import MOST_BYTES, Tool
 from ...module_utils.transfer.connections import redact_url
 from ..common.places import CATALOG
 from ..common.yaml import UnreadableError, dump_yaml, read_yaml
@@ -30,8 +30,6 @@ LOCKS = BUNDLED / "requirements"
 # The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
 _TIMEOUT, _WHOLE = 60, 1800  # seconds without a byte, and of a whole file
-# Of the data of a task, and of the answers of a host.
-MOST_BYTES = 256 << 20
 _FETCHED = ".answers"
 
 

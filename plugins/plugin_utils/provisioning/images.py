@@ -62,12 +62,7 @@ def no_image(entry: Entry) -> Image:
 def read_provisioner(text: str) -> Provisioner:
     """Return what the file of a provisioner describes. Raises ProvisionError."""
     where = "the provisioner's site.json"
-    try:
-        document = load_json(text) if len(text) <= MOST_BYTES else None
-    except ValueError:
-        document = None
-    if not isinstance(document, Mapping) or not isinstance(document.get("images"), Mapping):
-        raise ProvisionError(f"{where}: is not the file that the role provisioner writes; run provisioner.yml again")
+    document = _document(where, text)
     certificate = document.get("certificate")
     if not isinstance(certificate, str):
         raise ProvisionError(f"{where}: certificate: found {show_value(certificate)[:80]}, expected PEM")
@@ -79,6 +74,23 @@ def read_provisioner(text: str) -> Provisioner:
     }
     url = _url(f"{where}: url", document.get("url"), ("https", "http"))
     return Provisioner(url, certificate, images, bmc_ca, wipes=document.get("wipes") is True)
+
+
+def made_images(text: str) -> Mapping[str, Any]:
+    """Return the images in images.json by name, none for an empty text. Raises ProvisionError."""
+    images: Mapping[str, Any] = _document("the provisioner's images.json", text)["images"] if text else {}
+    return images
+
+
+def _document(where: str, text: str) -> Mapping[str, Any]:
+    """Return a document with images, of which each is still to be checked. Raises ProvisionError."""
+    try:
+        document = load_json(text) if len(text) <= MOST_BYTES else None
+    except ValueError:
+        document = None
+    if not isinstance(document, Mapping) or not isinstance(document.get("images"), Mapping):
+        raise ProvisionError(f"{where}: is not the file that the role provisioner writes; run provisioner.yml again")
+    return document
 
 
 def _image(where: str, name: str, value: Any) -> Image:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.filter.roles import made_images
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import as_template
 
 from tests.fakes.inventory_plugin import TOP
@@ -38,9 +39,10 @@ def offered(made, site):
         "__provisioner_images_made": {"content": content} if made else {"skipped": True},
         "provisioner_images": site,
     }
-    return Templar(DataLoader(), marked(values)).template(
-        as_template(task["vars"]["__provisioner_site"]["images"].strip())
-    )
+    templar = Templar(DataLoader(), marked(values))
+    # Without collections, as here, Ansible finds only its own.
+    templar.environment.filters["baremetal.inference.made_images"] = made_images
+    return templar.template(as_template(task["vars"]["__provisioner_site"]["images"].strip()))
 
 
 def marked(value):

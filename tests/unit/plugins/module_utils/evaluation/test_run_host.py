@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import run_host
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import TOOL
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
     USER,
@@ -197,6 +198,14 @@ def test_a_request_that_failed_is_no_wrong_answer(tmp_path):
         read_items(str(tmp_path), TOOLS["aisbench"], "gpqa", [{"id": str(n)} for n in range(6)], "")
     (place / target).write_text("")
     assert len(read_items(str(tmp_path), TOOLS["aisbench"], "gpqa", [{"id": str(n)} for n in range(6)], "")) == 6
+
+
+def test_a_result_that_the_controller_would_refuse_is_not_written(tmp_path, monkeypatch):
+    """Ansible reads the whole file into the controller's memory, and the user of the tool chooses what is in it."""
+    monkeypatch.setattr(run_host, "MOST_BYTES", 1 << 20)
+    with pytest.raises(OutputError, match="the answers have 2 MiB, expected at most 1 MiB; ask fewer questions"):
+        write_result(str(tmp_path / "r"), {"a": "ü" * (1 << 20)})
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_result_is_for_its_owner_and_never_written_through_a_link(tmp_path):

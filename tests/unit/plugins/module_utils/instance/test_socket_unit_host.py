@@ -170,7 +170,7 @@ def serves(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("command", [OF_DOCKER, OF_VENV, OF_PODMAN, ""])
 def test_a_container_beside_an_instance_that_is_down_is_a_stranger(groups, serves, monkeypatch, command):
-    # systemd removes the file with the id at a stop: the engine of another instance, taken over, had the port and the key.
+    # systemd removes the id at a stop: the engine of another instance, taken over, had the port and the key.
     scope = groups(f"system.slice/docker-{OTHER}.scope")
     serves(command)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

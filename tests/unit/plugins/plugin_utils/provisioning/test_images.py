@@ -6,7 +6,11 @@ import json
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.entry import ProvisionError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.images import Image, read_provisioner
+from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.images import (
+    Image,
+    made_images,
+    read_provisioner,
+)
 
 from tests.fakes.provision_entries import entry
 
@@ -55,6 +59,18 @@ def test_a_wrong_value_is_refused(change, said):
 def test_what_is_no_such_file_is_refused(text):
     with pytest.raises(ProvisionError, match="is not the file"):
         read_provisioner(text)
+
+
+def test_the_images_that_a_provisioner_has_made_are_read():
+    made = {"debian13": {"build_id": "2026-ab", "sha256": "ab" * 32}}
+    assert made_images(json.dumps({"description": "x", "images": made})) == made
+    assert made_images("") == {}
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "{}", '{"images": []}', "[" * 100_000, " " * 300_000 + '{"images": {}}'])
+def test_what_is_no_list_of_made_images_is_refused_in_one_sentence(text):
+    with pytest.raises(ProvisionError, match=r"images.json: is not the file that the role provisioner writes; run"):
+        made_images(text)
 
 
 def test_a_ramdisk_wipes_disks_only_where_the_file_says_so():
