@@ -7,6 +7,7 @@ import time
 from typing import Callable, Mapping, Sequence
 
 from ..common.files_host import publish, text_of
+from ..common.own_links_host import follow_links
 from ..common.repeated import Repeated
 from ..instance.systemd import Unit
 from ..instance.systemd_host import read_units
@@ -277,7 +278,7 @@ class Service:
             return
         self.wrote_at = now
         try:
-            publish(self.settings.metrics, render(self.samples()), durable=False)
+            publish(follow_links(self.settings.metrics), render(self.samples()), durable=False)
         except OSError as exc:
             self.journal.say_at_times(("", "metrics"), f"{self.settings.metrics}: cannot be written: {exc.strerror}")
 

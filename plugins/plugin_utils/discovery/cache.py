@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from ...module_utils.common.files_host import publish
 from ...module_utils.common.foreign_json import load_json
-from ..common.own_links import follow_links
+from ...module_utils.common.own_links_host import follow_links
 from ..common.state_dir import DISCOVERY, state_dir
 from .observations import DiscoveryError, Entry, from_document, to_document
 

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from ...module_utils.common.files_host import publish
-from ..common.own_links import follow_links
+from ...module_utils.common.own_links_host import follow_links
 
 FRAME = Path(__file__).with_name("frame")
 

@@ -19,7 +19,7 @@ from typing import IO, Any, Mapping
 
 from ...module_utils.common.files_host import locked, publish
 from ...module_utils.common.foreign_text import quote_foreign
-from ..common.own_links import follow_links
+from ...module_utils.common.own_links_host import follow_links
 from .entry import Entry, ProvisionError
 from .host_firmware import MOST_BYTES, PROGRAM, read_shown
 from .node import BUILD, ORDER, HostKey

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,18 @@ def test_a_chip_that_is_missing_from_one_answer_is_still_there(service):
     for answer in (empty, empty):
         service.tick(answer, None)
     assert "chat" in sick(service)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link away")
+def test_metrics_go_through_a_link_of_root_and_not_through_one_of_another_user(service, tmp_path, capsys):
+    """Prometheus's user owns the directory above that of the metrics, and can put a link in its place at any time."""
+    for name in ("site", "others"):
+        (tmp_path / f"{name}-metrics").mkdir()
+        (tmp_path / name).symlink_to(f"{name}-metrics")
+    os.lchown(tmp_path / "others", 65534, 65534)
+    for name in ("site", "others"):
+        service.settings = replace(service.settings, metrics=f"{tmp_path}/{name}/health.prom")
+        service.write(changed=True)
+    assert (tmp_path / "site-metrics/health.prom").is_file()
+    assert not list((tmp_path / "others-metrics").iterdir())
+    assert f"cannot be written: {tmp_path}/others is a link of another user (uid 65534)" in capsys.readouterr().out

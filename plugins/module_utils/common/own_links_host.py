@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Follow symbolic links of the user who runs Ansible, and of root, to the file to replace."""
+"""Follow symbolic links of this user, and of root, to the file to replace."""
 
 from __future__ import annotations
 

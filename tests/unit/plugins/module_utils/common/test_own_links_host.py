@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.own_links import follow_links
+from ansible_collections.baremetal.inference.plugins.module_utils.common.own_links_host import follow_links
 
 
 @pytest.fixture(autouse=True)
