@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from typing import IO, Callable, Mapping, Sequence
@@ -28,19 +27,18 @@ class RunningProgram:
         change: Callable[[], None] | None = None,
     ) -> None:
         """Start it in a directory; the new process calls ``change`` before. Raises OSError."""
-        with tempfile.TemporaryFile() as file:
-            file.write(text.encode())
-            file.seek(0)
-            self.process = subprocess.Popen(
-                argv,
-                stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=directory,
-                env=environment,
-                start_new_session=True,
-                preexec_fn=change,
-            )
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=directory,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=change,
+        )
+        # Not before the caller can kill it: it gets no text from a process that is ended in between.
+        self._writer = threading.Thread(target=_write, args=(self.process.stdin, text.encode()), daemon=True)
         self._kept = (bytearray(), bytearray())
         pairs = [
             (stream, kept) for stream, kept in zip((self.process.stdout, self.process.stderr), self._kept) if stream
@@ -50,7 +48,9 @@ class RunningProgram:
             reader.start()
 
     def ends_within(self, seconds: float) -> bool:
-        """Return whether it ends in this time."""
+        """Give it its text, and return whether it ends in this time."""
+        if not self._writer.ident:
+            self._writer.start()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.returncode is not None
@@ -68,6 +68,11 @@ class RunningProgram:
         self.process.poll()
         out, err = (bytes(kept).decode("utf-8", "replace") for kept in self._kept)
         return out, err
+
+
+def _write(stream: IO[bytes], data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), stream:
+        stream.write(data)
 
 
 def _read(stream: IO[bytes], kept: bytearray) -> None:

@@ -44,6 +44,7 @@ def test_of_a_flood_both_ends_are_kept_and_no_more(start):
 
 def test_nobody_waits_for_a_program_that_does_not_end(start):
     program = start("import time; print('here', flush=True); time.sleep(1000)")
+    assert not program.ends_within(0.1)
     began = time.monotonic()
     while program.texts(0.1)[0] != "here\n":
         assert time.monotonic() - began < 60
@@ -64,6 +65,13 @@ def test_a_text_that_nobody_reads_does_not_block(start):
     began = time.monotonic()
     assert start("import time\ntime.sleep(0.2)\nraise SystemExit\n" + "#" * 1_000_000).ends_within(60)
     assert time.monotonic() - began < 60
+
+
+def test_nothing_runs_before_somebody_waits_for_it(start):
+    """A module that is ended in between would leave it behind; an empty text ends it."""
+    program = start("print('ran')")
+    program.process.stdin.close()
+    assert program.process.wait(60) == 0 and program.texts(60) == ("", "")
 
 
 def test_a_command_that_is_not_there(tmp_path):

@@ -25,7 +25,7 @@ def test_a_journal_that_is_not_there_is_named_with_what_was_expected(tmp_path):
     ):
         read_journal(str(tmp_path))
     (tmp_path / JOURNAL).mkdir()
-    with pytest.raises(ReportFileError, match="cannot be read: Is a directory"):
+    with pytest.raises(ReportFileError, match="cannot be read: not a regular file"):
         read_journal(str(tmp_path))
 
 
