@@ -193,26 +193,15 @@ import platform
 
 from ..module_utils.accelerator.cpu_host import CpuError, read_cpu
 from ..module_utils.accelerator.drivers_host import read_drivers
-from ..module_utils.accelerator.pci_host import PciError, read_functions
+from ..module_utils.accelerator.pci_host import KERNEL_TREES, PciError, read_functions
 from ..module_utils.accelerator.pythons_host import read_pythons
 from ..module_utils.common.door import start_module
 from ..module_utils.vllm.fabric_host import near_rdma
 
-# The action plugin of the same name has the catalogue and handles the options that are not read below.
-ARGUMENTS = {
-    "declared": {"type": "str"},
-    "declared_count": {"type": "int"},
-    "declared_partition": {"type": "str"},
-    "require_usable": {"type": "bool", "default": False},
-    "catalog_path": {"type": "list", "elements": "path", "default": []},
-    "vendors": {"type": "list", "elements": "str", "default": []},
-    "sysfs_root": {"type": "path", "default": "/sys"},
-    "proc_root": {"type": "path", "default": "/proc"},
-}
-
 
 def main() -> None:
-    module = start_module(ARGUMENTS)
+    # The action plugin of the same name has the catalogue and handles the options that are not read below.
+    module = start_module(DOCUMENTATION, others=KERNEL_TREES)
     try:
         functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
         cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())

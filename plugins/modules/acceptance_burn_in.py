@@ -75,19 +75,6 @@ from ..module_utils.acceptance.signals import exit_on_signals
 from ..module_utils.chip_counters.read_host import read_counters
 from ..module_utils.common.door import AnsibleModule, start_module
 
-WORDS = {"type": "list", "elements": "str", "default": []}
-ARGUMENTS = {
-    "stack": {"type": "str", "required": True},
-    "seconds": {"type": "float", "required": True},
-    "deadline": {"type": "float", "required": True},
-    "python": {"type": "str", "default": ""},
-    "image": {"type": "str", "default": ""},
-    "venv_root": {"type": "path", "default": "/opt/vllm"},
-    "devices": WORDS,
-    "mounts": WORDS,
-    "visible": {"type": "dict", "default": {}},
-    "size": {"type": "int", "default": 0},
-}
 SEARCHED = ("python", "image", "venv_root", "stack")
 # The program ends itself before it is killed, so that it can report its phase.
 GRACE_SECONDS = 20.0
@@ -97,7 +84,7 @@ CHECK_MODE = "check mode runs nothing"
 
 
 def main() -> None:
-    module = start_module(ARGUMENTS)
+    module = start_module(DOCUMENTATION)
     options = module.params
     exit_on_signals()
     before = read_counters(options["stack"])

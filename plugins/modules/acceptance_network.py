@@ -41,13 +41,7 @@ PATIENCE = 30.0
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "connect": {"type": "str", "default": ""},
-            "port": {"type": "int", "required": True},
-            "seconds": {"type": "float", "default": 10},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     connect, port, seconds = (module.params[name] for name in ("connect", "port", "seconds"))
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode opens no connection")

@@ -47,14 +47,7 @@ NO_DIRECTORY = "{path} is not a directory on this host; name another one with ac
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "path": {"type": "path", "required": True},
-            "optional": {"type": "bool", "default": False},
-            "seconds": {"type": "float", "default": 10},
-            "size": {"type": "int", "default": 4 << 30},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     options = module.params
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode reads nothing")

@@ -47,7 +47,7 @@ from ..module_utils.common.door import start_module
 
 
 def main() -> None:
-    module = start_module({"sysfs_root": {"type": "path", "default": "/sys"}})
+    module = start_module(DOCUMENTATION)
     try:
         found = read_identities(module.params["sysfs_root"])
     except PciError as exc:

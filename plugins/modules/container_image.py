@@ -55,17 +55,7 @@ from ..module_utils.containers.store_host import Store, ensure_image
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "engine": {"type": "str", "required": True},
-            "image": {"type": "str", "required": True},
-            "archive": {"type": "path"},
-            "pull": {"type": "str", "choices": ["missing", "always"], "default": "missing"},
-            # The path is not a secret. Masking it would hide it in the errors about it.
-            "auth_file": {"type": "path", "no_log": False},
-            "check_registry": {"type": "bool", "default": True},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = ensure_image(module, Store(module))

@@ -58,23 +58,12 @@ from typing import Any
 
 from ..module_utils.common.door import start_module
 from ..module_utils.container_runtime.check_host import check
-from ..module_utils.container_runtime.facts import TOOLKITS, RuntimePlanError
+from ..module_utils.container_runtime.facts import RuntimePlanError
 from ..module_utils.container_runtime.host import read_host
-from ..module_utils.containers.engine import ENGINES
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "engine": {"type": "str", "choices": list(ENGINES), "required": True},
-            "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
-            "stack": {"type": "str", "default": "cpu"},
-            "count": {"type": "int", "default": 0},
-            "numbers": {"type": "list", "elements": "int", "default": []},
-            "partition": {"type": "str", "default": ""},
-            "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

@@ -43,17 +43,10 @@ from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.container_runtime.daemon_file import describe_settings, merge_text, redact_output
 from ..module_utils.container_runtime.daemon_host import read_text, write_text
 from ..module_utils.container_runtime.facts import RuntimePlanError
-from ..module_utils.container_runtime.names import DAEMON_JSON
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "path": {"type": "path", "default": DAEMON_JSON},
-            "settings": {"type": "dict", "required": True},
-            "validate": {"type": "str", "default": ""},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     path, settings = module.params["path"], module.params["settings"]
     try:
         before = read_text(path)

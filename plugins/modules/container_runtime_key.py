@@ -54,14 +54,7 @@ LARGEST = 1 << 20
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "url": {"type": "str", "required": True},
-            "path": {"type": "path", "required": True},
-            "fingerprints": {"type": "list", "elements": "str", "required": True, "no_log": False},
-            "timeout": {"type": "int", "default": 20},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     path, wanted = module.params["path"], sorted(module.params["fingerprints"])
     found = read_fingerprints(path)
     if found != wanted:

@@ -31,7 +31,7 @@ from ..module_utils.container_runtime.host import read_host
 
 
 def main() -> None:
-    module = start_module({"packager": {"type": "str", "choices": ["deb", "rpm"], "required": True}})
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:

@@ -17,7 +17,6 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes.no_diff
   - baremetal.inference.kernel_trees
-  - baremetal.inference.stack_state
 options:
   stack:
     description: The stack whose driver is inspected. Options of other stacks are an error.
@@ -79,25 +78,47 @@ options:
     description: Devices that must exist. By default C(/dev/davinci_manager) and one for each chip on PCI.
     type: list
     elements: str
+  minimum_driver:
+    description: The oldest driver that the release of vLLM works with. Any version if empty.
+    type: str
+    default: ""
+  hold:
+    description: Whether packages of the driver that an upgrade may replace are a finding.
+    type: bool
+    default: true
+  offered_of:
+    description: Names of packages whose versions in the host's repositories are returned.
+    type: list
+    elements: str
+    default: []
+  contents_of:
+    description: Paths of text files on the host whose contents are returned.
+    type: list
+    elements: path
+    default: []
+  root:
+    description: Root of the host's files. Tests use another tree.
+    type: path
+    default: /
 """
 
 EXAMPLES = "\n# roles/cann/tasks/inspect.yml\n"
 
 RETURN = "# internal"
 
-from ..module_utils.accelerator.pci_host import PciError
+from ..module_utils.accelerator.pci_host import KERNEL_TREES, PciError
 from ..module_utils.cann import host as cann
 from ..module_utils.common.door import start_module
 from ..module_utils.cuda import host as cuda
 from ..module_utils.rocm import host as rocm
 from ..module_utils.vendor_stack.faults import NO_FAULTS, FaultBook
-from ..module_utils.vendor_stack.state_module import ARGUMENTS, foreign_option
+from ..module_utils.vendor_stack.state_module import foreign_option
 
 READ = {"cuda": cuda.read_state, "rocm": rocm.read_state, "cann": cann.read_state}
 
 
 def main() -> None:
-    module = start_module({**ARGUMENTS, "fault_path": {"type": "list", "elements": "path", "default": []}})
+    module = start_module(DOCUMENTATION, others=KERNEL_TREES)
     options = module.params
     wrong = foreign_option(options)
     if wrong:

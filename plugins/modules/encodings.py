@@ -99,7 +99,7 @@ files:
 import os
 
 from ..module_utils.common.door import AnsibleModule, start_module
-from ..module_utils.encodings.files import ENCODINGS, PUBLISHER, EncodingsError
+from ..module_utils.encodings.files import EncodingsError
 from ..module_utils.encodings.host import (
     EncodingOutcome,
     check_sources,
@@ -114,16 +114,7 @@ PART = 1024 * 1024
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "path": {"type": "path", "default": "/srv/encodings"},
-            "files": {"type": "list", "elements": "str", "choices": list(ENCODINGS), "default": list(ENCODINGS)},
-            "sources": {"type": "list", "elements": "str", "default": [PUBLISHER]},
-            "ca_file": {"type": "path"},
-            "connections": {"type": "int", "default": 8},
-            "check_sources": {"type": "bool", "default": True},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     try:
         outcomes = run(module)
     except (EncodingsError, OSError) as exc:

@@ -80,27 +80,11 @@ from typing import Any
 
 from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.encodings.library import RefusedError, Use
-from ..module_utils.encodings.library_host import STATE_FILE, ask_library, read_accepted, read_state, write_accepted
-
-USE = {
-    "directory": {"type": "path", "required": True},
-    "release": {"type": "str", "required": True},
-    "python": {"type": "str", "default": ""},
-    "image": {"type": "str", "default": ""},
-    "user": {"type": "str", "choices": ["", "root"], "default": ""},
-    "instances": {"type": "list", "elements": "str", "default": []},
-}
+from ..module_utils.encodings.library_host import ask_library, read_accepted, read_state, write_accepted
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "uses": {"type": "list", "elements": "dict", "required": True, "options": USE},
-            "engine": {"type": "str", "default": ""},
-            "user": {"type": "str", "default": "vllm"},
-            "state_file": {"type": "path", "default": STATE_FILE},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     uses = [Use.from_dict(entry) for entry in module.params["uses"]]
     for use in uses:
         if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):

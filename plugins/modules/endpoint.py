@@ -242,7 +242,6 @@ journal:
 
 
 from ..module_utils.common.door import start_module
-from ..module_utils.endpoint.questions import CHECKS
 from ..module_utils.endpoint.ready import Watch
 from ..module_utils.endpoint.target_host import Endpoint, OptionError
 from ..module_utils.endpoint.verification_host import failure_of, nothing_to_ask, result_of, verify
@@ -250,39 +249,13 @@ from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.config_host import NotInstalledError
 from ..module_utils.vllm.unit import UnitError, explain_lost
 
-ARGUMENTS = {
-    "instance": {"type": "str"},
-    "config_dir": {"type": "path", "default": "/etc/vllm"},
-    "url": {"type": "str"},
-    "unit": {"type": "str"},
-    "model": {"type": "str"},
-    "checks": {"type": "list", "elements": "str", "choices": list(CHECKS)},
-    "prompt": {"type": "str", "default": "Is the fleet ready? Answer in one sentence."},
-    "completion_prompt": {"type": "str", "default": "The fleet is"},
-    "expect": {"type": "str"},
-    # Tokens are units of text here, not secrets.
-    "max_tokens": {"type": "int", "default": 256, "no_log": False},
-    "remote_prefill": {"type": "bool", "default": False},
-    "api_key": {"type": "str", "no_log": True},
-    # The path is not a secret. Masking it would hide it in the errors about it.
-    "api_key_file": {"type": "path", "no_log": False},
-    "validate_certs": {"type": "bool", "default": True},
-    "ca_path": {"type": "path"},
-    "ready_timeout": {"type": "float", "default": 600},
-    "request_timeout": {"type": "float", "default": 60},
-    "known_issues": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {"symptom": {"type": "str", "required": True}, "advice": {"type": "str", "required": True}},
-    },
-    "journal_lines": {"type": "int", "default": 20},
-}
-
 
 def main() -> None:
     module = start_module(
-        ARGUMENTS, required_one_of=[("instance", "model")], mutually_exclusive=[("api_key", "api_key_file")]
+        DOCUMENTATION,
+        secret=("api_key",),
+        required_one_of=[("instance", "model")],
+        mutually_exclusive=[("api_key", "api_key_file")],
     )
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:

@@ -82,35 +82,16 @@ RETURN = "# internal"
 
 
 from ..module_utils.common.door import start_module
-from ..module_utils.evaluation.lm_eval import KINDS
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result
 from ..module_utils.evaluation.task_host import Evaluation, EvaluationError
 from ..module_utils.evaluation.tool import OutputError
-from ..module_utils.evaluation.tools import DEFAULT, TOOLS
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.slots.state import SlotError
 from ..module_utils.vllm.unit import UnitError
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "instance": {"type": "str", "required": True},
-            "config_dir": {"type": "path", "default": "/etc/vllm"},
-            "environment": {"type": "path", "required": True},
-            "tool": {"type": "str", "choices": list(TOOLS), "default": DEFAULT},
-            "work": {"type": "path", "required": True},
-            "task": {"type": "str", "required": True},
-            "kind": {"type": "str", "choices": list(KINDS), "required": True},
-            "data": {"type": "path", "required": True},
-            "request": {"type": "dict", "required": True},
-            "concurrency": {"type": "int", "default": 32},
-            "request_timeout": {"type": "int", "default": 3600},
-            "timeout": {"type": "int", "default": 21600},
-            "root": {"type": "path", "default": "/"},
-        },
-        supports_check_mode=False,
-    )
+    module = start_module(DOCUMENTATION, supports_check_mode=False)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"instance {module.params['instance']}, task {module.params['task']}"
     try:

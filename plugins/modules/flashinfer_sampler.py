@@ -47,15 +47,7 @@ UNFINISHED = ".sampler-"
 
 
 def main() -> None:
-    run_module(
-        ensure,
-        {
-            "path": {"type": "path", "required": True},
-            "compute_capability": {"type": "str", "required": True},
-            "environment": {"type": "dict", "default": {}},
-        },
-        OSError,
-    )
+    run_module(ensure, DOCUMENTATION, OSError)
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:

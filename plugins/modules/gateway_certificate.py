@@ -68,16 +68,7 @@ from ..module_utils.gateway.certificate_host import (
 def main() -> None:
     """Run the module."""
     module = start_module(
-        {
-            "source": {"type": "str", "choices": ["own", "files"], "default": "own"},
-            "ca_dir": {"type": "path"},
-            "host": {"type": "str", "required": True},
-            "names": {"type": "list", "elements": "str", "required": True},
-            "certificate": {"type": "path"},
-            # A path; only openssl reads the key itself.
-            "key": {"type": "path", "no_log": False},
-            "present": {"type": "str"},
-        },
+        DOCUMENTATION,
         required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
     )
     try:

@@ -78,29 +78,10 @@ from ..module_utils.common.door import start_module
 from ..module_utils.gateway.clients import Client, maps_of, maps_without
 from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps, update_maps
 
-CLIENT = {
-    "name": {"type": "str", "required": True},
-    "sha256": {"type": "list", "elements": "str", "required": True},
-    "rate": {"type": "int", "default": 0},
-    "concurrent": {"type": "int", "default": 0},
-    "services": {"type": "list", "elements": "str", "default": ["*"]},
-    "ends": {"type": "int", "default": 0},
-    "team": {"type": "str", "default": ""},
-}
-
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "clients": {"type": "list", "elements": "dict", "options": CLIENT},
-            "remove": {"type": "str"},
-            "directory": {"type": "path", "default": "/etc/haproxy/maps"},
-            "socket": {"type": "path", "default": "/run/haproxy/admin.sock"},
-            "group": {"type": "str", "default": "haproxy"},
-        },
-        mutually_exclusive=[("clients", "remove")],
-    )
+    module = start_module(DOCUMENTATION, mutually_exclusive=[("clients", "remove")])
     options = module.params
     try:
         requested = requested_maps(options)

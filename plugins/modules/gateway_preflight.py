@@ -65,15 +65,7 @@ UNITS = ("haproxy.service", *PASSED)
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "ports": {"type": "dict", "required": True},
-            "socket": {"type": "path", "required": True},
-            "files": {"type": "list", "elements": "path", "required": True},
-            "shares_address": {"type": "bool", "default": False},
-            "certificate": {"type": "path"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)

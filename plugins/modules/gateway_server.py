@@ -217,30 +217,10 @@ from ..module_utils.gateway.server_report import diff_of, result_of
 from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersError, ServersRequest, check_request
 from ..module_utils.gateway.usage_host import tokens_per_second
 
-ARGUMENTS = {
-    "servers": {"type": "list", "elements": "str", "default": []},
-    "hosts": {"type": "list", "elements": "str", "default": []},
-    "groups": {"type": "list", "elements": "list", "default": []},
-    "state": {"type": "str", "choices": ["status", "drained", "ready"], "default": "status"},
-    "owner": {"type": "str", "default": ""},
-    "reason": {"type": "str", "default": ""},
-    "min_available": {"type": "int", "default": 1},
-    "force": {"type": "bool", "default": False},
-    "wait": {"type": "float", "default": 300},
-    "watch": {"type": "float", "default": 0},
-    "socket": {"type": "path", "default": GatewayPaths.socket},
-    "config": {"type": "path", "default": GatewayPaths.config},
-    "state_file": {"type": "path", "default": GatewayPaths.state_file},
-    "owners_file": {"type": "path", "default": GatewayPaths.owners_file},
-    "arrivals_file": {"type": "path", "default": GatewayPaths.arrivals_file},
-    "tool": {"type": "path", "default": GatewayPaths.tool},
-    "usage_file": {"type": "path", "default": GatewayPaths.usage_file},
-}
-
 
 def main() -> None:
     """Run the module."""
-    module = start_module(ARGUMENTS)
+    module = start_module(DOCUMENTATION)
     options = module.params
     paths = GatewayPaths(**{each.name: options[each.name] for each in dataclasses.fields(GatewayPaths)})
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -42,12 +42,7 @@ OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "since": {"type": "str", "default": "30d"},
-            "end": {"type": "str", "default": ""},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:
         text = module.params[name]

@@ -53,15 +53,7 @@ from ..module_utils.vllm.all_reduce_host import Command, run_all_reduce
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "argv": {"type": "list", "elements": "str", "required": True},
-            "stop": {"type": "list", "elements": "str", "default": []},
-            "environment": {"type": "dict", "default": {}},
-            "user": {"type": "str", "default": ""},
-            "arguments": {"type": "dict", "required": True},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     if module.check_mode:
         module.exit_json(changed=False, problem="", phase="", missing=[], gb_per_s=None, versions={}, networks=[])
     program, options = inspect.getsource(all_reduce_program_host), module.params["arguments"]

@@ -56,15 +56,7 @@ SECONDS = 300.0
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "groups": {"type": "dict", "required": True},
-            "port": {"type": "int", "required": True},
-            "listen": {"type": "bool", "default": False},
-            "chips": {"type": "list", "elements": "str", "default": []},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     groups, port = module.params["groups"], module.params["port"]
     if not module.params["listen"]:
         module.exit_json(changed=False, groups=links(module, groups, port), **fabric(module))

@@ -94,28 +94,11 @@ from ..module_utils.common.file_set_host import (
 )
 from ..module_utils.common.live_keys import differs_only_in
 
-ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
-    "path": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["file", "directory", "link", "absent"], "default": "file"},
-    "template": {"type": "str"},
-    "src": {"type": "str"},
-    "content": {"type": "str"},
-    "target": {"type": "str"},
-    "mode": {"type": "str"},
-    "group": {"type": "str"},
-    "live_keys": {"type": "list", "elements": "str", "default": [], "no_log": False},
-    # A word about the content, not the content.
-    "secret": {"type": "bool", "default": False, "no_log": False},
-    "validate": {"type": "str"},
-}
-
 
 def main() -> None:
     module = start_module(
-        {
-            "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_OPTIONS},
-            "secrets": {"type": "dict", "default": {}, "no_log": True},
-        },
+        DOCUMENTATION,
+        secret=("secrets",),
         # The contents of files do not belong in the host's log.
         no_log=True,
     )

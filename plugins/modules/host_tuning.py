@@ -80,26 +80,7 @@ from ..module_utils.vendor_stack.reboot import boot_mark
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "governor": {"type": "str", "default": ""},
-            "persistence": {"type": "bool", "default": False},
-            "numa_balancing_off": {"type": "bool", "default": False},
-            "transparent_huge_pages": {
-                "type": "str",
-                "choices": ["", "always", "madvise", "never"],
-                "default": "",
-            },
-            "iommu_pt": {"type": "bool", "default": False},
-            "acs_off": {"type": "bool", "default": False},
-            "limits": {"type": "dict", "default": {}},
-            "power_cap": {"type": "int", "default": 0},
-            "reboot_allowed": {"type": "bool", "default": False},
-            "controllers_boot": {"type": "str", "default": ""},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "proc_root": {"type": "path", "default": "/proc"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     host = HostSettings(module.params["sysfs_root"], module.params["proc_root"])
     try:
         saved = host.saved()

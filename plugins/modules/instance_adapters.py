@@ -53,7 +53,6 @@ from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.client import AddressError
 from ..module_utils.endpoint.instance_adapters_host import Instance, OptionError, result_of
 from ..module_utils.instance.config_file import InstanceError
-from ..module_utils.instance.marks import CONFIG_DIR, RUN_DIR
 from ..module_utils.instance.operator_host import OperatorError
 from ..module_utils.vllm.adapters import AdapterError, changes_of
 from ..module_utils.vllm.unit import Unit, UnitError, mask
@@ -61,15 +60,7 @@ from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "instance": {"type": "str", "required": True},
-            "adapters": {"type": "raw", "default": []},
-            "timeout": {"type": "float", "default": 300},
-            "config_dir": {"type": "path", "default": CONFIG_DIR},
-            "run_dir": {"type": "path", "default": RUN_DIR},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"{platform.node()}: instance {module.params['instance']}"
     secrets: list[str] = []

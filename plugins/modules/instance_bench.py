@@ -108,7 +108,7 @@ RETURN = "# internal"
 from typing import Any
 
 from ..module_utils.bench.answers import finished_requests, other_requests
-from ..module_utils.bench.measurement import DATASETS, BenchError, Measurement, measurement_of
+from ..module_utils.bench.measurement import BenchError, Measurement, measurement_of
 from ..module_utils.bench.run_host import Chips, measure
 from ..module_utils.bench.target_host import Instance, read_instance
 from ..module_utils.chip_counters.read_host import read_counters
@@ -122,31 +122,6 @@ from ..module_utils.vllm.unit import Unit, UnitError, reasons, redact_lines
 
 ANSWER = 10.0
 SETTLE = 0.5
-# Counts, not secrets.
-COUNT = {"type": "int", "no_log": False}
-MEASUREMENT = {
-    "dataset": {"type": "str", "choices": list(DATASETS), "required": True},
-    "input_tokens": {**COUNT, "required": True},
-    "output_tokens": {**COUNT, "required": True},
-    "prefix_tokens": {**COUNT, "default": 0},
-    "prefixes": {**COUNT, "default": 0},
-    "requests": {**COUNT, "required": True},
-    "concurrency": {**COUNT, "required": True},
-    "request_rate": {"type": "float", "default": 0},
-    "burstiness": {"type": "float", "default": 1},
-    "seed": {**COUNT, "required": True},
-}
-ARGUMENTS = {
-    "instance": {"type": "str", "required": True},
-    "measurement": {"type": "dict", "required": True, "options": MEASUREMENT},
-    "stack": {"type": "str", "default": "cpu"},
-    "chips": {"type": "list", "elements": "int", "default": []},
-    "timeout": {"type": "float", "default": 1800},
-    "shared": {"type": "bool", "default": False},
-    "idle_timeout": {"type": "float", "default": 30},
-    "user": {"type": "str", "default": "vllm"},
-    "root": {"type": "path", "default": "/"},
-}
 
 
 class DiedError(Exception):
@@ -210,7 +185,7 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
 
 def main() -> None:
     """Run the module."""
-    module = start_module(ARGUMENTS)
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         measurement = measurement_of(module.params["measurement"])

@@ -83,14 +83,7 @@ def inspect(module: AnsibleModule, instance: Instance, chips: Chips) -> dict[str
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "instance": {"type": "str", "required": True},
-            "stack": {"type": "str", "default": "cpu"},
-            "chips": {"type": "list", "elements": "int", "default": []},
-            "root": {"type": "path", "default": "/"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         instance = read_instance(module.params["instance"], module.params["root"])

@@ -71,19 +71,7 @@ from ..module_utils.slots.state import SlotError
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "plan": {"type": "dict", "required": True},
-            "state": {"type": "str", "choices": ["packed", "seeded"], "required": True},
-            "manifests": {"type": "list", "elements": "str", "default": []},
-            "source": {"type": "str", "default": ""},
-            "ca_file": {"type": "str", "default": ""},
-            "engine": {"type": "str", "default": ""},
-            "owner": {"type": "str", "required": True},
-            "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
-            "work_dir": {"type": "path", "default": "/var/lib/baremetal-inference/caches"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     packed, where = module.params["state"] == "packed", f"{platform.node()}: {module.params['plan']['instance']}"
     try:
         cache = Cache(module, module.params["plan"])

@@ -70,18 +70,7 @@ from ..module_utils.slots.status_host import status_of_host
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "files": {"type": "list", "elements": "dict", "required": True},
-            # Not even the hash of a secret is shown.
-            "digests": {"type": "dict", "default": {}, "no_log": True},
-            "stage": {"type": "list", "elements": "str", "default": []},
-            "contents": {"type": "dict", "default": {}, "no_log": True},
-            "links": {"type": "dict", "default": {}},
-            "states": {"type": "bool", "default": False},
-            "state_dir": {"type": "path", "default": "/var/lib/vllm"},
-        }
-    )
+    module = start_module(DOCUMENTATION, secret=("digests", "contents"))
     found: dict[str, list[str]] = {}
     for entry in module.params["files"]:
         if differs(entry, module.params["digests"][entry["path"]]):

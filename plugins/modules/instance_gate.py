@@ -103,25 +103,9 @@ from ..module_utils.endpoint.instance_gates_host import Instance, asked, gates_o
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.config_host import NotInstalledError
 
-ARGUMENTS = {
-    "instance": {"type": "str", "required": True},
-    "config_dir": {"type": "path", "default": "/etc/vllm"},
-    "checks": {"type": "list", "elements": "str"},
-    "prompts": {"type": "list", "elements": "dict", "default": []},
-    "warm": {"type": "int", "default": 2},
-    "measure": {"type": "dict", "default": {}},
-    "baseline": {"type": "dict", "default": {}},
-    "throughput_share": {"type": "float", "default": 0.8},
-    # Tokens are units of text here, not secrets.
-    "first_token_share": {"type": "float", "default": 0.8, "no_log": False},
-    "tries": {"type": "int", "default": 3},
-    "pause": {"type": "float", "default": 5},
-    "request_timeout": {"type": "float", "default": 60},
-}
-
 
 def main() -> None:
-    module = start_module(ARGUMENTS)
+    module = start_module(DOCUMENTATION)
     try:
         gates = gates_of(module.params)
         instance = Instance(module.params["instance"], module.params["config_dir"], module.params["checks"])

@@ -93,14 +93,7 @@ ACTIVE = ("active", "activating", "deactivating", "reloading")
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            "instance": {"type": "str", "required": True},
-            "timeout": {"type": "float", "default": 300},
-            "settle": {"type": "float", "default": 1},
-            "config_dir": {"type": "path", "default": "/etc/vllm"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)

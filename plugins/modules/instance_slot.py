@@ -183,17 +183,7 @@ from ..module_utils.slots.work_host import do
 
 def main() -> None:
     module = start_module(
-        {
-            "instance": {"type": "str"},
-            "state": {"type": "str", "choices": ["kept", "restored", "status"], "default": "status"},
-            "to": {"type": "str", "default": "good"},
-            "plan": {"type": "dict", "default": {}},
-            "record": {"type": "dict"},
-            "keep": {"type": "int", "default": 2},
-            "plans": {"type": "dict", "default": {}},
-            "rewritten": {"type": "bool", "default": False},
-            "root": {"type": "path", "default": "/"},
-        },
+        DOCUMENTATION,
         required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],
     )
     module.run_command_environ_update = {"LC_ALL": "C"}

@@ -26,7 +26,7 @@ from ..module_utils.instance.start_phases_host import read_starts
 
 
 def main() -> None:
-    module = start_module({})
+    module = start_module(DOCUMENTATION)
     try:
         found = read_starts()
     except OSError as exc:

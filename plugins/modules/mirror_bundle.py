@@ -77,19 +77,7 @@ from ..module_utils.mirror.record_host import planned, present, verified
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["planned", "present", "verified"], "default": "present"},
-            "holds": {"type": "dict", "default": {}},
-            "more": {"type": "int", "default": 0},
-            "read": {"type": "str", "choices": ["sizes", "all"], "default": "all"},
-            "required": {"type": "bool", "default": True},
-            "collection_version": {"type": "str", "default": ""},
-            "keyring": {"type": "str", "default": "", "no_log": False},
-            "record": {"type": "path", "default": ""},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     try:
         result = {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
     except (BundleError, OSError) as exc:

@@ -53,14 +53,7 @@ from ..module_utils.containers.oci_index import OciError
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "images": {"type": "list", "elements": "str", "required": True},
-            "sources": {"type": "dict", "default": {}},
-            "verify": {"type": "str", "choices": ["sizes", "full"], "default": "sizes"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     try:

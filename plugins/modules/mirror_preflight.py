@@ -53,14 +53,7 @@ REGISTRY_UNIT = "docker-registry.service"
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "mount_point": {"type": "str", "default": ""},
-            "port": {"type": "int", "required": True},
-            "registry_port": {"type": "int"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
     if mount_point and not os.path.ismount(mount_point):
         module.fail_json(

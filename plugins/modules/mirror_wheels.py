@@ -49,13 +49,7 @@ from ..module_utils.wheels.wheelhouse_host import Wheelhouse, fill_wheelhouse, i
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "locks": {"type": "list", "elements": "path", "required": True},
-            "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     holds, fetched = {}, []

@@ -52,15 +52,7 @@ from ..module_utils.vllm.ports_host import listeners
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "program": {"type": "path", "required": True},
-            "installed_by_site": {"type": "bool", "default": False},
-            "unit": {"type": "str", "required": True},
-            "listen": {"type": "str", "required": True},
-            "port": {"type": "int", "required": True},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     program = module.params["program"]
     installed = os.access(program, os.X_OK)
     problem = address_problem(module.params["listen"]) or clash(module.params["port"], module.params["unit"])

@@ -41,7 +41,7 @@ START_SECONDS = 15
 
 
 def main() -> None:
-    module = start_module({"root": {"type": "path", "required": True}, "socket": {"type": "path", "required": True}})
+    module = start_module(DOCUMENTATION)
     registry = Registry(module.params["socket"])
     try:
         images = find_images(module.params["root"])

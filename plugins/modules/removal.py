@@ -23,11 +23,26 @@ options:
     elements: dict
     required: true
     suboptions:
-      kind: {description: What it is., type: str, required: true}
-      name: {description: Its name., type: str, required: true}
-      target: {description: 'Its path, unit or reference.', type: str, required: true}
-      size: {description: Its bytes., type: int, default: 0}
-      detail: {description: More about it., type: str, default: ''}
+      kind:
+        description: What it is.
+        type: str
+        required: true
+      name:
+        description: Its name.
+        type: str
+        required: true
+      target:
+        description: Its path, unit or reference.
+        type: str
+        required: true
+      size:
+        description: Its bytes.
+        type: int
+        default: 0
+      detail:
+        description: More about it.
+        type: str
+        default: ""
   everything:
     description: Also remove the directories of models, environments and encodings in which nothing is left.
     type: bool
@@ -47,24 +62,10 @@ from ..module_utils.removal.model import SITE_ARGUMENTS, Item, RemovalError, des
 from ..module_utils.removal.remove_host import Removal
 from ..module_utils.slots.state import SlotError
 
-ITEM = {
-    "kind": {"type": "str", "required": True},
-    "name": {"type": "str", "required": True},
-    "target": {"type": "str", "required": True},
-    "size": {"type": "int", "default": 0},
-    "detail": {"type": "str", "default": ""},
-}
-
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            **SITE_ARGUMENTS,
-            "entries": {"type": "list", "elements": "dict", "required": True, "options": ITEM},
-            "everything": {"type": "bool", "default": False},
-        }
-    )
+    module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
     module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params
     items = [Item(**entry) for entry in params["entries"]]

@@ -83,9 +83,7 @@ from ..module_utils.common.door import AnsibleModule, start_module
 from ..module_utils.removal.inspect_host import Inspection
 from ..module_utils.removal.model import (
     INSTANCE,
-    KINDS,
     SITE_ARGUMENTS,
-    SWITCHES,
     RemovalError,
     Request,
     Use,
@@ -97,20 +95,11 @@ from ..module_utils.removal.plan import decide
 from ..module_utils.slots.state import SlotError
 
 SHARED = {"auto": None, "yes": True, "no": False}
-NAMES = {"type": "list", "elements": "str", "default": []}
 
 
 def main() -> None:
     """Run the module."""
-    module = start_module(
-        {
-            **SITE_ARGUMENTS,
-            "kind": {"type": "str", "choices": list(KINDS), "required": True},
-            **dict.fromkeys(("names", "declared", "groups", "models", "revisions", "environments", "images"), NAMES),
-            "also": {"type": "list", "elements": "str", "choices": list(SWITCHES), "default": []},
-            "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
-        }
-    )
+    module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = plan(module)

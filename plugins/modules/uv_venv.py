@@ -82,18 +82,7 @@ ROOT_PAGE_LIMIT = 4 << 20
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
-            "requirements": {"type": "str", "required": True},
-            "index_url": {"type": "str", "required": True},
-            "ca_file": {"type": "path"},
-            "python": {"type": "path", "default": "/usr/bin/python3"},
-            "check_index": {"type": "bool", "default": True},
-            "size_bytes": {"type": "int", "default": 0},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     try:
         result = ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
     except (OSError, VenvError) as exc:

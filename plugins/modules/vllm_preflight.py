@@ -86,7 +86,7 @@ import platform
 
 from ..module_utils.common.door import start_module
 from ..module_utils.common.repositories_host import repository_problem
-from ..module_utils.containers.engine import ENGINES, ContainerError
+from ..module_utils.containers.engine import ContainerError
 from ..module_utils.instance.config_host import names_in
 from ..module_utils.preflight.instances_host import (
     check_ports,
@@ -104,22 +104,7 @@ from ..module_utils.vllm.space_host import describe_full
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "ports": {"type": "dict", "required": True},
-            "libraries": {"type": "list", "elements": "str", "default": []},
-            "compilers": {"type": "dict", "default": {}},
-            "config_dir": {"type": "path", "default": "/etc/vllm"},
-            "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
-            "containers": {"type": "dict", "default": {}},
-            "engine": {"type": "str", "choices": ["", *ENGINES], "default": ""},
-            "user": {"type": "str", "default": "vllm"},
-            "home": {"type": "path", "default": "/var/lib/vllm"},
-            "shell": {"type": "path", "default": "/usr/sbin/nologin"},
-            "encodings": {"type": "list", "elements": "dict", "default": []},
-            "own_paths": {"type": "list", "elements": "path", "default": []},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         container = inspect_engine(module) if module.params["containers"] else {}

@@ -112,7 +112,7 @@ options:
     description:
       - Whether O(root) is on a file system that other hosts use too. V(auto) decides by the type of the file system.
     type: str
-    choices: [auto, 'yes', 'no']
+    choices: [auto, "yes", "no"]
     default: auto
     version_added: 0.5.0
   progress:
@@ -266,7 +266,6 @@ import platform
 from ..module_utils.common.door import start_module
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.weights.models_host import (
-    SHARED,
     NoSourcesError,
     damaged_in_service,
     read_access,
@@ -274,7 +273,7 @@ from ..module_utils.weights.models_host import (
     run,
 )
 from ..module_utils.weights.scrub_host import describe_damage, has_scrub
-from ..module_utils.weights.serving_host import CHOICES, REFUSE, REPORT
+from ..module_utils.weights.serving_host import REPORT
 
 # The minimum of each number.
 MINIMUMS = {
@@ -289,30 +288,7 @@ MINIMUMS = {
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "models": {"type": "list", "elements": "raw", "required": True},
-            "manifest_path": {"type": "list", "elements": "path", "default": []},
-            "sources": {"type": "list", "elements": "raw", "default": []},
-            "root": {"type": "path", "default": "/srv/models"},
-            "ca_file": {"type": "path"},
-            "connections": {"type": "int", "default": 8},
-            "bandwidth": {"type": "int", "default": 0},
-            "stall_timeout": {"type": "int", "default": 30},
-            "lowest_rate": {"type": "int", "default": 10},
-            "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
-            "check_sources": {"type": "bool", "default": True},
-            "lock_timeout": {"type": "int", "default": 86400},
-            "keep": {"type": "int", "default": 1},
-            "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
-            "progress": {"type": "int", "default": 15},
-            "progress_file": {"type": "path"},
-            "access_file": {"type": "path"},
-            "pushed": {"type": "str", "default": ""},
-            "state_dir": {"type": "path", "default": "/var/lib/vllm"},
-            "serving": {"type": "str", "choices": list(CHOICES), "default": REFUSE},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     # Before everything else, so that the file is always removed.
     try:
         access = read_access(module.params["access_file"])

@@ -125,24 +125,7 @@ from ..module_utils.weights.manifest import WeightsError
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "model": {"type": "str", "required": True},
-            "source": {"type": "str", "default": "hub"},
-            "revision": {"type": "str", "default": ""},
-            "dest": {"type": "path", "required": True},
-            "beside": {"type": "bool", "default": False},
-            "include": {"type": "list", "elements": "str", "default": []},
-            "exclude": {"type": "list", "elements": "str", "default": []},
-            "modelscope_model": {"type": "str", "default": ""},
-            "modelscope_revision": {"type": "str", "default": ""},
-            "modelscope_endpoint": {"type": "str", "default": "https://www.modelscope.cn"},
-            "token_file": {"type": "path", "no_log": False},
-            "ca_file": {"type": "path"},
-            "load_format": {"type": "str", "choices": ["auto", "mistral", "both"], "default": "auto"},
-            "recipe_path": {"type": "list", "elements": "path", "default": []},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     try:
         written = run(module)
     except (WeightsError, OSError) as exc:

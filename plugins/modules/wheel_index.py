@@ -42,12 +42,7 @@ from ..module_utils.wheels.make_index_host import make_index
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "root": {"type": "path", "required": True},
-            "trust_stamps": {"type": "bool", "default": True},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
     try:

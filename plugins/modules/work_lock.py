@@ -68,18 +68,7 @@ PLACES = {"rollout": ("/var/lib/baremetal-rollout", "no-cluster"), "tune": ("/va
 
 
 def main() -> None:
-    module = start_module(
-        {
-            "kind": {"type": "str", "choices": ["rollout", "tune"], "required": True},
-            "cluster": {"type": "str", "default": ""},
-            "directory": {"type": "path"},
-            "state": {"type": "str", "choices": ["status", "taken", "free"], "default": "status"},
-            "id": {"type": "str", "required": True},
-            "holder": {"type": "str", "default": ""},
-            "states": {"type": "dict", "default": {}},
-            "stale": {"type": "list", "elements": "str", "default": []},
-        }
-    )
+    module = start_module(DOCUMENTATION)
     options = module.params
     place, name = PLACES[options["kind"]]
     directory = options["directory"] or place

@@ -12,6 +12,8 @@ MOST_DIGITS = 20
 # The kernel's drivers by PCI vendor, and the base classes of what they drive for programs.
 DRIVERS = {"1002": "amdgpu", "10de": "nvidia"}
 _DRIVEN = ("03", "12")
+# The options of modules; plugins/doc_fragments/kernel_trees.py documents them.
+KERNEL_TREES = {"sysfs_root": {"type": "path", "default": "/sys"}, "proc_root": {"type": "path", "default": "/proc"}}
 
 
 class PciError(ValueError):

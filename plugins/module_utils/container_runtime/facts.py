@@ -8,8 +8,6 @@ from typing import Any, Mapping, Sequence
 
 from ..containers.engine import Found
 
-TOOLKITS = ("auto", "vendor", "none")
-
 
 class RuntimePlanError(ValueError):
     """The request cannot be met on this host; the message is the whole sentence for the user."""

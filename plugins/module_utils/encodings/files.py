@@ -20,7 +20,6 @@ ENCODINGS = {
     "o200k_base.tiktoken": Published(3613922, "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"),
     "cl100k_base.tiktoken": Published(1681126, "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"),
 }
-PUBLISHER = "https://openaipublic.blob.core.windows.net/encodings"
 PROJECT = "oss-harmony"
 # The wheel is 3 MB; whatever is much larger is something else.
 WHEEL_LIMIT = 64 * 1024 * 1024

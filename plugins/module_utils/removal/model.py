@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping
 
 INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING = "instance", "model", "environment", "image", "everything"
-KINDS = (INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING)
 # Kinds of items besides these.
 SERVICE, ENCODINGS, BASE, USER, PACKAGES = "service", "encodings", "shared files", "user", "packages"
 # What is removed with everything only if the user requests it too.
 DRIVER, CONTAINER_ENGINE = "driver", "container_engine"
-SWITCHES = (DRIVER, CONTAINER_ENGINE)
 
 
 class RemovalError(ValueError):

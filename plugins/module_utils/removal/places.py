@@ -226,17 +226,7 @@ SERVICES = (
     ),
 )
 
-_WORD = re.compile(r"[A-Z]{2,}[A-Z_]*")
-
-
-def covers(place: Place, path: str) -> bool:
-    """Return whether a path lies at a place; capitals in the place stand for one name each."""
-    pattern = "".join(
-        "[^/]+" if index % 2 else re.escape(part)
-        for index, part in enumerate(re.split(f"({_WORD.pattern})", place.path))
-    )
-    below = "(/.*)?" if place.path.endswith("/") else ""
-    return re.fullmatch(pattern.rstrip("/") + below, path.rstrip("/")) is not None
+_WORD = re.compile(r"[A-Z]{2,}")
 
 
 def settings_of(removed_by: str) -> list[str]:

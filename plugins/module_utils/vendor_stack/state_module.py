@@ -14,42 +14,18 @@ from .model import Host
 from .proof import Finding, describe_findings
 from .users import DAEMONS, EXPORTERS, SERVING
 
-WORDS = {"type": "list", "elements": "str"}
-PARTITION = {"type": "str"}
-# The options of a stack have no default here, so that one of another stack is an error.
-OF_STACK: dict[str, dict[str, dict[str, Any]]] = {
-    "cuda": {
-        "fabric": {"type": "str", "choices": ["nvswitch", "nvlink5", "none"]},
-        "memory": {"type": "dict"},
-        "partition": PARTITION,
-    },
-    "rocm": {"chips": WORDS, "users": WORDS, "userspace": {"type": "bool"}, "partition": PARTITION},
-    "cann": {
-        "cann_version": {"type": "str"},
-        "toolkit": {"type": "bool"},
-        "user": {"type": "str"},
-        "group": {"type": "str"},
-        "nodes": WORDS,
-    },
-}
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "stack": {"type": "str", "choices": list(OF_STACK), "required": True},
-    "faults": {"type": "dict", "default": {}},
-    "minimum_driver": {"type": "str", "default": ""},
-    "hold": {"type": "bool", "default": True},
-    "offered_of": {**WORDS, "default": []},
-    "contents_of": {"type": "list", "elements": "path", "default": []},
-    "root": {"type": "path", "default": "/"},
-    "sysfs_root": {"type": "path", "default": "/sys"},
-    "proc_root": {"type": "path", "default": "/proc"},
-    **{name: entry for options in OF_STACK.values() for name, entry in options.items()},
+# The options of a stack have no default, so that one of another stack is an error.
+OF_STACK = {
+    "cuda": {"fabric", "memory", "partition"},
+    "rocm": {"chips", "users", "userspace", "partition"},
+    "cann": {"cann_version", "toolkit", "user", "group", "nodes"},
 }
 
 
 def foreign_option(options: Mapping[str, Any]) -> str:
     """Return the error of an option that is of another stack, empty for none."""
     for stack, names in OF_STACK.items():
-        for name in names.keys() - OF_STACK[options["stack"]].keys():
+        for name in names - OF_STACK[options["stack"]]:
             if options[name] is not None:
                 found = f"found {show_value(options[name])} with stack {options['stack']}"
                 return f"{name}: {found}; it is an option of stack {stack}"

@@ -12,7 +12,6 @@ from .manifest import WeightsError
 
 # What happens to a model whose files must be fetched again while an instance uses it.
 REFUSE, REPORT, REPAIR = "refuse", "report", "repair"
-CHOICES = (REFUSE, REPORT, REPAIR)
 
 
 def find_serving(state: ModelState, state_dir: str, is_active: Callable[[str], bool]) -> list[str]:

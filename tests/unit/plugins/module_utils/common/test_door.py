@@ -11,7 +11,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.door im
 from tests.fakes.module_arguments import patch_module_args
 
 MODULES = Path(__file__).resolve().parents[6] / "plugins/modules"
-OPTIONS = {"name": {"type": "str", "required": True}}
+OPTIONS = """
+options:
+  name:
+    description: The name.
+    type: str
+    required: true
+"""
 
 
 class SiteError(Exception):
@@ -46,6 +52,14 @@ def test_any_other_error_is_a_defect():
 def test_modules_have_a_check_mode_unless_they_say_otherwise(more, expected):
     with patch_module_args({"name": "a"}):
         assert start_module(OPTIONS, **more).supports_check_mode is expected
+
+
+def test_the_options_are_the_documented_ones_and_those_of_a_fragment():
+    with patch_module_args({"name": "a", "root": "/b", "max_tokens": 1}):
+        documentation = f"{OPTIONS}  max_tokens:\n    description: A limit.\n    type: int\n"
+        module = start_module(documentation, secret=("name",), others={"root": {"type": "path"}})
+    assert module.params == {"name": "a", "root": "/b", "max_tokens": 1}
+    assert module.no_log_values == {"a"}
 
 
 def test_no_module_begins_in_another_way():

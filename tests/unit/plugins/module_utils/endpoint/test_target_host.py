@@ -7,13 +7,14 @@ import json
 import ssl
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.documented import documented_arguments
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import target_host
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import CHECKS
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.target_host import Endpoint, OptionError
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.config_file import InstanceError
-from ansible_collections.baremetal.inference.plugins.modules.endpoint import ARGUMENTS
+from ansible_collections.baremetal.inference.plugins.modules.endpoint import DOCUMENTATION
 
-DEFAULTS = {name: entry.get("default") for name, entry in ARGUMENTS.items()}
+DEFAULTS = {name: entry.get("default") for name, entry in documented_arguments(DOCUMENTATION).items()}
 CONFIG = "model: /srv/m\nserved-model-name: [first, second]\nhost: 0.0.0.0\nport: 8001\n"
 
 

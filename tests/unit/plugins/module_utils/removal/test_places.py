@@ -14,7 +14,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.places
     HOST,
     SERVICES,
     Place,
-    covers,
     fixed_paths,
 )
 
@@ -78,6 +77,14 @@ def expanded(task):
             text = text.replace("{{ " + name + " }}", str(value))
         found.append(json.loads(text))
     return found
+
+
+def covers(place, path):
+    """Return whether a path lies at a place; capitals in the place stand for one name each."""
+    parts = enumerate(re.split("([A-Z]{2,}[A-Z_]*)", place.path))
+    pattern = "".join("[^/]+" if index % 2 else re.escape(part) for index, part in parts)
+    below = "(/.*)?" if place.path.endswith("/") else ""
+    return re.fullmatch(pattern.rstrip("/") + below, path.rstrip("/")) is not None
 
 
 def is_known(path):

@@ -9,19 +9,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
-    ARGUMENTS,
     OF_STACK,
     common_state,
     foreign_option,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.documented_options import documented_options
 
 HOST = Host("ubuntu", "24.04", "noble", "x86_64", "6.8.0", "6.8.0", False)
+ARGUMENTS = documented_options("driver_state")
 NONE = {name: entry.get("default") for name, entry in ARGUMENTS.items()}
 
 
 def test_options_of_a_stack_have_no_default_so_that_those_of_another_show():
     for stack, options in OF_STACK.items():
-        assert all("default" not in entry for entry in options.values())
+        assert all("default" not in ARGUMENTS[name] for name in options)
         assert foreign_option({**NONE, "stack": stack}) == ""
         assert set(options) <= set(ARGUMENTS)
 

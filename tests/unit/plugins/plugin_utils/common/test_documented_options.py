@@ -36,6 +36,7 @@ def without_prose(options):
     kept = {}
     for name, option in options.items():
         kept[name] = {key: value for key, value in option.items() if not key.startswith(("description", "version_"))}
+        kept[name]["no_log"] = False
         if "suboptions" in option:
             kept[name]["options"] = without_prose(kept[name].pop("suboptions"))
     return kept
@@ -51,8 +52,8 @@ def test_the_options_are_those_that_ansible_doc_shows(documented):
 
 def test_options_of_an_option_become_a_spec_of_their_own():
     files = documented_options("driver_plan")["run_files"]
-    assert files["elements"] == "dict" and files["options"]["url"] == {"type": "str", "required": True}
+    assert files["elements"] == "dict" and files["options"]["url"] == {"type": "str", "required": True, "no_log": False}
 
 
 def test_a_fragment_adds_its_options():
-    assert documented_options("bench_request")["repeats"] == {"type": "int", "default": 3}
+    assert documented_options("bench_request")["repeats"] == {"type": "int", "default": 3, "no_log": False}
