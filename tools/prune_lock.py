@@ -5,9 +5,11 @@
     uv pip compile --universal --no-annotate --no-header --generate-hashes ironic.in -o ironic.txt
     tools/prune_lock.py ironic.txt 3.11-x86_64 3.11-aarch64 3.12-x86_64 ...
 
-For one target, it writes the part that this Python needs, with the target in the first line, for playbooks/mirror.yml:
+For one target, it writes what this Python needs besides the projects that have one wheel for all, for
+playbooks/mirror.yml:
 
-    cp ironic.txt ironic-cp311-x86_64.txt && tools/prune_lock.py ironic-cp311-x86_64.txt 3.11-x86_64
+    cp ironic.txt ironic-cp311-x86_64.txt
+    tools/prune_lock.py ironic-cp311-x86_64.txt 3.11-x86_64 --besides ironic.txt
 
 Asks the package index that pip is configured for.
 """
@@ -68,6 +70,12 @@ def prune(text: str, used: set[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def own_part(text: str, shared: str) -> str:
+    """Return the requirements of a lock that another, which is pruned too, has not with one file for all targets."""
+    common = {each for each in re.split(r"\n(?=\w)", shared.strip()) if each.count("--hash=") == 1}
+    return "\n".join(each for each in re.split(r"\n(?=\w)", text.strip()) if each not in common) + "\n"
+
+
 def headline(targets: list[str]) -> str:
     """Return the line that names the target of a lock; none for several targets."""
     python, processor = targets[0].split("-")[:2]
@@ -81,12 +89,17 @@ def main() -> None:
     parser.add_argument(
         "targets", nargs="+", metavar="PYTHON-PROCESSOR[-GLIBC]", help=f"GLIBC is {GLIBC}, of 2.{GLIBC}, if missing"
     )
+    parser.add_argument("--besides", metavar="FILE", help="a lock in the same directory that has the rest")
     options = parser.parse_args()
     text = options.lock.read_text(encoding="utf-8")
     used = set().union(*(used_hashes(text, target) for target in options.targets))
     if len(options.targets) == 1:
         text = wanted_by(text, options.targets[0].partition("-")[0])
-    options.lock.write_text(headline(options.targets) + prune(text, used), encoding="utf-8")
+    pruned = prune(text, used)
+    if options.besides:
+        shared = options.lock.with_name(options.besides).read_text(encoding="utf-8")
+        pruned = f"# besides: {options.besides}\n{own_part(pruned, shared)}"
+    options.lock.write_text(headline(options.targets) + pruned, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -113,6 +113,14 @@ def parse_lock(text: str) -> Lock:
     return Lock(pins, target)
 
 
+def join_locks(text: str, shared: str) -> str:
+    """Return a lock with those projects of ``shared`` that have one wheel for every Python and machine, sorted."""
+    head, *own = re.split(r"\n(?=\w)", text.strip())
+    common = [pin for pin in re.split(r"\n(?=\w)", shared.strip()) if pin.count("--hash=") == 1 and " ; " not in pin]
+    pins = sorted([*own, *common], key=lambda pin: pin.partition("==")[0])
+    return "\n".join([head.partition("\n")[0], *pins]) + "\n"
+
+
 def render_lock(target: str, comment: str, pins: Iterable[Pin]) -> str:
     """Return the text of a lock: its target, a comment line and the pins, sorted."""
     parse_target(target)

@@ -20,7 +20,7 @@ from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from ..common.files_host import publish, sha256_of
 from .index import WheelError, parse_name
-from .venv import Lock, Pin, Target, VenvError, parse_lock
+from .venv import Lock, Pin, Target, VenvError, join_locks, parse_lock
 
 # PyTorch's own index of +cpu builds, used only if the configured index has none.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -76,12 +76,19 @@ def inspect_wheelhouse(path: str, wheels: str, full: bool = False) -> Wheelhouse
     A lock that an earlier run has completed is trusted by size and time of its files, unless ``full``; else every file
     is hashed.
     """
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = read_lock(path)
     empty = Wheelhouse(wheels, os.path.basename(path), hashlib.sha256(text.encode()).hexdigest(), parse_lock(text), {})
     empty.target  # noqa: B018 (a lock without one is refused before anything is fetched)
     files = (None if full else _read_stamp(empty)) or find_wheels(empty.lock.pins.values(), wheels)
     return Wheelhouse(wheels, empty.name, empty.digest, empty.lock, files)
+
+
+def read_lock(path: str) -> str:
+    """Return the text of a lock, with what the file beside it has that a line ``# besides: FILE`` of it names."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    shared = re.search(r"^# besides: ([\w.-]+)$", text, re.MULTILINE)
+    return join_locks(text, read_lock(os.path.join(os.path.dirname(path), shared[1]))) if shared else text
 
 
 def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.prune_lock import headline, prune, wanted_by
+from tools.prune_lock import headline, own_part, prune, wanted_by
 
 FILES = Path(__file__).parents[3] / "roles/provisioner/files"
 LOCK = """\
@@ -34,6 +34,15 @@ def test_only_hashes_that_are_used_remain():
 def test_a_marker_is_compared_with_the_python_of_the_lock(python, versions):
     found = wanted_by(LOCK, python)
     assert re.findall(r"^\w==\d", found, re.MULTILINE) == versions and ";" not in found
+
+
+@pytest.mark.parametrize("name", ["cp311", "cp313"])
+def test_a_lock_for_one_target_has_nothing_that_has_one_wheel_for_all(name):
+    shared = (FILES / "ironic.txt").read_text()
+    first, second, own = (FILES / f"ironic-{name}-x86_64.txt").read_text().split("\n", 2)
+    assert (first, second) == (f"# target: {name}-x86_64", "# besides: ironic.txt")
+    assert own_part(own, shared) == own
+    assert own_part(f"alembic{shared.partition('alembic')[2]}", shared).count("==") < 30
 
 
 @pytest.mark.parametrize("name", ["ironic", "agent"])

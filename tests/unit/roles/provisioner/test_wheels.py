@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import read_lock
 
 from tests.fakes.inventory_plugin import TOP
 from tests.fakes.wheelhouse import make_wheel
@@ -33,7 +34,7 @@ until "$1" -c 'import socket; socket.create_connection(("198.51.100.5", 80))' 2>
 
 @pytest.mark.parametrize("path", sorted((ROLE / "files").glob("ironic-*.txt")), ids=lambda path: path.stem)
 def test_the_carried_lock_is_what_the_role_installs_with_this_python(path):
-    carried = parse_lock(path.read_text())
+    carried = parse_lock(read_lock(str(path)))
     installed = parse_lock(wanted_by((ROLE / "files/ironic.txt").read_text(), carried.target.python))
     assert path.stem == f"ironic-cp{carried.target.python.replace('.', '')}-{carried.target.machine}"
     assert {pin.name: pin.version for pin in carried.pins.values()} == {

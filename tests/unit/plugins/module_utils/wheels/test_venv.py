@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
     choose_tool,
     directory_name,
     explain_failure,
+    join_locks,
     parse_lock,
     parse_target,
     render_lock,
@@ -71,6 +72,18 @@ def test_parse_lock_reads_what_render_lock_writes():
 def test_parse_lock_refuses_what_is_not_pinned(line):
     with pytest.raises(VenvError, match="expected NAME==VERSION with --hash=sha256"):
         parse_lock(f"{LOCK}{line}\n")
+
+
+def test_a_lock_takes_over_what_has_one_wheel_for_all_targets():
+    shared = "".join(
+        f"{first} \\\n    --hash=sha256:{A}\n"
+        for first in ("a==1", "b==1 \\\n    --hash=sha256:" + B, "c==1 ; python_version < '3.12'", "d-e==2")
+    )
+    own = f"# target: cp311-x86_64\n# besides: all.txt\nb==1 \\\n    --hash=sha256:{B}\n"
+    assert join_locks(own, shared) == (
+        f"# target: cp311-x86_64\na==1 \\\n    --hash=sha256:{A}\nb==1 \\\n    --hash=sha256:{B}\n"
+        f"d-e==2 \\\n    --hash=sha256:{A}\n"
+    )
 
 
 def test_parse_lock_refuses_a_second_version():

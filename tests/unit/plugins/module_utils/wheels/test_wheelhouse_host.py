@@ -8,12 +8,13 @@ import os
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels import wheelhouse_host
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError, parse_lock
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (
     PipProgress,
     fill_wheelhouse,
     inspect_wheelhouse,
     is_complete,
+    read_lock,
 )
 
 ONE, TWO = "one-1.0-py3-none-any.whl", "two-2.0-cp311-cp311-manylinux_2_28_x86_64.whl"
@@ -69,6 +70,16 @@ def house(tmp_path):
 
 def missing(found):
     return [pin.name for pin in found.missing]
+
+
+def test_a_lock_names_the_file_beside_it_that_has_the_rest(tmp_path):
+    (tmp_path / "all.txt").write_text(f"one==1 \\\n    --hash=sha256:{'a' * 64}\n")
+    lock = tmp_path / "some.txt"
+    lock.write_text(f"# target: cp311-x86_64\n# besides: all.txt\ntwo==1 \\\n    --hash=sha256:{'b' * 64}\n")
+    assert sorted(parse_lock(read_lock(str(lock))).pins) == ["one", "two"]
+    assert missing(inspect_wheelhouse(str(lock), str(tmp_path / "wheels"))) == ["one", "two"]
+    lock.write_text("# besides: ../all.txt\n")
+    assert read_lock(str(lock)) == lock.read_text(), "no path, a name"
 
 
 def test_a_lock_is_fetched_once(pip, house, tmp_path):
