@@ -56,8 +56,9 @@ def systems() -> dict[str, dict[str, str]]:
         for name, version in sorted(known):
             title = f"{TITLES[name]} {version}"
             found.setdefault(title, {})[column] = STOOD_IN if title in LAB else PLANNED
-    for path in sorted((TOP / "roles/container_runtime/vars").glob("*_*.yml")):
-        name, major = path.stem.lower().replace("redhat", "rhel").split("_")
+    engines = yaml.safe_load((TOP / "roles/container_runtime/vars/main.yml").read_text(encoding="utf-8"))
+    for system in engines["__container_runtime_systems"]:
+        name, major = system.lower().replace("redhat", "rhel").split("_")
         for title, cells in found.items():
             if title.startswith(f"{TITLES.get(name, '?')} {major}"):
                 cells["docker, podman"] = RUN if title in LAB else PLANNED

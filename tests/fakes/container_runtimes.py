@@ -13,13 +13,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.plan import plan_engine
 
-VARS = Path(__file__).resolve().parents[2] / "roles/container_runtime/vars"
+VARS = Path(__file__).resolve().parents[2] / "roles/container_runtime/vars/main.yml"
+SYSTEMS = yaml.safe_load(VARS.read_text())["__container_runtime_systems"]
 FRESH = HostState()
 DOCKER_CE = ["docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin"]
 
 
 def system(name):
-    return yaml.safe_load((VARS / f"{name}.yml").read_text())["__container_runtime_system"]
+    return SYSTEMS[name]
 
 
 def decide(request, name="Debian_12", host=FRESH):

@@ -23,6 +23,7 @@ GATEWAY = "the item of a loop over gateways of the inventory, which Ansible itse
 PLAN = "hostvars of localhost alone: the plan that the controller has made; its gateways are those of the inventory"
 TUNING = "the controller's plan has apt or dnf; host_tuning gives what its host answers to reboot.yml only"
 # The use: what bounds it. Facts and registered answers are those of hosts that may have been taken over.
+SYSTEM = "a value of __container_runtime_systems; what the host calls its system is only the key"
 WHY = {
     "playbooks/caches.yml | fetch | {{ caches_dir }}/.{{ inventory_hostname }}.{{ item.0.key }}.partial of "
     "{{ vllm_plan.plans | dict2items | zip(__caches_packed.results) }}": "the key of the controller's plan",
@@ -42,10 +43,10 @@ WHY = {
     "playbooks/vars/site.yml | lookup | {{ lookup('ansible.builtin.vars', inference_stack ~ '_host', default={}) }}": (
         ONE_OF_THREE
     ),
-    "roles/container_runtime/tasks/load_variables.yml | include_vars | {{ role_path }}/vars/"
-    "{{ __container_runtime_systems | select('eq', __container_runtime_system_name) | first }}.yml": (
-        "the name is that of a file of the role, compared with the host's"
-    ),
+    "roles/container_runtime/tasks/apply_plan.yml | include_tasks "
+    "| packages_{{ __container_runtime_system.packager }}.yml": SYSTEM,
+    "roles/container_runtime/tasks/fetch.yml | include_tasks "
+    "| fetch_{{ __container_runtime_system.packager }}.yml": SYSTEM,
     "roles/monitoring/tasks/install.yml | include_tasks | {{ __monitoring_system.tasks }}": (
         "a value of __monitoring_systems; the host's family is only its key"
     ),
@@ -75,10 +76,6 @@ WHY = {
         "the item of a loop over the controller's plan, which Ansible itself writes into the result"
     ),
     "roles/vllm/tasks/leave_gateways.yml | delegate_to | {{ item.item }} of {{ __vllm_known.results }}": GATEWAY,
-    "roles/vllm/tasks/libraries.yml | include_vars | {{ role_path }}/vars/"
-    "{{ __vllm_systems | select('eq', __vllm_system_name) | first }}.yml": (
-        "the name is that of a file of the role, compared with the host's"
-    ),
 }
 
 
