@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 
 class ModuleDocFragment:
     """What every module of the collection documents: its authors, check mode and diff mode."""

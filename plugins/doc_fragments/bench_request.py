@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 
 class ModuleDocFragment:
     """What is requested of a benchmark: checked before a host is contacted, and measured on each host."""

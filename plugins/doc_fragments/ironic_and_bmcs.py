@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 
 class ModuleDocFragment:
     """The hosts, Ironic and the BMCs of the modules that provision and deprovision servers."""

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 
 class ModuleDocFragment:
     """Options of the modules that read a host's hardware from its kernel."""

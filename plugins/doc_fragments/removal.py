@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 
 class ModuleDocFragment:
     """The directories of a host that the modules of a removal take from the roles' options."""
