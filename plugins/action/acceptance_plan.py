@@ -7,7 +7,6 @@ import tempfile
 from dataclasses import asdict
 from typing import Any, Mapping, Sequence
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.acceptance.options import (
     AcceptanceError,
     check_names,
@@ -29,8 +28,6 @@ ROOM = 1 << 20
 
 class ActionModule(ControllerAction):
     """Check the options of an acceptance, and return the figures that a host is compared with."""
-
-    ERRORS = (AcceptanceError, AcceleratorError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         check_names(variables)

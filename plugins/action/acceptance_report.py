@@ -19,8 +19,6 @@ from ..plugin_utils.common.places import collection_version
 class ActionModule(ControllerAction):
     """Judge the measurements of a host, and write result and page."""
 
-    ERRORS = (AcceptanceError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = str(variables.get("inventory_hostname", ""))
         tool = f"baremetal.inference {collection_version()}"

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..plugin_utils.bench.records import RecordError
 from ..plugin_utils.bench.request import check_request
-from ..plugin_utils.bench.workloads import WorkloadError
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.common.yaml import UnreadableError
 
 
 class ActionModule(ControllerAction):
     """Check the request of a benchmark."""
-
-    ERRORS = (RecordError, UnreadableError, WorkloadError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         check_request(options)

@@ -8,8 +8,8 @@ from typing import Any, Callable, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils.bench.measurement import Measurement
-from ..plugin_utils.bench.choice import ChoiceError, check_installed, chips_of, choose_instance
-from ..plugin_utils.bench.records import RecordError, Records, read_summary
+from ..plugin_utils.bench.choice import check_installed, chips_of, choose_instance
+from ..plugin_utils.bench.records import Records, read_summary
 from ..plugin_utils.bench.request import check_request
 from ..plugin_utils.bench.results import evidence_of, write_results
 from ..plugin_utils.bench.run import Measure, Seeds, run_steps
@@ -17,7 +17,6 @@ from ..plugin_utils.bench.summary import Record
 from ..plugin_utils.bench.workloads import (
     Amount,
     Fitted,
-    WorkloadError,
     choose_workloads,
     fit,
     load_workloads,
@@ -25,14 +24,12 @@ from ..plugin_utils.bench.workloads import (
 )
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show, warn
-from ..plugin_utils.common.yaml import UnreadableError
 from ..plugin_utils.evidence.document import plan_digest
 
 
 class ActionModule(ControllerAction):
     """Decide what to measure, let the host take each measurement, and keep the results on the controller."""
 
-    ERRORS = (ChoiceError, RecordError, UnreadableError, WorkloadError)
     # The measurements are taken on the host.
     _requires_connection = True
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from ..module_utils.slots.caches import CacheError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.mirror.caches import keep_archive
 
 
 class ActionModule(ControllerAction):
     """Keep a fetched archive of compiled caches."""
-
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (CacheError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         name, warning = keep_archive(

@@ -7,14 +7,12 @@ from typing import Any
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.fleet.groups import describe_absent
 from ..plugin_utils.fleet.host_plans import plan_pinned_host
-from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_declared
 
 
 class ActionModule(ControllerAction):
     """Plan all hosts of the play whose hardware is declared at once."""
-
-    ERRORS = (FleetError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         reader = HostReader(variables["hostvars"], self._loader)

@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
@@ -25,8 +24,6 @@ MOST_OF_A_DIFF = 500
 
 class ActionModule(ControllerAction):
     """Keep the answers of all hosts of the play in a file on the controller."""
-
-    ERRORS = (AcceleratorError, DiscoveryError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hosts, path = variables["ansible_play_hosts_all"], options["path"]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ..module_utils.evaluation.tools import TOOLS
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.evaluation.files import choose_lock, make_answers_directory
 from ..plugin_utils.evaluation.plan import instances_of, pending
-from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):
     """Decide which instances of a host are asked what, and with which environment."""
-
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host, directory, compare = variables["inventory_hostname"], options["directory"], options["compare"]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.evaluation.plan import Request, plan_tasks
-from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):
     """Check the tasks of an evaluation and prepare their questions."""
-
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         directory = os.path.abspath(options["directory"])

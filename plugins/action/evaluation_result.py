@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import datetime, timezone
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 
@@ -15,13 +15,10 @@ from ..plugin_utils.evaluation.compare import Comparison, compare
 from ..plugin_utils.evaluation.files import find_result, read_answers, read_result, result_path, update_evidence, write
 from ..plugin_utils.evaluation.report import report
 from ..plugin_utils.evaluation.results import make_result, render
-from ..plugin_utils.evaluation.tasks import EvaluationError
 
 
 class ActionModule(ControllerAction):
     """Keep the result of one task, or report all results of a host."""
-
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables["inventory_hostname"]

@@ -9,10 +9,8 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show, show_json
 from ..plugin_utils.common.places import misplaced
 from ..plugin_utils.evidence.citation import cite
-from ..plugin_utils.evidence.document import EvidenceError
 from ..plugin_utils.evidence.files import load_evidence
 from ..plugin_utils.fleet.explain import (
-    ExplainError,
     as_documents,
     command_line,
     command_lines,
@@ -24,14 +22,12 @@ from ..plugin_utils.fleet.explain import (
     shown_warnings,
 )
 from ..plugin_utils.fleet.host_plans import plan_host
-from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 
 
 class ActionModule(ControllerAction):
     """Explains the plans of all hosts of the play at once."""
-
-    ERRORS = (FleetError, ExplainError, EvidenceError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         evidence = load_evidence(options["evidence_path"])

@@ -6,7 +6,6 @@ import difflib
 import time
 from typing import Any
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
@@ -16,13 +15,11 @@ from ..plugin_utils.fleet_page.service import describe_answers, describe_service
 from ..plugin_utils.fleet_page.starts import describe_starts
 from ..plugin_utils.fleet_page.table import WIDTH, fleet_table
 from ..plugin_utils.fleet_page.versions import describe_silent, with_versions
-from ..plugin_utils.pages.file import PageError, PageFile
+from ..plugin_utils.pages.file import PageFile
 
 
 class ActionModule(ControllerAction):
     """Describe all hosts of the play at once."""
-
-    ERRORS = (AcceleratorError, PageError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         # First, so that a wrong path is reported before the work begins.

@@ -24,8 +24,6 @@ MADE = "The key of {}. It is stored nowhere and not shown again:\n\n    {}\n\n"
 class ActionModule(ControllerAction):
     """Check the request for a client, then make its key or take it out of the inventory."""
 
-    ERRORS = (ClientRequestError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         check_request(options, time.time())
         if not options["write"] or not (options["make"] or options["end"]):

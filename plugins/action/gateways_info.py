@@ -14,13 +14,10 @@ from ..plugin_utils.fleet.spanning import spanning_of
 from ..plugin_utils.gateway.inventory import clusters_of
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
 from ..plugin_utils.gateway.of_hosts import gateways_of, groups_behind, hosts_behind, together_of
-from ..plugin_utils.gateway.services import GatewayError
 
 
 class ActionModule(ControllerAction):
     """Read the gateways of hosts from the inventory."""
-
-    ERRORS = (GatewayError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         groups, hosts = variables["groups"], options["hosts"]

@@ -19,8 +19,6 @@ class GroupReportError(ValueError):
 class ActionModule(ControllerAction):
     """Judge what the hosts of a group have found out about each other."""
 
-    ERRORS = (GroupReportError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host, hostvars = str(variables["inventory_hostname"]), variables["hostvars"]
         found = Findings()

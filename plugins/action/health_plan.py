@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue, parts_of
-from ..plugin_utils.catalog.faults import FaultsError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.health.settings import settings_of
 
@@ -15,7 +13,6 @@ class ActionModule(ControllerAction):
     """Put together what the health service of a host has to know."""
 
     ROLES = ("health",)
-    ERRORS = (AcceleratorError, FaultsError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables["inventory_hostname"]

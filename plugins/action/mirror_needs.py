@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.places import collection_version
-from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 from ..plugin_utils.mirror.needs import (
     Needs,
-    NeedsError,
     add_evaluation,
     add_fleet,
     add_models,
@@ -21,13 +20,10 @@ from ..plugin_utils.mirror.needs import (
     missing_wheel_bytes,
     plan_from_origin,
 )
-from ..plugin_utils.planning.inputs import PlanError
 
 
 class ActionModule(ControllerAction):
     """Decide for all hosts at once."""
-
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (FleetError, NeedsError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         needs = Needs(unpinned={} if options["report_unpinned"] else None, pin_dest=options["pin_dest"])

@@ -7,14 +7,13 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from ..module_utils.common.kinds import show_value
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.common.booleans import BooleanError, read_boolean
+from ..plugin_utils.common.booleans import read_boolean
 from ..plugin_utils.common.preload import preload
 from ..plugin_utils.fleet.host_reader import FleetError
 from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import INFERENCE, address_of, backends_of, clusters_of
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables, KeptHostVariables
 from ..plugin_utils.gateway.of_hosts import GATEWAYS, gateways_of
-from ..plugin_utils.gateway.services import GatewayError
 from ..plugin_utils.monitoring.targets import NODE_PORT, Exporter, Gateway, decide
 from ..plugin_utils.monitoring.tree import entries
 
@@ -35,8 +34,6 @@ def exporters_of(hosts: Iterable[str], variables: InventoryVariables) -> dict[st
 
 class ActionModule(ControllerAction):
     """Decide what Prometheus scrapes, for all hosts at once."""
-
-    ERRORS = (FleetError, GatewayError, BooleanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["directory"].startswith("/"):

@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, Mapping
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..plugin_utils.catalog.accelerators import load_catalogue
 from ..plugin_utils.catalog.files import RECIPES, known_names, load_recipe, load_release
 from ..plugin_utils.catalog.new_recipe import NewRecipe, read_new
@@ -15,13 +14,11 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import plan_table
 from ..plugin_utils.fleet.trial import Bench, Trial, TrialError, models_of, tokenizers_of, trial_table
-from ..plugin_utils.planning.inputs import PlanError, UnknownNameError
+from ..plugin_utils.planning.inputs import UnknownNameError
 
 
 class ActionModule(ControllerAction):
     """Plans recipes on chips, and places a new recipe among those of a site once it can be planned."""
-
-    ERRORS = (AcceleratorError, PlanError, TrialError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         new = read_new(options["file"]) if options["file"] else None

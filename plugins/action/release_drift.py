@@ -7,7 +7,6 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 
-from ..module_utils.accelerator.recognition import AcceleratorError
 from ..module_utils.common.kinds import name_kind
 from ..plugin_utils.catalog.accelerators import declared_accelerator, load_catalogue
 from ..plugin_utils.catalog.files import load_recipe
@@ -19,10 +18,7 @@ from ..plugin_utils.common.yaml_events import EventYamlError
 from ..plugin_utils.drift.report import Side, drift, drift_table, lost, table_drift
 from ..plugin_utils.drift.uses import DriftError, Use, command_uses, config_uses, recipe_uses
 from ..plugin_utils.evidence.citation import outdated, outdated_lines
-from ..plugin_utils.evidence.document import EvidenceError
 from ..plugin_utils.evidence.files import load_evidence
-from ..plugin_utils.options.table import OptionTableError
-from ..plugin_utils.planning.inputs import PlanError
 
 # The playbook's variable for each required option.
 VARIABLES = {"older": "drift_from", "newer": "drift_to"}
@@ -30,8 +26,6 @@ VARIABLES = {"older": "drift_from", "newer": "drift_to"}
 
 class ActionModule(ControllerAction):
     """Compares two releases."""
-
-    ERRORS = (AcceleratorError, DriftError, EvidenceError, OptionTableError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         for option, variable in VARIABLES.items():

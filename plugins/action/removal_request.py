@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.removal.request import RemovalRequestError, parse_request
+from ..plugin_utils.removal.request import parse_request
 
 
 class ActionModule(ControllerAction):
     """Check what the variables of remove.yml ask for."""
-
-    ERRORS = (RemovalRequestError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         return parse_request(options, variables)

@@ -9,15 +9,13 @@ from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import command_lines, group
 from ..plugin_utils.fleet.host_plans import plan_host
-from ..plugin_utils.fleet.host_reader import FleetError, HostReader
+from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 from ..plugin_utils.fleet.render import RenderError, Tree, summary, write_fleet
 
 
 class ActionModule(ControllerAction):
     """Renders the plans of all hosts of the play at once."""
-
-    ERRORS = (FleetError, RenderError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["dest"]:

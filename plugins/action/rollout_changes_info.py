@@ -27,7 +27,6 @@ class ActionModule(ControllerAction):
     """Finds what a rollout or a rollback would change on a host."""
 
     ROLES = ("rollout",)
-    ERRORS = (RolloutError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         undo, turn = options["undo"], options["turn"]

@@ -13,8 +13,6 @@ from ..plugin_utils.rollout.progress import write_events
 class ActionModule(ControllerAction):
     """Writes the journal of a rollout on the controller; the action rollout_orders says what comes next."""
 
-    ERRORS = (JournalError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         rollout, path = rollout_of(variables)
         try:

@@ -12,8 +12,6 @@ from ..plugin_utils.rollout.orders import end_of, orders_after_wave, orders_of_h
 class ActionModule(ControllerAction):
     """Returns what a rollout orders next; the action rollout_journal writes what happens."""
 
-    ERRORS = (JournalError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         rollout, path = rollout_of(variables)
         try:

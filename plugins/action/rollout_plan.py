@@ -33,8 +33,6 @@ SEEN = "__rollout_seen"
 class ActionModule(ControllerAction):
     """Divides the hosts of a rollout into waves."""
 
-    ERRORS = (RolloutError,)
-
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hostvars, groups = variables["hostvars"], variables["groups"]
         seen = {host: hostvars.raw_get(host).get(SEEN) for host in options["hosts"]}

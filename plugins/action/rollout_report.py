@@ -15,8 +15,6 @@ from ..plugin_utils.rollout.report_page import page
 class ActionModule(ControllerAction):
     """Writes the report of a rollout from its journal."""
 
-    ERRORS = (ReportFileError,)
-
     def decide(self, options: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
         try:
             events = read_journal(options["journal"])

@@ -33,7 +33,6 @@ class ActionModule(ControllerAction):
 
     # If the hardware was detected before, the role accelerator does not check options.
     ROLES = SERVING
-    ERRORS = (AcceleratorError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables.get("inventory_hostname", "")
@@ -44,7 +43,7 @@ class ActionModule(ControllerAction):
             check_pinned(plans, options["weights_manifest_path"])
             hosts = list((variables.get("groups") or {}).get("all") or [])
             check_secret_names(options["secret_names"], options["instances"], reader, hosts)
-        except (*self.ERRORS, FleetError) as exc:
+        except (AcceleratorError, FleetError, PlanError) as exc:
             raise PlanError(f"{host}: {exc}") from exc
         made = [entry["venv"] for entry in plans.values() if entry["venv"]]
         made += [entry["group"]["router"]["venv"] for entry in plans.values() if "router" in entry.get("group", {})]

@@ -9,7 +9,6 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils.bench.measurement import Measurement
 from ..plugin_utils.bench.choice import chips_of
-from ..plugin_utils.bench.records import RecordError
 from ..plugin_utils.bench.run import Seeds
 from ..plugin_utils.bench.summary import figures_line, slowed_notes
 from ..plugin_utils.common.action import ControllerAction
@@ -25,7 +24,6 @@ class DiedError(Exception):
 class ActionModule(ControllerAction):
     """Let the host measure the variant that it serves, and save the result on the controller immediately."""
 
-    ERRORS = (TuneError, RecordError)
     # The measurement is taken on the host.
     _requires_connection = True
 

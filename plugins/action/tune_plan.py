@@ -7,9 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 from ..module_utils.common.spelling import nearest
-from ..plugin_utils.bench.workloads import Amount, Workload, WorkloadError, load_workloads
+from ..plugin_utils.bench.workloads import Amount, Workload, load_workloads
 from ..plugin_utils.common.action import ControllerAction
-from ..plugin_utils.common.yaml import UnreadableError
 from ..plugin_utils.tune.goal import Goal, parse_goal, read_count
 from ..plugin_utils.tune.schedule import Rules
 from ..plugin_utils.tune.store import Store
@@ -18,8 +17,6 @@ from ..plugin_utils.tune.variants import TuneError, changed_instances, check_ins
 
 class ActionModule(ControllerAction):
     """Check the options of a tune, and begin it on the controller."""
-
-    ERRORS = (TuneError, UnreadableError, WorkloadError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hosts = variables["ansible_play_hosts_all"]

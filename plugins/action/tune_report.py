@@ -14,17 +14,14 @@ from ..plugin_utils.bench.summary import Record
 from ..plugin_utils.catalog.files import find
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
-from ..plugin_utils.planning.inputs import PlanError
 from ..plugin_utils.tune.choice import Choice, choose, complete_variants, result_table, rows
 from ..plugin_utils.tune.proposal import instance_diff, recipe_diff
 from ..plugin_utils.tune.store import Store, goal_of, rules_of, step_of
-from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances
+from ..plugin_utils.tune.variants import CURRENT, changed_instances
 
 
 class ActionModule(ControllerAction):
     """Writes the result of a tune: the table, evidence for each variant, and the proposed change."""
-
-    ERRORS = (TuneError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host, name = variables["inventory_hostname"], options["instance"]

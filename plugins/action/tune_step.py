@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ..plugin_utils.bench.records import RecordError
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.tune.ready import check_drained, check_interrupted, check_lengths, return_states
 from ..plugin_utils.tune.schedule import next_step
@@ -14,8 +13,6 @@ from ..plugin_utils.tune.variants import CURRENT, TuneError, changed_instances, 
 
 class ActionModule(ControllerAction):
     """Keep the state of a tune on the controller, and return the next measurement."""
-
-    ERRORS = (TuneError, RecordError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables["inventory_hostname"]

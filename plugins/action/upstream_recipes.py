@@ -9,14 +9,12 @@ from ..plugin_utils.catalog.files import RECIPES, known_names
 from ..plugin_utils.catalog.option_tables import load_restrictions, load_table, releases
 from ..plugin_utils.catalog.restricted_recipes import describe_restricted
 from ..plugin_utils.catalog.upstream_archive import fetch_recipes, write_recipes
-from ..plugin_utils.catalog.upstream_recipes import LICENCE, UpstreamError, describe_replaced, load_pins, read_directory
+from ..plugin_utils.catalog.upstream_recipes import LICENCE, describe_replaced, load_pins, read_directory
 from ..plugin_utils.common.action import ControllerAction
 
 
 class ActionModule(ControllerAction):
     """Fetches the recipes of a vLLM release into a site's directory, as far as they are not there."""
-
-    ERRORS = (UpstreamError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         pins = load_pins(options["release"])

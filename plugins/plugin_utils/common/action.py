@@ -18,12 +18,17 @@ from .preload import load_jinja_plugins, preload
 from .role_options import RoleOptionError, check_names_and_values, check_role_options
 
 
+def is_own(exc: Exception) -> bool:
+    """Return whether the class of an exception is one of this collection."""
+    return type(exc).__module__.startswith(__name__.partition(".plugin_utils.")[0])
+
+
 class ControllerAction(ActionBase):
     """Validate the options, call ``decide`` and return its result, without a connection to the host.
 
     The options are those that the module of the same name documents.
-    ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user. ``ROLES`` are roles that call
-    the action before any other: a misspelt option of theirs is an error here.
+    The text of an exception of this collection is the whole message for the user, and so is that of the others in
+    ``ERRORS``. ``ROLES`` are roles that call the action before any other: a misspelt option of theirs is an error here.
     """
 
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {}
@@ -43,13 +48,15 @@ class ControllerAction(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
         try:
             found = self.decide(options, task_vars or {})
-        except self.ERRORS as exc:
+        except AnsibleActionFail as exc:
+            raise AnsibleActionFail(escape_lines(exc.message)) from None
+        except Exception as exc:
+            if not isinstance(exc, self.ERRORS) and not is_own(exc):
+                raise
             # ansible-core 2.18 prints the original exception as well.
             exc.args = (escape_lines(str(exc)),)
             # With a cause, Ansible would append its message and print the same sentence twice.
             raise AnsibleActionFail(exc.args[0]) from None
-        except AnsibleActionFail as exc:
-            raise AnsibleActionFail(escape_lines(exc.message)) from None
         if "warnings" in found:
             found = {**found, "warnings": escaped(found["warnings"])}
         return {**result, "changed": False, **found}

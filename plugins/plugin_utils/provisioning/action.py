@@ -6,17 +6,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any, ClassVar, Mapping, NamedTuple
 
-from ...module_utils.common.files_host import LockedError
 from ..common.action import ControllerAction
 from ..common.output import show
-from ..common.yaml import UnreadableError
-from ..redfish.chips import RedfishError
-from .entry import ProvisionError
 from .images import Provisioner, no_image, read_provisioner
-from .ironic import IronicError
 from .job import Job, Settings, World
 from .options import read_jobs, read_settings, real_world
-from .states import DeadlineError
 
 
 class Run(NamedTuple):
@@ -36,9 +30,7 @@ class ServersAction(ControllerAction):
     ``CHANGED`` is the outcome of a host that was changed. ``WRITES`` is whether images are written.
     """
 
-    ERRORS: ClassVar[tuple[type[Exception], ...]] = (
-        ProvisionError, DeadlineError, IronicError, RedfishError, UnreadableError, LockedError, OSError,
-    )  # fmt: skip
+    ERRORS = (OSError,)
     CHANGED: ClassVar[str]
     WRITES: ClassVar[bool] = False
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
 
 from tests.fakes.actions import Task
 
@@ -42,6 +43,17 @@ def test_the_message_of_an_error_is_shown_once_without_its_causes():
     with pytest.raises(AnsibleActionFail) as caught:
         run(path="/nowhere")
     assert caught.value.message == "path: /nowhere is not there"
+
+
+@pytest.mark.parametrize(("error", "shown"), [(UnreadableError("a: found x"), "a: found x"), (KeyError("x"), None)])
+def test_an_error_of_the_collection_is_a_message_and_any_other_is_a_defect(monkeypatch, error, shown):
+    def decide(self, options, variables):
+        raise error
+
+    monkeypatch.setattr(Reader, "decide", decide)
+    with pytest.raises(AnsibleActionFail if shown else KeyError) as caught:
+        run(path="/here")
+    assert shown is None or caught.value.message == shown
 
 
 def test_an_unknown_option_is_refused():
