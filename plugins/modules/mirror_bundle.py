@@ -70,19 +70,14 @@ EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
 RETURN = "# internal"
 
-
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import run_module
 from ..module_utils.mirror.bundle import BundleError
 from ..module_utils.mirror.record_host import planned, present, verified
 
 
 def main() -> None:
-    module = start_module(DOCUMENTATION)
-    try:
-        result = {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
-    except (BundleError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(**result)
+    states = {"planned": planned, "present": present, "verified": verified}
+    run_module(lambda module: states[module.params["state"]](module), DOCUMENTATION, BundleError, OSError)
 
 
 if __name__ == "__main__":

@@ -47,19 +47,15 @@ RETURN = "# internal"
 
 import os
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import run_module
 from ..module_utils.containers.copy_host import run
 from ..module_utils.containers.oci_index import OciError
 
 
 def main() -> None:
-    module = start_module(DOCUMENTATION)
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
-    try:
-        module.exit_json(**run(module))
-    except (OSError, OciError) as exc:
-        module.fail_json(msg=str(exc))
+    run_module(run, DOCUMENTATION, OSError, OciError)
 
 
 if __name__ == "__main__":
