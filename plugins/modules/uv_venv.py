@@ -11,7 +11,6 @@ short_description: (internal) Make a virtual environment from a hash-locked list
 description:
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
     content, so a complete environment stays unchanged; another lock gets another directory beside it.
-    The bytecode of an environment from before version 0.7.0 is added.
   - An existing environment is compared with the lock and with what its packages record of their files. All must be
     there in their sizes, and those that have changed since it was made must have their hashes. A damaged one is
     reported in C(damage), and a new one takes its place.

@@ -65,8 +65,7 @@ def ensure(module: Module, open_index: Callable[[], Index]) -> dict[str, Any]:
     check_host(lock.target, module.params["python"], python_version(module), platform.machine())
     damage = find_damage(path, lock.contents()) if os.path.isdir(path) else []
     if os.path.isdir(path) and not damage:
-        linked = link_for_linker(module, path)
-        return {**result, "changed": compiled_now(module, path) or linked}
+        return {**result, "changed": link_for_linker(module, path)}
     if damage:
         module.warn(describe_damage(path, damage))
     index = open_index()
@@ -97,18 +96,6 @@ def describe_damage(path: str, damage: list[str]) -> str:
     """Return a sentence about a damaged environment, with its first three faults."""
     more = f" and {len(damage) - 3} more" if len(damage) > 3 else ""
     return f"{path} is damaged: {', '.join(damage[:3])}{more}. It is built again from its lock, beside the old one"
-
-
-def compiled_now(module: Module, path: str) -> bool:
-    """Compile an environment that was made without bytecode; return whether it was, or would be in check mode."""
-    packages = glob.glob(os.path.join(glob.escape(path), "lib", "python3*", "site-packages"))
-    places = [os.path.join(glob.escape(place), *below) for place in packages for below in ((), ("*",))]
-    if not packages or any(any(glob.iglob(os.path.join(place, "__pycache__"))) for place in places):
-        return False
-    if not module.check_mode:
-        os.umask(0o022)
-        compile_bytecode(module, path)
-    return True
 
 
 def link_for_linker(module: Module, path: str) -> bool:
