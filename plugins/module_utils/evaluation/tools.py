@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tools of evaluations by name."""
 
-from __future__ import annotations
-
 from . import ais_bench, gpt_oss, lm_eval
 
 DEFAULT = lm_eval.TOOL.name

@@ -4,8 +4,6 @@
 The texts of VLLM are those of vLLM 0.33.0; a parity test finds each of them in its sources.
 """
 
-from __future__ import annotations
-
 VLLM = {
     "`trust_remote_code=True`": (
         "The model needs code that comes with its weights: read its files, then set args: {trust-remote-code: true}"
