@@ -200,7 +200,7 @@ def file_notes(kind: str, name: str, directories: Sequence[str] = ()) -> list[st
 
 @functools.lru_cache(maxsize=None)
 def load_families(path: Path = CATALOG / "families.yml") -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return guards and known issues of families of models. Raises PlanError."""
+    """Return release fixes, guards and known issues of families of models. Raises PlanError."""
     families = read(path)
     check_families(families, str(path))
     return families

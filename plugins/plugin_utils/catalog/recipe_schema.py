@@ -396,6 +396,10 @@ def _pattern(value: Any, where: str) -> Iterator[str]:
 _FAMILY = {"models": _list(_pattern, "a list of regular expressions"), "source": TEXT}
 FAMILIES = _object(
     {
+        "release_fixes": _list(
+            _object({**_WHEN, "extra_args": WORDS, "extra_env": ENV, **_FAMILY}, required=("models", "source")),
+            "a list of rules",
+        ),
         "guards": _list(_object({**_GUARD, **_FAMILY}, required=("models", "source")), "a list of guards"),
         "known_issues": _list(
             _object({**_ISSUE, **_FAMILY}, required=("models", "source", "symptom", "advice")), "a list of issues"

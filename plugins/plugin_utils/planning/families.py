@@ -5,7 +5,7 @@ The features tool_calling and reasoning for models whose recipe has none, with t
 unless somebody requests them, so that upstream's recipes are composed as upstream does. The names are those of vLLM
 0.33.0; a base model, which was trained for neither, has none.
 
-Guards and known issues come from catalog/families.yml.
+Release fixes, guards and known issues come from catalog/families.yml.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _is_of(pattern: str, model: str) -> bool:
 def with_family_guards(
     recipe: Mapping[str, Any], weights: str, families: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
-    """Return a recipe with the guards and known issues of the family of its weights after its own."""
+    """Return a recipe with the release fixes, guards and known issues of the family of its weights after its own."""
     added = {
         key: [*(recipe.get(key) or []), *entries]
-        for key in ("guards", "known_issues")
+        for key in ("release_fixes", "guards", "known_issues")
         if (
             entries := [each for each in families.get(key) or [] if any(_is_of(one, weights) for one in each["models"])]
         )

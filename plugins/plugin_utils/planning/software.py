@@ -20,6 +20,8 @@ from .inputs import PlanError, SiteSettings
 # own.
 _OFFICIAL = re.compile(r"(docker\.io/)?vllm/vllm-openai(-rocm|-cpu|-xpu)?\Z|quay\.io/ascend/vllm-ascend\Z")
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
+# Packages with kernels of CUDA alone, which recipes name without a brand.
+_FOR_CUDA = re.compile(r"DeepGEMM|paddlepaddle-gpu")
 # What an image runs before the arguments of the plan; another command would be code of the recipe's author.
 COMMAND = ("vllm", "serve")
 # Notes are written for people who install by hand; some are a page long.
@@ -225,6 +227,8 @@ def _steps(asked: _Asked) -> Iterator[Mapping[str, Any]]:
     """Yield the installation steps that this hardware needs."""
     brands = {asked.accelerator.vendor, BRANDS.get(asked.accelerator.vendor, asked.accelerator.vendor)}
     for step in asked.recipe.get("dependencies") or []:
+        if asked.accelerator.stack != "cuda" and _FOR_CUDA.search(str(step.get("command"))):
+            continue
         wanted = step.get("brand") or []
         listed = wanted if isinstance(wanted, list) else [wanted]
         if not step.get("optional") and (not listed or brands & {str(brand).lower() for brand in listed}):

@@ -18,8 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 GUARDS = load_families()["guards"]
 
 
-def said(directory, weights, chips, args=None, precision="", manifest=None, **more):
-    """Return the refusal of an instance of 8 chips, else its warnings, as one text.
+def planned(directory, weights, chips, args=None, precision="", manifest=None, **more):
+    """Return the plan of an instance of 8 chips. Raises PlanError.
 
     The number format is that of the recipe's variant, ``manifest`` what that of the weights has besides their files.
     """
@@ -39,8 +39,13 @@ def said(directory, weights, chips, args=None, precision="", manifest=None, **mo
     env = more.pop("env", {})
     instance = {"recipe": "org/model", "args": {"tensor-parallel-size": 8, **(args or {})}, "env": env}
     settings = {**SITE, "instances": {"chat": instance}, "release": "0.33.0", "recipe_path": [str(directory)], **more}
+    return plan_host("host", accelerator, settings)["chat"]
+
+
+def said(*words, **more):
+    """Return the refusal of an instance, else its warnings, as one text."""
     try:
-        return " ".join(plan_host("host", accelerator, settings)["chat"]["warnings"])
+        return " ".join(planned(*words, **more)["warnings"])
     except PlanError as exc:
         return str(exc)
 
@@ -55,6 +60,7 @@ EXPERTS = {"enable-expert-parallel": True}
 MTP = {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
 TOKENS = {"speculative-config.num_speculative_tokens": 1}
 AITER = {"VLLM_ROCM_USE_AITER": "1"}
+DSA = {"block-size": 1, "kv-cache-dtype": "bfloat16"}
 OLD = {"release": "0.25.1"}
 ASCEND = {"release": "0.30.0"}
 FP8_CACHE, FP8_WEIGHTS = {"kv-cache-dtype": "fp8"}, {"quantization": "fp8"}
@@ -72,6 +78,11 @@ SAID = [
     ("DeepSeek-V3.2", "mi250x", {}, {}, "DeepSeek-V3.1 or GLM-4.7"),
     ("GLM-5.2", "r9700", {}, {"release": "0.23.0"}, "AITER only, which are for CDNA 3 and 4"),
     ("any", "w7900", {}, {"manifest": {"config": SPARSE}}, "by their config.json these weights have sparse"),
+    ("DeepSeek-V3.2", "mi300x", DSA, {"env": {"VLLM_ROCM_USE_AITER": "0"}}, 'AITER to "1" or leave it out'),
+    ("GLM-5.2-FP8", "mi308x", {}, {"env": {"VLLM_ROCM_USE_AITER": None}}, 'AITER to "1" or leave it out'),
+    ("any", "mi325x", {}, {"manifest": {"config": SPARSE}}, 'set env VLLM_ROCM_USE_AITER "1"'),
+    ("DeepSeek-V3.2", "mi355x", {}, {}, "set args block-size to 1 and kv-cache-dtype to bfloat16"),
+    ("DeepSeek-V3.2", "mi300x", {"block-size": 1, "kv-cache-dtype": "fp8"}, {}, "set args block-size to 1"),
     ("any", "b300", {}, {"release": "0.11.0"}, "built with CUDA 13, such as 0.33.0"),
     ("any", "gb10", {"gpu-memory-utilization": 0.8}, {"release": "0.17.1"}, "built with CUDA 12"),
     ("DeepSeek-V3.1", "ascend_310p", HALF, ASCEND, "no attention with latents"),
@@ -153,7 +164,11 @@ QUIET = [
     ("any", "ascend_310p", {}, {"release": "0.30.0"}),
     ("any", "gb10", {"gpu-memory-utilization": 0.85}, {}),
     ("any", "gb10", {"kv-cache-memory-bytes": "60G"}, {}),
-    ("DeepSeek-V3.2", "mi300x", {}, {"manifest": {"config": SPARSE}}),
+    ("DeepSeek-V3.2", "mi300x", DSA, {"manifest": {"config": SPARSE}}),
+    ("DeepSeek-V3.2", "mi355x", DSA, {"env": {"VLLM_ROCM_USE_AITER": "0"}}),
+    ("any", "mi325x", {}, {"manifest": {"config": SPARSE}, "env": AITER}),
+    ("any", "mi325x", {}, {"manifest": {"config": {**SPARSE, "compress_ratios": [4]}}}),
+    ("GLM-5.2-FP8", "mi300x", {}, {}),
     ("DeepSeek-V3.1", "mi250x", {}, {"manifest": {"config": LATENT, **FP8}}),
     ("Qwen3-235B-A22B-FP8", "mi250x", {}, FP8),
     ("any", "b200", {}, {"release": "0.11.0", **NVFP4}),
@@ -239,9 +254,23 @@ def test_every_guard_has_a_case(tmp_path):
     assert [guard for guard in GUARDS if guard not in met] == []
 
 
+@pytest.mark.parametrize("chips", ["mi300a", "mi300x", "mi308x", "mi325x", "mi355x"])
+@pytest.mark.parametrize("weights", ["DeepSeek-V3.2", "GLM-5-FP8"])
+def test_sparse_attention_gets_the_variable_without_which_it_does_not_start(tmp_path, weights, chips):
+    plan = planned(tmp_path, weights, chips)
+    assert plan["env"]["VLLM_ROCM_USE_AITER"] == "1"
+    row = next(row for row in plan["explain"] if row["key"] == "env.VLLM_ROCM_USE_AITER")
+    assert (row["layer"], "needs AITER" in row["because"]) == ("release_fixes", True)
+
+
+def test_models_without_it_do_not_get_it(tmp_path):
+    assert "VLLM_ROCM_USE_AITER" not in planned(tmp_path, "DeepSeek-V3.1", "mi300x")["env"]
+    assert "VLLM_ROCM_USE_AITER" not in planned(tmp_path / "h200", "DeepSeek-V3.2", "h200")["env"]
+
+
 def test_a_recipe_of_a_source_is_one_of_the_newest_pins():
     pinned = load_pins("0.33.0").files
-    sources = [entry["source"] for key in ("guards", "known_issues") for entry in load_families()[key]]
+    sources = [entry["source"] for key, entries in load_families().items() for entry in entries if key != "packages"]
     assert sources and {name for name in sources if name.startswith("recipes/") and name not in pinned} == set()
     assert {
         name for name in sources if not name.startswith(("recipes/", "vllm/", "https://github.com/vllm-project/"))

@@ -182,6 +182,14 @@ def test_a_step_that_is_optional_or_of_another_vendor_counts_for_nothing(step):
     assert software(dependencies=[step], runtime="venv").warnings == ()
 
 
+@pytest.mark.parametrize("package", ["git+https://github.com/deepseek-ai/DeepGEMM.git", "paddlepaddle-gpu==3.2.1"])
+def test_a_package_for_cuda_is_needed_on_cuda_only(package):
+    step = {"command": f"uv pip install {package}"}
+    assert package in refusal(dependencies=[step], runtime="venv")
+    assert software(accelerator=MI300X, dependencies=[step], runtime="venv").warnings == ()
+    assert software(accelerator=MI300X, dependencies=[step]).warnings == ()
+
+
 def test_a_step_of_this_vendor_counts():
     assert refusal(dependencies=[{**PIP, "brand": ["Intel"]}], runtime="venv", accelerator=CPU)
 
