@@ -8,6 +8,7 @@ from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
+from ..plugin_utils.fleet_page.faults import with_faults
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
 from ..plugin_utils.fleet_page.page import page
 from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
@@ -27,21 +28,24 @@ class ActionModule(ControllerAction):
         reader = FleetReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
         lines = with_service(with_versions(fleet_lines(hosts, models), options["installed"]), options["gateways"])
+        lines = with_faults(lines, options["faults"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
         addresses = {name: reader.gateway_address(name) for name in options["gateways"]}
-        services = services_table(options["gateways"], lines, addresses, WIDTH, options["answers"])
+        services = services_table(options["gateways"], lines, addresses, WIDTH, options["answers"], options["faults"])
         more = [*describe_services(options["gateways"]), *describe_answers(options["answers"])]
         more += [*describe_silent(options["installed"]), *describe_starts(options["starts"])]
+        more += describe_silent(options["faults"])
         blocks = [fleet_table(lines, time.time()), services, more]
         table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
-        read = {"servers": options["gateways"], "instances": {**options["installed"], **options["starts"]}}
-        silent = sorted(
-            [name for key, results in read.items() for name in results if key not in results[name]]
-            + [name for name, result in options["answers"].items() if result.get("unreachable")]
+        silent = {name for name, result in options["gateways"].items() if "servers" not in result}
+        for key in ("installed", "starts", "faults"):
+            silent |= {name for name, result in options[key].items() if "instances" not in result}
+        silent |= {name for name, result in options["answers"].items() if result.get("unreachable")}
+        failed = (
+            {"failed": True, "msg": f"not read: {', '.join(sorted(silent))}; the reasons stand above"} if silent else {}
         )
-        failed = {"failed": True, "msg": f"not read: {', '.join(silent)}; the reasons stand above"} if silent else {}
         return {**written, **failed, "table": table, "totals": totals(lines)}
 
     def _write(self, page_file: PageFile, text: str) -> dict[str, Any]:

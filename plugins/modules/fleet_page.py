@@ -47,6 +47,10 @@ options:
     description: Results of M(baremetal.inference.instance_starts) by host. Each instance has a line below the table.
     type: dict
     default: {}
+  faults:
+    description: Results of M(baremetal.inference.instance_faults) by host. Each service has its last fault.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = "\n# playbooks/fleet.yml\n"

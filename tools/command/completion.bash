@@ -13,7 +13,7 @@ _inference() {
     'fit') listed='-h --help --models --chips --release -e --extra-vars -v --verbose --json' ;;
     'adopt') listed='-h --help --file --name --model --chips --release --service -e --extra-vars -v --verbose --json' ;;
     'apply') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;
-    'status') listed='-h --help --versions --starts --page -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
+    'status') listed='-h --help --versions --faults --starts --page -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'verify') listed='-h --help --expect -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'rollout') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;
     'rollback') listed='-h --help --rollout -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;

@@ -12,6 +12,7 @@ from ...module_utils.gateway.state import READY
 from ..common.output import problem_of
 from ..common.tables import table
 from .chips import DRAINED, SERVES, SICK, STATES
+from .faults import Faults, last_fault
 from .lines import Line
 from .table import age
 
@@ -19,8 +20,11 @@ from .table import age
 Results = Mapping[str, Mapping[str, Any]]
 # Results of endpoint by host, one for each of its instances; empty where no instance was asked.
 Answers = Mapping[str, Mapping[str, Any]]
-SERVICES = ("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s", "last change")
-PLANNED = ("service", "model", "release", "hosts", "state")
+SERVICES = (
+    *("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s"),
+    *("last fault", "last change"),
+)
+PLANNED = ("service", "model", "release", "hosts", "state", "last fault")
 # Hosts of a row.
 MOST_HOSTS = 4
 # Lines of teams for each gateway.
@@ -64,7 +68,12 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
 
 
 def services_table(
-    results: Results, lines: Sequence[Line], addresses: Mapping[str, str], width: int, answers: Answers | None = None
+    results: Results,
+    lines: Sequence[Line],
+    addresses: Mapping[str, str],
+    width: int,
+    answers: Answers | None = None,
+    faults: Faults | None = None,
 ) -> list[str]:
     """Return the table of what is served: where, by how many servers, since when, how fast; empty without services.
 
@@ -73,15 +82,16 @@ def services_table(
     """
     if not results:
         rows = [
-            _planned_row(name, lines, answers or {})
+            _planned_row(name, lines, answers or {}, faults or {})
             for name in sorted({pair[0] for line in lines for pair in line.serves})
         ]
         return table(PLANNED, rows, width).splitlines()
     names = sorted({service for result in results.values() for service in result.get("backends", {})})
-    return table(SERVICES, [_service_row(name, results, lines, addresses) for name in names], width).splitlines()
+    rows = [_service_row(name, results, lines, addresses, faults or {}) for name in names]
+    return table(SERVICES, rows, width).splitlines()
 
 
-def _planned_row(name: str, lines: Sequence[Line], answers: Answers) -> list[str]:
+def _planned_row(name: str, lines: Sequence[Line], answers: Answers, faults: Faults) -> list[str]:
     hosts = [line.host for line in lines if any(pair[0] == name for pair in line.serves)]
     more = f" and {len(hosts) - MOST_HOSTS:,} more" if len(hosts) > MOST_HOSTS else ""
     return [
@@ -90,6 +100,7 @@ def _planned_row(name: str, lines: Sequence[Line], answers: Answers) -> list[str
         _releases(name, lines),
         f"{', '.join(hosts[:MOST_HOSTS])}{more}",
         _answering([_answer(name, host, answers) for host in hosts]) if answers else "unknown: run verify.yml",
+        last_fault(name, hosts, faults),
     ]
 
 
@@ -116,11 +127,14 @@ def _releases(name: str, lines: Sequence[Line]) -> str:
     return ", ".join(sorted({release for line in lines for each, release in line.planned if each == name and release}))
 
 
-def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str]) -> list[str]:
+def _service_row(
+    name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str], faults: Faults
+) -> list[str]:
     found = {gateway: result for gateway, result in results.items() if name in result.get("backends", {})}
     backends = [result["backends"][name] for result in found.values()]
+    hosts = {server_prefix(line.host): line.host for line in lines}
     servers = [
-        (entry["changed_s"], key.partition("--")[0], entry)
+        (entry["changed_s"], hosts.get(_prefix_of(key, hosts), key.partition("--")[0]), entry)
         for result in found.values()
         for key, entry in result["servers"].items()
         if entry["backend"] == name
@@ -142,6 +156,7 @@ def _service_row(name: str, results: Results, lines: Sequence[Line], addresses: 
         f"{sum(entry['sessions'] for _since, _host, entry in servers):,}",
         f"{sum(each['queued'] for each in backends) + sum(entry['queued'] for _since, _host, entry in servers):,}",
         f"{sum(rates):,.1f}" if any(rates) else "",
+        last_fault(name, (host for _since, host, _entry in servers), faults),
         f"{host} {state} for {age(since)}{down}",
     ]
 

@@ -48,6 +48,7 @@ PLAYBOOKS = {
     "site_health": "false",
     "site_host_tuning": "false",
     "site_monitoring": "false",
+    "status_faults": "false",
     "status_starts": "false",
     "status_versions": "false",
     "tune_fresh": "false",

@@ -71,6 +71,29 @@ def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch
     assert "gw-1, chat: started in 74 s: imports 6.2, configuration 7," in done.stdout
 
 
+def test_the_last_fault_of_each_service_is_read_on_the_hosts(tmp_path, monkeypatch):
+    line = "1795000000.5 gpu-a vllm-health[7]: chat is sick: xid 64 of 0000:5d:00.0: bad (isolate_host, back by hand)"
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\necho '{line}'\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    hosts = {"gpu-a": {**here, "vllm_instances": CHAT}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": {"inference": {"hosts": hosts}}}}))
+    done = play(tmp_path, "-e", "status_faults=true")
+    assert "xid 64 of 0000:5d:00.0" in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+def test_a_host_that_was_not_read_for_one_question_is_named_although_it_answered_another(tmp_path, monkeypatch):
+    for name, script in {"journalctl": "exit 0", "systemctl": "exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": {"inference": {"hosts": {"gpu-a": here}}}}}))
+    done = play(tmp_path, "-e", "status_faults=true", "-e", "status_starts=true")
+    assert "not read: gpu-a; the reasons stand above" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("words", [("-e", "status_host=all")])
 def test_a_misspelt_option_is_refused(tmp_path, words):
     done = run(tmp_path, {"gw-1": {"ansible_connection": "local"}}, *words)

@@ -112,6 +112,24 @@ def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
     assert services_table({"gw1": {"msg": "no socket"}}, lines, {}, 200) == []
 
 
+def test_the_last_fault_of_a_service_has_a_column_where_the_hosts_were_read():
+    entry = {**WELL, "backend": "chat", "sessions": 0, "queued": 0, "changed_s": 60, "downs": 0}
+    servers = {"gpu--1--chat": entry, "gpu-2--chat": entry}
+    results = {
+        "gw1": {"servers": servers, "backends": {"chat": {"ready": 2, "servers": 2, "queued": 0}}, "tokens_per_s": {}}
+    }
+    faults = {"gpu--1": {"instances": {"chat-2": {"at": 1_795_000_000, "fault": "xid 64 of 0000:5d:00.0: A bad row"}}}}
+    lines = [line(host, serves=(("chat", "m"),)) for host in ("gpu--1", "gpu-2")]
+    head, _rule, chat = services_table(results, lines, {}, 200, None, faults)
+    assert (
+        "last fault  " in head and "  gpu--1 2026-11-18 11:06 UTC: xid 64 of 0000:5d:00.0  gpu--1 up for 1 min" in chat
+    )
+    assert services_table({}, lines, {}, 200, None, faults)[-1].endswith(
+        "  gpu--1 2026-11-18 11:06 UTC: xid 64 of 0000:5d:00.0"
+    )
+    assert "fault" not in services_table(results, lines, {}, 200)[0]
+
+
 def test_the_rate_of_a_service_is_that_of_the_names_by_which_clients_call_it():
     entry = {**WELL, "backend": "chat", "sessions": 0, "queued": 0, "changed_s": 60, "downs": 0}
     results = {
