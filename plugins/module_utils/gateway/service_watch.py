@@ -62,7 +62,7 @@ class ServiceWatch:
         self.may_be_empty = may_be_empty
 
     def update(self, found: Mapping[str, Counted], now: float) -> str:
-        """Update the instances; return ``no server`` if a service has none."""
+        """Update the instances; return ``no server`` if services without a server have most of the hosts."""
         up: dict[str, int] = {}
         better: dict[str, int] = {}
         sick: dict[str, list[str]] = {}
@@ -85,7 +85,20 @@ class ServiceWatch:
             watched.replaceable = better[server["service"]] > 0
             watched.incomplete = self._missing_beside(server, found)
             watched.spare = address in spare
-        return "" if all(count or service in self.may_be_empty for service, count in up.items()) else "no server"
+        return "no server" if self._lacks_most(up) else ""
+
+    def _lacks_most(self, up: Mapping[str, int]) -> bool:
+        """Return whether the services without a server have more hosts than all others.
+
+        So one engine that is taken over, or one host, does not move the address that all services share.
+        """
+        hosts: dict[str, set[str]] = {}
+        for address, server in self.servers.items():
+            hosts.setdefault(server["service"], set()).add(address.rpartition(":")[0])
+        served = {host for service, count in up.items() if count for host in hosts[service]}
+        empty = (service for service, count in up.items() if not count and service not in self.may_be_empty)
+        lost = {host for service in empty for host in hosts[service]} - served
+        return len(lost) > len(served)
 
     def _spare(self, sick: list[str], others: int, now_up: set[str]) -> list[str]:
         """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.

@@ -63,3 +63,33 @@ def test_a_sick_server_is_spare_only_while_its_service_keeps_enough_others():
     assert ServiceWatch(servers, watched, 1).update(up, 0.0) == "" and watched["b"].answer.startswith("down #sick")
     assert ServiceWatch(servers, watched, 2).update(up, 0.0) == "" and watched["b"].answer.startswith("up #sick")
     assert ServiceWatch(servers, watched, 1).update({}, 0.0) == "no server"
+
+
+def up_by_service(may_be_empty=(), **services):
+    """Return what a gateway says of services: each a list of hosts, and how many of its first servers are up."""
+    servers, found = {}, {}
+    for service, (hosts, up) in services.items():
+        for number, host in enumerate(hosts):
+            name = f"{host}--{service}"
+            servers[f"{host}:{8000 + len(servers)}"] = {"name": name, "service": service}
+            found[name] = Counted(up=number < up, healthy=True, errors=0, sent=0)
+    watched = {address: Watched(60, 60, verdict="up") for address in servers}
+    return ServiceWatch(servers, watched, 1, may_be_empty).update(found, 0.0)
+
+
+def test_an_engine_that_is_taken_over_does_not_move_the_shared_address():
+    big = (["a", "b", "c"], 3)
+    assert up_by_service(toy=(["lab"], 0)) == "no server"
+    assert up_by_service(toy=(["lab"], 0), other=(["a"], 1)) == ""
+    # Replicas that are stopped are no hosts that are lost, and many instances of a host are one host.
+    assert up_by_service(toy=(["lab"], 0), big=(["a", "b", "c"], 1)) == ""
+    assert up_by_service(one=(["lab"], 0), two=(["lab"], 0), three=(["lab"], 0), four=(["lab"], 0), big=big) == ""
+    # What it shares a host with is served there by others.
+    assert up_by_service(toy=(["a"], 0), big=big) == ""
+
+
+def test_a_gateway_that_has_lost_most_hosts_is_without_servers():
+    assert up_by_service(big=(["a", "b", "c"], 0), toy=(["lab"], 1)) == "no server"
+    assert up_by_service(["big"], big=(["a", "b", "c"], 0), toy=(["lab"], 1)) == ""
+    assert up_by_service(["big"], big=(["a", "b", "c"], 0), toy=(["lab"], 0)) == "no server"
+    assert up_by_service(["big"], big=(["a", "b", "c"], 0)) == up_by_service() == ""
