@@ -33,6 +33,7 @@ declare -rA PACKAGES=(
   [netavark]="the lab's network"
   [aardvark-dns]="host names in the lab's network"
   [nginx-light]="tests of the mirror"
+  [nftables]="tests of the firewall between hosts"
   [openssh-client]="reaching the lab hosts"
   [podman]="running the lab hosts"
   [prometheus]="promtool, for the tests of alerts and dashboards"

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -108,6 +109,7 @@ def render(template: str, variables: dict[str, Any], role: Path = ROLE) -> str:
     environment.filters["comment"] = lambda text: f"# {text}"
     environment.filters["to_json"] = json.dumps
     environment.filters["bool"] = boolean
+    environment.filters["regex_replace"] = lambda text, pattern, new: re.sub(pattern, new, text)
     return environment.get_template(template).render(ansible_managed="Ansible managed", **variables)
 
 

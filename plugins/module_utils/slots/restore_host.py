@@ -13,7 +13,7 @@ from ..common.files_host import create, publish_link, sync_directory, target_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.systemd import parse_properties
-from ..vllm.files import QUADLET, extra_files, firewall_path, firewall_table
+from ..vllm.files import QUADLET, extra_files, firewall_path, firewall_tables
 from ..weights.files_host import MAX_STAMP_BYTES
 from ..weights.plan import STAMP_NAME, parse_stamp
 from .host import Slots, is_full
@@ -266,7 +266,8 @@ class Restore:
         finally:
             self._forget(staged)
         if firewall_path(self.name) in self.foreign:
-            self.service.remove_firewall(firewall_table(self.name))
+            for table in firewall_tables(self.name):
+                self.service.remove_firewall(table)
         self.service.reload()
         self.service.start(enable=self.slot.state.kind != QUADLET)
 

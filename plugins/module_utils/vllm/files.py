@@ -203,9 +203,9 @@ def firewall_path(name: str) -> str:
     return f"{CONFIG_DIR}/{name}.nft"
 
 
-def firewall_table(name: str) -> str:
-    """Return the name of the table that it loads."""
-    return "vllm_group_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
+def firewall_tables(name: str) -> tuple[str, str]:
+    """Return the name of the table that it loads, and the one of older releases, which several names may share."""
+    return f"vllm-group-{name}", "vllm_group_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def directory(path: str) -> dict[str, Any]:

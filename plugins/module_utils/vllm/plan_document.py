@@ -31,7 +31,13 @@ class Routed(TypedDict, total=False):
     router: RouterDocument
 
 
-class GroupDocument(Routed):
+class Beside(TypedDict, total=False):
+    """What a group has only where its host belongs to other groups: the addresses of their hosts."""
+
+    beside: list[str]
+
+
+class GroupDocument(Routed, Beside):
     """The hosts of an instance that spans several, as one of them sees it.
 
     ``role`` is ``head``, ``worker`` (accepts no requests) or ``peer`` (each host has an API server); or ``prefill`` or

@@ -214,3 +214,12 @@ def check_group_ports(groups: Mapping[str, GroupDocument], taken: Mapping[int, s
                     f"{own}.group_port: {port}, at which its hosts meet, is a port of {other} too; set another "
                     f"group_port on all hosts of {own}"
                 )
+
+
+def note_other_groups(groups: Mapping[str, GroupDocument]) -> None:
+    """Note in each group of a host the hosts of the others: the kernel gives all groups ports of one range."""
+    members = {name: {group["address"], *group["peers"].values()} for name, group in groups.items()}
+    for name, group in groups.items():
+        others = set().union(*members.values()) - members[name]
+        if others:
+            group["beside"] = sorted(others)

@@ -26,7 +26,7 @@ from .engine_settings import PLACE, compose_settings, config_of, doubts_about, k
 from .environment import environment_of, has_metadata, mounts_of
 from .explanation import explain
 from .fit import cache_doubt, loaded_models, named_models, required_memory
-from .groups import check_group_ports, check_router_ports
+from .groups import check_group_ports, check_router_ports, note_other_groups
 from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
 from .instances import check_instances, check_ports, exposure, replica_name, with_dashes, without_effect
@@ -96,6 +96,7 @@ def plan_instances(
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, doubts, number, chips))
     _check_together(plans, chosen, accelerator)
+    note_other_groups({plan["instance"]: plan["group"] for plan in plans if "group" in plan})
     args = {plan["instance"]: plan["args"] for plan in plans}
     plans[0]["warnings"].extend(check_memory(chosen, args, loaded, allotted, accelerator, library))
     for members in groups_of(chosen).values():

@@ -461,7 +461,7 @@ def test_a_group_goes_back_to_one_host_and_leaves_nothing(there, kept, slot, tmp
     assert back["digest"] == alone["digest"] and back["group"] == {}
     # Other groups of the host share the unit of the watchdog.
     assert set(there.picture()) - set(before) == {"etc/systemd/system/vllm-group@.service"}
-    assert asked.read_text() == "delete table inet vllm_group_chat\n"
+    assert asked.read_text() == "delete table inet vllm-group-chat\ndelete table inet vllm_group_chat\n"
 
 
 @pytest.mark.parametrize("kind", ["residents", "preload"])

@@ -147,3 +147,14 @@ def test_two_groups_of_one_head_meet_at_different_ports():
     both["b"]["group_port"] = 8000
     with pytest.raises(PlanError, match=r"is a port of vllm_instances[.]a too"):
         plans(both, a_recipe=a_recipe)
+
+
+def test_a_group_knows_the_hosts_of_the_other_groups_of_its_host():
+    common = {**SPANS, "recipe": "org/model"}
+    requested = {
+        "first": {**common, "nodes": ["h1", "h2"], "chips": [0]},
+        "second": {**common, "nodes": ["h1", "h3"], "chips": [1], "group_port": 29511, "port": 8001},
+    }
+    found = plans(requested, a_recipe=recipe(compatible_strategies=EVERY), host="h1")
+    assert [one.as_dict()["group"]["beside"] for one in found] == [["10.0.0.3"], ["10.0.0.2"]]
+    assert "beside" not in spanning().as_dict()["group"]
