@@ -38,7 +38,9 @@ def place() -> Iterator[Path]:
         yield Path(found)
 
 
-def nginx(directory: Path, **names: Any) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+def nginx(
+    directory: Path, connections: int = 768, **names: Any
+) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
     """Start nginx with the role's site and the numbers of Debian's nginx.conf; its own files lie in ``directory``."""
     names = {"mirror_registry": False, "__mirror_address": "127.0.0.1", "mirror_server_name": "_", **names}
     site = gateways.render("mirror.conf.j2", names, ROLE).replace("# Ansible managed", "")
@@ -49,7 +51,7 @@ def nginx(directory: Path, **names: Any) -> contextlib.AbstractContextManager[su
     path = directory / "nginx.conf"
     path.write_text(
         f"{user}daemon off; error_log stderr crit; pid {directory}/pid; worker_processes 2; "
-        f"events {{ worker_connections 768; }} http {{ {own}{site} }}"
+        f"events {{ worker_connections {connections}; }} http {{ {own}{site} }}"
     )
     return started(NGINX, "-e", "stderr", "-c", path)
 

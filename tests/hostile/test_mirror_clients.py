@@ -6,6 +6,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -30,9 +33,9 @@ CLOSED = (
 
 
 @contextlib.contextmanager
-def serving(root):
+def serving(root, **more):
     port = gateways.free_port()
-    with mirrors.place() as own, mirrors.nginx(own, mirror_root=str(root), mirror_port=port) as process:
+    with mirrors.place() as own, mirrors.nginx(own, mirror_root=str(root), mirror_port=port, **more) as process:
         until(lambda: answer(port, "GET", "/")[0])
         assert process.poll() is None
         yield port
@@ -78,3 +81,51 @@ def test_every_address_of_the_mirror_in_roles_and_pages_is_one_of_these():
     texts = [path.read_text(encoding="utf-8") for path in files if path.suffix in (".md", ".yml", ".j2")]
     found = {name for text in texts for name in address.findall(text)}
     assert {"simple", "weights"} <= found <= {name.partition("/")[0] for name in SERVED}
+
+
+def silent(stack, port, number, said, source="127.0.0.1"):
+    """Open connections and say something over each; return them. Those that nginx has closed may be among them."""
+    found = []
+    for _n in range(number):
+        each = stack.enter_context(socket.create_connection(("127.0.0.1", port), 5, (source, 0)))
+        each.sendall(said)
+        found.append(each)
+    return found
+
+
+@pytest.fixture
+def files():
+    """Allow this process and nginx, which it starts, to open as many files as they may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\nHost: x\r\nX-a: ", b"G", b""])
+def test_half_a_request_keeps_others_out_for_seconds_only(files, port, said):
+    with contextlib.ExitStack() as stack:
+        # More than nginx accepts: 768 for each of its two processes.
+        silent(stack, port, 1800, said)
+        began = time.monotonic()
+        until(lambda: answer(port, "GET", f"/{SERVED[0]}")[0] == 200, 30)
+        assert time.monotonic() - began < 20
+
+
+def test_one_address_gets_as_many_downloads_as_200_hosts_and_no_more(files):
+    """200 hosts behind one address have 8 connections each (weights_connections)."""
+    with mirrors.place() as root:
+        (root / "weights").mkdir()
+        (root / "weights/config.json").write_text("{}")
+        with (root / "weights/model.safetensors").open("wb") as file:
+            file.truncate(64 << 20)
+        # A mirror with as many processors as a server has.
+        with serving(root, connections=4096) as port, contextlib.ExitStack() as stack:
+            request = b"GET /weights/model.safetensors HTTP/1.1\r\nHost: x\r\n\r\n"
+            kept = silent(stack, port, 1600, request)
+            assert {each.recv(12) for each in kept} == {b"HTTP/1.1 200"}
+            more = silent(stack, port, 1000, request)
+            assert [each.recv(12) for each in more].count(b"HTTP/1.1 503") == 600
+            assert answer(port, "GET", "/weights/config.json")[0] == 503
+            (another,) = silent(stack, port, 1, b"GET /weights/config.json HTTP/1.0\r\n\r\n", "127.0.0.2")
+            assert another.recv(12) == b"HTTP/1.1 200"
