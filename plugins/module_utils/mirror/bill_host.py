@@ -3,29 +3,26 @@
 
 from __future__ import annotations
 
-import email.parser
 import gzip
 import io
 import os
 import re
 import tarfile
-import zipfile
 import zlib
 from typing import Any, Callable
 
 from ..common.files_host import open_regular
 from ..common.foreign_json import load_json
-from ..wheels.archive_host import opened_wheel, read_member
+from ..wheels import make_index_host
 from .bill import Known, read_metadata
 from .bundle import Holds, walk
 
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = "org.opencontainers.image.ref.name"
 _LICENCES = "org.opencontainers.image.licenses"
 _UNREADABLE = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zipfile.BadZipFile,
-    zlib.error, tarfile.TarError,
+    OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError, zlib.error,
+    tarfile.TarError,
 )  # fmt: skip
 # A larger description is not read.
 _MOST = 4 << 20
@@ -53,13 +50,9 @@ def _tolerate(read: Callable[[str, str], Known], root: str, name: str) -> Known:
 
 
 def _read_wheel(root: str, path: str) -> Known:
-    with opened_wheel(os.path.join(root, path)) as archive:
-        names = [name for name in archive.namelist() if _METADATA.fullmatch(name)]
-        if not names:
-            return Known()
-        message = email.parser.BytesHeaderParser().parsebytes(read_member(archive, names[0], _MOST))
+    whole = os.path.join(root, path)
     headers: dict[str, Any] = {}
-    for key, value in message.items():
+    for key, value in make_index_host.read_fields(whole, make_index_host.read_metadata(whole)).items():
         headers.setdefault(key.lower(), []).append(str(value))
     return read_metadata(headers)
 

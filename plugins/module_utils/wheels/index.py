@@ -82,7 +82,7 @@ def render_pages(wheels: Iterable[Wheel]) -> dict[str, str]:
     names = sorted(projects)
     pages = {f"{name}/{ROOT_PAGE}": _page(f"Links for {name}", map(_file_link, projects[name])) for name in names}
     # The root page comes last, so that it never names a project without a page.
-    pages[ROOT_PAGE] = _page("Simple index", (f'<a href="{name}/">{name}</a>' for name in names))
+    pages[ROOT_PAGE] = _page("Simple index", (f'<a href="{quote(name)}/">{html.escape(name)}</a>' for name in names))
     return pages
 
 

@@ -12,6 +12,7 @@ import stat
 import zipfile
 import zlib
 from dataclasses import asdict, dataclass, field
+from email.message import Message
 from email.parser import BytesHeaderParser
 from hashlib import sha256
 
@@ -25,6 +26,8 @@ from .index import ROOT_PAGE, Wheel, WheelError, changed_pages, list_files, pars
 STAMPS = ".wheels.json"
 METADATA = ".metadata"
 MOST_METADATA = 4 << 20
+# Of its fields; numpy and scipy have 58 kB of licences there. The parser takes 300 times as much memory.
+MOST_FIELDS = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def read_entry(path: str, known: Entry | None) -> Entry:
         return Entry(known.wheel, stamp, world_readable)
     metadata = read_metadata(path)
     # Not a text where it is not of ASCII.
-    requires_python = str(BytesHeaderParser().parsebytes(metadata).get("Requires-Python", ""))
+    requires_python = str(read_fields(path, metadata).get("Requires-Python", ""))
     return Entry(Wheel(name, sha256_of(path), requires_python, sha256(metadata).hexdigest()), stamp, world_readable)
 
 
@@ -120,6 +123,17 @@ def read_metadata(path: str) -> bytes:
         raise WheelError(
             f"{path}: not a whole wheel ({exc}); nothing was changed; copy the file again, or remove it"
         ) from exc
+
+
+def read_fields(path: str, metadata: bytes) -> Message:
+    """Return the fields of METADATA, without the description. Raises WheelError for more than 256 KiB of them."""
+    fields = re.split(rb"\n\r?\n", metadata, maxsplit=1)[0]
+    if len(fields) > MOST_FIELDS:
+        raise WheelError(
+            f"{path}: METADATA has more than {MOST_FIELDS} bytes before its first empty line; nothing was changed; "
+            "remove the wheel"
+        )
+    return BytesHeaderParser().parsebytes(fields)
 
 
 def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list[str]]:

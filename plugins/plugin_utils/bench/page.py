@@ -71,7 +71,7 @@ def _facts(summaries: Sequence[Summary], labels: Sequence[str]) -> str:
 def _lengths(results: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     entry = next(entries[0] for entries in results if entries)
     text = f"{entry['input_tokens']} tokens in, {entry['output_tokens']} out, {entry['repeats']} runs of each point"
-    return f'<p class="soft">{text}; points are medians, bars reach from the lowest to the highest run</p>'
+    return f'<p class="soft">{html.escape(text)}; points are medians, bars reach from the lowest to the highest run</p>'
 
 
 def _has(key: str, results: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
@@ -97,7 +97,7 @@ def _table(results: Sequence[Sequence[Mapping[str, Any]]], labels: Sequence[str]
     rows = []
     for step in sorted({step for entries in by_step for step in entries}):
         cells = "".join(_cell(chart, [entries.get(step) for entries in by_step]) for chart in charts)
-        rows.append(f'<tr><td class="n">{step}</td>{cells}</tr>')
+        rows.append(f'<tr><td class="n">{html.escape(str(step))}</td>{cells}</tr>')
     legend = f"<caption>{' | '.join(html.escape(label) for label in labels)}</caption>" if len(labels) > 1 else ""
     head = f'<thead><tr><th class="n">at a time</th>{heads}</tr></thead>'
     return f"<table>{legend}{head}<tbody>{''.join(rows)}</tbody></table>"

@@ -74,7 +74,7 @@ def _grid(top: float) -> list[str]:
 
 
 def _step_label(step: int, column: float) -> str:
-    return f'<text class="x" x="{column:.1f}" y="{HEIGHT - BOTTOM + 15}">{step}</text>'
+    return f'<text class="x" x="{column:.1f}" y="{HEIGHT - BOTTOM + 15}">{html.escape(str(step))}</text>'
 
 
 def _line(line: Series, name: str, columns: Mapping[int, float], top: float, unit: str) -> list[str]:

@@ -50,6 +50,18 @@ def test_a_wheel_that_cannot_be_read_says_nothing(tmp_path, data):
     assert learn(tmp_path, WHEEL) == {WHEEL: Known()}
 
 
+def test_fields_without_end_say_nothing(tmp_path):
+    for text, expected in (
+        (":\n" * (2 << 20), Known()),
+        ("License: MIT\n\n" + ":\n" * (1 << 20), Known(licences=("MIT",))),
+    ):
+        put(tmp_path / WHEEL, wheel(**{"tool-1.dist-info/METADATA": text}))
+        tracemalloc.start()
+        assert learn(tmp_path, WHEEL) == {WHEEL: expected}
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+        tracemalloc.stop()
+
+
 def test_a_collection_names_its_licence(tmp_path):
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:

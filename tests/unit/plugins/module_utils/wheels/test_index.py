@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     Wheel,
@@ -73,6 +75,17 @@ def test_render_pages_escapes():
     assert 'data-requires-python="&gt;=3.8,&lt;4 &quot;x&quot; &amp; y"' in page
     assert f'data-core-metadata="sha256={"cd" * 32}"' in page
     assert "data-dist-info-metadata" not in page
+
+
+def test_no_name_of_a_wheel_becomes_html():
+    names = ('x"onmouseover="alert(1)', "<img\u2062src=x>", "&amp;")
+    for name in names:
+        pages = render_pages([wheel(f"{name}-1-py3-none-any.whl")])
+        assert [link.filename for link in parse_links(pages["index.html"])] == [name]
+        for text in pages.values():
+            tags = re.findall(r"<[^>]*>", text)
+            assert not [tag for tag in tags if re.match("<img", tag) or re.search(r'"onmouseover', tag)], text
+    assert "&amp;amp;" in pages["index.html"]
 
 
 def test_render_pages_of_nothing_is_an_empty_root_page():

@@ -198,6 +198,24 @@ def test_a_description_without_end_is_refused(root):
     assert "METADATA has more than 4194304 bytes" in index(root)["msg"]
 
 
+def test_fields_without_end_are_refused_and_a_long_description_is_not(root):
+    path = root / "wheels/evil-1.0-py3-none-any.whl"
+
+    def describe(text):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("evil-1.0.dist-info/METADATA", text)
+
+    describe(":\n" * (2 << 20))
+    assert "METADATA has more than 262144 bytes before its first empty line" in index(root)["msg"]
+    # numpy's licences are 58 kB of them.
+    for end in ("\n", "\r\n"):
+        fields = f"Name: evil{end}License: x{end}" + f" words{end}" * 20000 + f"Requires-Python: >=3.7{end}"
+        describe(f"{fields}{end}" + ":\n" * (1 << 20))
+        assert index(root)["changed"]
+        page = (root / "simple/evil/index.html").read_text()
+        assert 'data-requires-python="&gt;=3.7"' in page
+
+
 def test_a_description_that_is_not_of_ascii_and_one_that_is_encrypted(root):
     name = root / "wheels/evil-1.0-py3-none-any.whl"
     with zipfile.ZipFile(name, "w") as archive:

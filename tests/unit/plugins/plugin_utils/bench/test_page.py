@@ -68,6 +68,15 @@ def test_no_name_becomes_html():
     assert "<script" not in text and "<i>" not in text and "<b>" not in text
 
 
+def test_no_number_of_another_summary_becomes_html():
+    other = summary()
+    for entry in other["results"]:
+        entry.update(workload="theirs", input_tokens="<i>", output_tokens="<b>", repeats="<u>")
+        entry["concurrency"] = f"<s>{entry['concurrency']}"
+    text = bench_page(summary(), other)
+    assert "theirs" in text and not [tag for tag in ("<i>", "<b>", "<u>", "<s>") if tag in text]
+
+
 def test_two_runs_are_side_by_side():
     text = bench_page(summary(speed=110.0, ttft=20.0), summary(host="other", speed=100.0, ttft=25.0))
     assert '110 | 100 <span class="good">x1.10</span>' in text
