@@ -154,12 +154,17 @@ def _follow(process: subprocess.Popen[bytes], chips: Chips, deadline: float) -> 
             lines.append(line)
             started = time.monotonic() if started is None and line.startswith(STARTED) else started
         elif time.monotonic() > deadline:
-            os.killpg(process.pid, signal.SIGKILL)
+            break
         elif started is not None and measured:
             power = read_power(chips)
             # A tool that fails once would fail, or hang, each time.
             measured = power is not None
             samples += [(time.monotonic(), power.watts)] if power else []
+    # It may have closed its output, or left it to a process of another session.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, deadline - time.monotonic()))
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
     return Run(process.wait(), tuple(lines), started, tuple(samples))
 
 

@@ -13,7 +13,9 @@ import hashlib
 import os
 import platform
 import pwd
+import select
 import shutil
+import signal
 import stat
 import tarfile
 from typing import IO, Any, Callable, Iterator
@@ -45,6 +47,9 @@ from .status_host import status_of
 _DRIVERS = ("nvidia", "amdgpu", "drv_davinci_intf_host")
 _UNPACKED = ".unpacked"
 _CHUNK = 1 << 20
+# Seconds for a cache of MAX_BYTES on a slow disk.
+_PATIENCE = 3600.0
+_DONE = "+"
 # A name that Linux accepts has at most 4 KiB.
 _MOST_HEADERS = 64 << 10
 _AS_ROOT = "its image serves as root, and root neither packs nor seeds a cache that an engine can change meanwhile"
@@ -271,30 +276,38 @@ def _extract(archive: tarfile.TarFile, unpacked: _Unpacked, fresh: str, most: in
 
 
 def as_user(user: str, work: Callable[[], str]) -> str:
-    """Run a function in a process of this user; return its text. Raises CacheError with the message of its error."""
+    """Run a function in a process of this user; return its text. Raises CacheError with the message of its error.
+
+    Other processes of the user, such as an engine, can stop it: after _PATIENCE, and after its answer, it is killed.
+    """
     account = pwd.getpwnam(user)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         _run_as(account, work, writer)
     os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        text = pipe.read().decode("utf-8", "replace")
-    _pid, status = os.waitpid(child, 0)
-    if status:
-        raise CacheError(text or f"the process of {user} ended with status {status}")
-    return text
+    try:
+        ready = select.select([reader], [], [], _PATIENCE)[0]
+        answer = os.read(reader, 4096).decode("utf-8", "replace") if ready else ""
+    finally:
+        os.close(reader)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    if not answer.startswith(_DONE):
+        late = f"the process of {user} " + ("was killed" if ready else f"has not ended within {_PATIENCE:g} s")
+        raise CacheError(answer[1:] or late)
+    return answer[1:]
 
 
 def _run_as(account: pwd.struct_passwd, work: Callable[[], str], writer: int) -> None:
-    """Become the user, run, write the text or the error, and end. Never returns."""
-    status = 1
+    """Become the user, run, write the text or the error behind a sign that says which it is, and end."""
+    sign = "-"
     try:
         if os.geteuid() == 0:
             become(account)()
         os.umask(0o077)
-        text, status = work(), 0
+        text, sign = work(), _DONE
     except BaseException as exc:  # the process ends here
         text = str(exc) or type(exc).__name__
-    os.write(writer, text.encode()[:4096])
-    os._exit(status)
+    os.write(writer, (sign + text).encode()[:4096])
+    os._exit(0)

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.run_host
     Run,
     measure,
     power_of,
+    run_command,
     working_directory,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import read_instance
@@ -81,6 +82,13 @@ def test_the_limit_ends_it(host):
     with pytest.raises(BenchError, match=r"did not finish within 0.5 s, the time limit of a measurement"):
         run(host, seconds=0.5)
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("program", ["exec >&- 2>&-; exec sleep 20", "setsid sleep 20 & exit"])
+def test_the_limit_also_ends_one_that_has_closed_its_output_or_given_it_away(program):
+    began = time.monotonic()
+    run_command(["sh", "-c", program], {"PATH": os.defpath}, None, Chips(), 0.3)
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize(

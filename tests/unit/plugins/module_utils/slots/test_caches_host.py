@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pwd
+import signal
 import tarfile
 import tracemalloc
 from hashlib import sha256
@@ -295,6 +296,23 @@ def test_the_error_of_another_process_arrives():
     with pytest.raises(CacheError, match="No space left"):
         as_user(ME, fail)
     assert as_user(ME, lambda: "7") == "7"
+
+
+@pytest.mark.parametrize("stopped", ["before its answer", "after its answer"])
+def test_a_process_that_an_engine_of_the_same_user_stops_holds_nobody_up(monkeypatch, stopped):
+    monkeypatch.setattr(caches_host, "_PATIENCE", 0.2)
+    stop, write = signal.SIGSTOP, os.write
+    if stopped == "before its answer":
+        with pytest.raises(CacheError, match=rf"^the process of {ME} has not ended within 0\.2 s$"):
+            as_user(ME, lambda: str(os.kill(os.getpid(), stop)))
+    else:
+        monkeypatch.setattr(os, "write", lambda *given: (write(*given), os.kill(os.getpid(), stop)))
+        assert as_user(ME, lambda: "7") == "7"
+
+
+def test_a_process_that_is_killed_has_no_answer():
+    with pytest.raises(CacheError, match=f"^the process of {ME} was killed$"):
+        as_user(ME, lambda: str(os.kill(os.getpid(), signal.SIGKILL)))
 
 
 def test_a_host_is_described_by_driver_processor_and_system(tmp_path):
