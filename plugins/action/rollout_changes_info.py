@@ -6,6 +6,7 @@ from typing import Any, Mapping
 
 from ..module_utils.vllm.plan_document import INNER
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.answers import INSTANCES, find_odd
 from ..plugin_utils.rollout.changes import (
     Changes,
     Slots,
@@ -36,6 +37,9 @@ class ActionModule(ControllerAction):
                 "returned": [] if undo else returned_by(options["directory"]),
             }
         host, slots = variables["inventory_hostname"], options["slots"]
+        odd = find_odd(slots, INSTANCES) or find_odd(options["files"], {str: [str]})
+        if odd:
+            raise RolloutError(f"nothing was changed: {host} answered in another form: {odd}")
         meant = True
         if options["kind"] == "rollback":
             # Not rendered: a rollback must work even if a value in it cannot be rendered.

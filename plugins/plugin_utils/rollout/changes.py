@@ -38,9 +38,9 @@ def spanning(plans: Plans, slots: Slots) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     planned = {name: plan["group"] for name, plan in plans.items() if plan.get("group")}
-    installed = {name: slot["group"] for name, slot in slots.items() if slot.get("group")}
+    installed = {name: slot["group"] for name, slot in slots.items() if slot.get("group", {}).get("hosts")}
     for name, group in (*planned.items(), *installed.items()):
-        entry = found.setdefault(name, {"hosts": [], "role": group["role"]})
+        entry = found.setdefault(name, {"hosts": [], "role": group.get("role", "")})
         entry["hosts"] += [host for host in group["hosts"] if host not in entry["hosts"]]
     return found
 

@@ -23,25 +23,32 @@ def units_of(groups: Iterable[Sequence[str]]) -> dict[str, list[str]]:
 
 def groups_seen(seen: Seen, known: Collection[str]) -> list[list[str]]:
     """Return the groups of the hosts that were looked at. Hosts that are not ``known``, in the inventory, are left out:
-    an installed instance may still name one that is gone."""
+    an installed instance may still name one that is gone. So are hosts that do not name the other one themselves, by
+    their plan or by what is installed there: what one host reports would otherwise put others into its wave."""
     return [
-        [host for host in group["hosts"] if host in known]
-        for entry in seen.values()
-        for group in entry["groups"].values()
+        [other for other in group["hosts"] if other in known and _agrees(other, name, host, seen)]
+        for host, entry in seen.items()
+        for name, group in entry["groups"].items()
     ]
+
+
+def _agrees(other: str, name: str, host: str, seen: Seen) -> bool:
+    """Return whether a host names another one in a group; one that was not looked at is left to check_units."""
+    return other not in seen or host in seen[other]["groups"].get(name, {}).get("hosts", ())
 
 
 def check_units(hosts: Iterable[str], seen: Seen, units: Units) -> None:
     """Raise RolloutError where hosts to change serve together with hosts of another cluster, or outside of the run."""
     wanted = {member for host in hosts for member in units.get(host, [host]) if member in seen}
-    problems = [
-        text
-        for host in sorted(wanted)
+    # The first host that names the others is enough.
+    problems = {
+        text: host
+        for host in sorted(wanted, reverse=True)
         for name, group in seen[host]["groups"].items()
-        for text in _problems(name, [each for each in group["hosts"] if each in units[host]], seen)
-    ]
+        for text in _problems(name, [each for each in group["hosts"] if each in units.get(host, [host])], seen)
+    }
     if problems:
-        raise RolloutError("\n".join(dict.fromkeys(problems)))
+        raise RolloutError("\n".join(f"{host}: {text}" for text, host in problems.items()))
 
 
 def _problems(name: str, members: Sequence[str], seen: Seen) -> Iterator[str]:

@@ -121,9 +121,27 @@ def test_hosts_that_serve_an_instance_together_are_changed_together(site):
     assert head["members"] == worker["members"] == ["fra-2", "fra-3"] and worker["restarts"] == ["chat"]
     assert worker["words"] == "chat: started again together with fra-2"
     assert "changed together, as one: fra-2, fra-3" in plan["summary"]
-    apart = {"fra-2": {"slots": slots("head", ("fra-2", "ber-1"))}}
+    apart = {name: {"slots": slots("head", ("fra-2", "ber-1"))} for name in ("fra-2", "ber-1")}
     _plan, output = site(hosts=apart, fails=True)
-    assert "nothing was changed: chat spans several clusters (fra-2 in fra, ber-1 in ber)" in output
+    assert "nothing was changed: ber-1: chat spans several clusters (fra-2 in fra, ber-1 in ber)" in output
+    # What one host says of others alone changes nothing for them.
+    plan, _output = site(hosts={"fra-4": {"slots": slots("head", HOSTS)}}, options={"waves": [1]})
+    assert [wave["hosts"]["fra"] for wave in plan["waves"][:4]] == [[name] for name in HOSTS[:4]]
+    assert all(plan["hosts"][name]["members"] == [name] for name in HOSTS)
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ({"slots": {"chat": {"group": {"hosts": [["x"]]}}}}, 'chat.group.hosts[0]: found [\'x\'], expected a text'),
+        ({"slots": {"chat": {"good": {"plan": {}}}}}, "chat.good: found {'plan': {}}, expected a mapping with digest or"),
+        ({"slots": {"chat": 5}}, "chat: found 5, expected a mapping"),
+        ({"files": {"chat": [5]}}, "chat[0]: found 5, expected a text"),
+    ],
+)
+def test_an_odd_answer_is_one_sentence_that_names_its_host(site, odd, sentence):
+    _plan, output = site(hosts={"fra-2": odd}, fails=True)
+    assert f"nothing was changed: fra-2 answered in another form: {sentence}" in output and "Traceback" not in output
 
 
 def test_hosts_that_are_as_they_should_be_are_left_alone(site):

@@ -68,7 +68,7 @@ def test_what_was_interrupted_on_one_host_starts_again_on_all():
 
 def test_a_part_of_a_group_is_refused_and_names_the_others():
     seen = {"a": host()}
-    with pytest.raises(RolloutError, match=r"big spans hosts that this run leaves out: b; .* with target_hosts"):
+    with pytest.raises(RolloutError, match=r"^a: big spans hosts that this run leaves out: b; .* with target_hosts"):
         concerned_of(["a"], seen, units_in(seen))
     # An installed group may still name a host that the inventory no longer has.
     units = units_of(groups_seen(seen, {"a"}))
@@ -76,6 +76,34 @@ def test_a_part_of_a_group_is_refused_and_names_the_others():
     # A group that nothing changes may be left out in part.
     same = {"a": host(changes=())}
     assert concerned_of(["a"], same, units_in(same)) == []
+
+
+def test_hosts_that_one_host_names_alone_go_their_own_ways():
+    """A host that is taken over named nine others, and all of them were the canary."""
+    names = [f"gpu-{number:02}" for number in range(1, 11)]
+    seen = {name: host(nodes=(), servers=["big"]) for name in names}
+    seen["gpu-07"] = host(nodes=names[:9])
+    serving = [Serving(name, "fra", ["big"]) for name in names]
+
+    def waves():
+        units = units_of(groups_seen(seen, set(names)))
+        found = waves_of(concerned_of(names, seen, units), serving, {"fra": Pace(1, [3])}, units=units)
+        turns = turns_of(found, seen, units, {}, {})
+        return [wave.all_hosts() for wave in found], [name for name in turns if len(turns[name]["members"]) > 1]
+
+    assert waves() == ([names[:1], names[1:4], names[4:7], names[7:]], [])
+    # Not even the host itself is in it.
+    seen["gpu-07"] = host(nodes=["gpu-01"])
+    assert waves() == ([names[:1], names[1:4], names[4:7], names[7:]], [])
+    # These two name each other.
+    seen["gpu-01"] = host(nodes=["gpu-01", "gpu-07"])
+    seen["gpu-07"] = host(nodes=names)
+    assert waves() == ([["gpu-01", "gpu-07"], *(names[1:4], [*names[4:6], names[7]], names[8:])], ["gpu-01", "gpu-07"])
+
+
+def test_hosts_that_one_host_names_alone_stay_as_they_are():
+    seen = {"a": host(), "b": host(nodes=(), changes=())}
+    assert [each.host for each in concerned_of(["a", "b"], seen, units_in(seen))] == ["a"]
 
 
 def test_a_group_over_two_clusters_is_refused():
