@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.answers import ANSWERS, FAULTS, SERVERS, SLOTS, STARTS, describe_silent, readable
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet_page.faults import with_faults
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
@@ -15,8 +16,11 @@ from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts,
 from ..plugin_utils.fleet_page.service import describe_answers, describe_services, services_table, with_service
 from ..plugin_utils.fleet_page.starts import describe_starts
 from ..plugin_utils.fleet_page.table import WIDTH, fleet_table
-from ..plugin_utils.fleet_page.versions import describe_silent, with_versions
+from ..plugin_utils.fleet_page.versions import with_versions
 from ..plugin_utils.pages.file import PageFile
+
+# The options that hold answers of hosts.
+ANSWERED = {"gateways": SERVERS, "installed": SLOTS, "starts": STARTS, "faults": FAULTS, "answers": ANSWERS}
 
 
 class ActionModule(ControllerAction):
@@ -27,22 +31,25 @@ class ActionModule(ControllerAction):
         page_file = open_page(options["page"]) if options["page"] else None
         reader = FleetReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
-        lines = with_service(with_versions(fleet_lines(hosts, models), options["installed"]), options["gateways"])
-        lines = with_faults(lines, options["faults"])
+        gateways, installed, starts, faults, answers = (
+            readable(options[name], shape) for name, shape in ANSWERED.items()
+        )
+        lines = with_service(with_versions(fleet_lines(hosts, models), installed), gateways)
+        lines = with_faults(lines, faults)
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
-        addresses = {name: reader.gateway_address(name) for name in options["gateways"]}
-        services = services_table(options["gateways"], lines, addresses, WIDTH, options["answers"], options["faults"])
-        more = [*describe_services(options["gateways"]), *describe_answers(options["answers"])]
-        more += [*describe_silent(options["installed"]), *describe_starts(options["starts"])]
-        more += describe_silent(options["faults"])
+        addresses = {name: reader.gateway_address(name) for name in gateways}
+        services = services_table(gateways, lines, addresses, WIDTH, answers, faults)
+        more = [*describe_services(gateways), *describe_answers(answers)]
+        more += [*describe_silent(installed, "instances"), *describe_starts(starts)]
+        more += describe_silent(faults, "instances")
         blocks = [fleet_table(lines, time.time()), services, more]
         table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
-        silent = {name for name, result in options["gateways"].items() if "servers" not in result}
-        for key in ("installed", "starts", "faults"):
-            silent |= {name for name, result in options[key].items() if "instances" not in result}
-        silent |= {name for name, result in options["answers"].items() if result.get("unreachable")}
+        silent = {name for name, result in gateways.items() if "servers" not in result}
+        for results in (installed, starts, faults):
+            silent |= {name for name, result in results.items() if "instances" not in result}
+        silent |= {name for name, result in answers.items() if result.get("unreachable") or result.keys() == {"msg"}}
         failed = (
             {"failed": True, "msg": f"not read: {', '.join(sorted(silent))}; the reasons stand above"} if silent else {}
         )

@@ -11,6 +11,8 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.gateway.servers import server_name
 from ..module_utils.slots.state import GOOD
+from ..plugin_utils.common.answers import KEYS, SERVERS, USAGE, describe_silent, readable
+from ..plugin_utils.common.output import warn
 from ..plugin_utils.gateway import client_table as _client_table
 from ..plugin_utils.gateway import table as _gateway_table
 from ..plugin_utils.gateway import usage as _usage
@@ -22,7 +24,8 @@ WRONG = (AttributeError, KeyError, TypeError, ValueError)
 def gateway_clients(requests: Results, keys: Results, usage: Results, width: int = _client_table.WIDTH) -> str:
     """Return a table of the clients of the gateways."""
     try:
-        return _client_table.client_table(dict(requests), dict(keys), dict(usage), time.time(), width)
+        known, used = readable(dict(keys), KEYS), readable(dict(usage), USAGE)
+        return _client_table.client_table(dict(requests), known, used, time.time(), width)
     except WRONG as exc:
         raise AnsibleFilterError(f"gateway_clients: expected results of modules by gateway: {exc!r}") from exc
 
@@ -30,6 +33,9 @@ def gateway_clients(requests: Results, keys: Results, usage: Results, width: int
 def gateway_engines(results: Results, host: str, instances: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the instances that are servers of the gateways and run on a host, or on it and others."""
     try:
+        odd = describe_silent(readable(dict(results), SERVERS), "servers")
+        if odd:
+            raise ValueError("; ".join(odd))
         return _gateway_table.gateway_engines(dict(results), host, instances)
     except WRONG as exc:
         raise AnsibleFilterError(f"gateway_engines: expected results of gateway_server by gateway: {exc!r}") from exc
@@ -40,7 +46,7 @@ def gateway_table(
 ) -> str:
     """Return a text table of the servers of each gateway and who drained them."""
     try:
-        return _gateway_table.gateway_table(dict(results), width, instances)
+        return _gateway_table.gateway_table(readable(dict(results), SERVERS), width, instances)
     except WRONG as exc:
         raise AnsibleFilterError(f"gateway_table: expected results of gateway_server by gateway: {exc!r}") from exc
 
@@ -48,7 +54,10 @@ def gateway_table(
 def gateway_usage(results: Results, form: str = "table", width: int = _usage.WIDTH) -> str:
     """Return the tokens that all gateways counted, as a table, CSV or JSON."""
     try:
-        return _usage.usage_text(dict(results), form, width)
+        read = readable(dict(results), USAGE)
+        for text in describe_silent(read, "rows") if form != "table" else ():
+            warn(text)
+        return _usage.usage_text(read, form, width)
     except (AttributeError, KeyError, TypeError) as exc:
         raise AnsibleFilterError(f"gateway_usage: expected results of gateway_usage_info by gateway: {exc!r}") from exc
     except ValueError as exc:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check what hosts have answered before tables of all hosts are made of it: the shapes of the answers as data.
 
-A shape is ``str``, ``bool`` or ``float`` (any number that is finite and not huge), a text or None that the value equals,
-a range of whole numbers, a tuple of shapes (any of them), a list of one shape (of all entries) or of several (an entry
-of each), or a dict: of ``{str: shape}`` for any names, else with a shape for each key. A key with ``?`` may be missing,
-and other keys are not looked at.
+A shape is ``str``, ``bool`` or ``float`` (any number that is finite and not huge), a text or None for itself, a range
+of whole numbers, a tuple of shapes (any of them), a list of one shape (of all entries) or of several (an entry of
+each), or a dict: ``{str: shape}`` for any names, else a shape for each key. One with ``?`` may be missing; others than
+these are ignored.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Iterator, Mapping
 
 from ...module_utils.common.kinds import show_value
+from .output import problem_of
 
 _WORDS = {str: "a text", bool: "true or false", float: "a number"}
 _LARGEST, _LONGEST = 1e15, 200
@@ -28,10 +29,12 @@ INSTANCES = {
 SLOTS = {"instances?": INSTANCES}
 # Of instance_starts.
 STARTS = {"instances?": {str: {"phases": [[str, float]], "ready": bool, "seconds": float}}}
+# Of instance_faults; the last second of a date that is printed.
+FAULTS = {"instances?": {str: {"at": range(2**33), "fault": str}}}
 # Of endpoint, in a loop over instances or for one.
-_CHECK = {"name": str, "ok": (bool, None), "seconds": (float, None), "detail": str}
+CHECK = {"name": str, "ok": (bool, None), "seconds": (float, None), "detail": str}
 _ENDPOINT = {
-    "ok?": (bool, None), "checks?": [_CHECK], "time_to_first_token_s?": (float, None),
+    "ok?": (bool, None), "checks?": [CHECK], "time_to_first_token_s?": (float, None),
     "tokens_per_second?": (float, None),
 }  # fmt: skip
 ANSWERS = {**_ENDPOINT, "results?": [{"item": str, **_ENDPOINT}]}
@@ -66,8 +69,20 @@ def readable(results: Mapping[str, Any], shape: Any) -> dict[str, Any]:
     return {host: {"msg": problems[host]} if problems[host] else result for host, result in results.items()}
 
 
+def describe_silent(results: Mapping[str, Mapping[str, Any]], key: str) -> list[str]:
+    """Return a line for each host that was asked and whose answer has no ``key``, the part that is read of it."""
+    return [
+        f"{host} was not read: {problem_of(result) if result.get('msg') else 'no answer'}"
+        for host, result in sorted(results.items())
+        if key not in result
+    ]
+
+
 def find_odd(value: Any, shape: Any, where: str = "") -> str:
     """Return the first place of an answer that has another shape, what it has and what is expected; empty for none."""
+    if isinstance(shape, tuple) and isinstance(value, (Mapping, list, tuple)):
+        # The problem is inside of it.
+        shape = next((each for each in shape if isinstance(each, (dict, list))), shape)
     if not _fits(value, shape):
         place = where.lstrip(".")[:_LONGEST] or "the answer"
         return f"{place}: found {show_value(value)}, expected {_describe(shape)}"
@@ -79,8 +94,7 @@ def _fits(value: Any, shape: Any) -> bool:
     if isinstance(shape, tuple):
         return any(not find_odd(value, each) for each in shape)
     if isinstance(shape, dict):
-        named = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
-        return named and all(key is str or key.endswith("?") or key in value for key in shape)
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if isinstance(shape, list):
         return isinstance(value, (list, tuple)) and len(shape) in (1, len(value))
     if isinstance(shape, range):
@@ -95,18 +109,17 @@ def _parts(value: Any, shape: Any) -> Iterator[tuple[Any, Any, str]]:
     if isinstance(shape, list):
         yield from ((each, shape[number % len(shape)], f"[{number}]") for number, each in enumerate(value))
     elif isinstance(shape, dict):
-        for key, each in value.items():
-            named = next((name for name in (str, key, f"{key}?") if name in shape), None)
-            if named is not None:
-                yield each, shape[named], f".{key}"
+        for name, of in shape.items():
+            key = str(name).rstrip("?")
+            keys = value if name is str else [key] if key == name or key in value else ()
+            yield from ((value.get(each), of, f".{each}") for each in keys)
 
 
 def _describe(shape: Any) -> str:
     if isinstance(shape, tuple):
         return " or ".join(map(_describe, shape))
     if isinstance(shape, dict):
-        keys = ", ".join(key for key in shape if key is not str and not key.endswith("?"))
-        return f"a mapping with {keys}" if keys else "a mapping"
+        return "a mapping"
     if isinstance(shape, list):
         return "a list" if len(shape) == 1 else f"a list of {len(shape)} entries"
     if isinstance(shape, range):

@@ -66,10 +66,16 @@ def place_of(result: Any) -> str:
     host, task, values = read_result(result)
     if not values.get("unreachable"):
         return "" if task.run_once else host
-    items = [each.get("item") for each in values.get("results") or () if each.get("unreachable")]
+    items = [each.get("item") for each in _results_of(values) if each.get("unreachable")]
     if items and task.delegate_to:
         return "" if isinstance(items[0], str) else host
     return task.delegate_to if task.delegate_to and "{{" not in task.delegate_to else host
+
+
+def _results_of(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the results of a loop; a module can answer anything under this name."""
+    results = values.get("results")
+    return [each for each in results if isinstance(each, Mapping)] if isinstance(results, (list, tuple)) else []
 
 
 class OwnCounts:
@@ -99,7 +105,7 @@ def as_lines(value: Any) -> str:
 
 def problem_of(values: Mapping[str, Any], delegate_to: Any = None) -> str:
     """Return why a task failed, in one line: of a loop the first item that did, of a command what it said last."""
-    failed = next((each for each in values.get("results") or () if each.get("failed") or each.get("unreachable")), None)
+    failed = next((each for each in _results_of(values) if each.get("failed") or each.get("unreachable")), None)
     if failed:
         # An item that names another host, such as a gateway, is the place; the host may know itself by another name.
         is_host, text = failed.get("unreachable") or delegate_to == "{{ item }}", problem_of(failed)

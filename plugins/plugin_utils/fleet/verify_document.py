@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from ..common.answers import ANSWERS, CHECK, find_odd
 from ..common.tables import by_name, table
 
 Rows = List[Dict[str, Any]]
@@ -22,13 +23,16 @@ def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
     A result without checks (the module refused its options, the host was not reached, another task failed) is one row.
     """
     rows: Rows = []
+    odd = find_odd(result, ANSWERS)
+    if odd:
+        return [_row(host, None, "endpoint", False, {"msg": odd})]
     for item in _items(result):
         instance = item.get("item")
         checks = item.get("checks")
         if item.get("unreachable"):
             rows.append(_row(host, instance, "reach", False, item))
         elif checks:
-            rows += [{"host": host, "instance": instance, **check} for check in checks]
+            rows += [{"host": host, "instance": instance, **{key: check.get(key) for key in CHECK}} for check in checks]
         elif item.get("skipped"):
             rows.append(_row(host, instance, "endpoint", None, item))
         # In a loop ansible-core 2.21 leaves out failed, and gives each item that failed an exception.
@@ -47,7 +51,7 @@ def instances_of(host: str, result: Mapping[str, Any]) -> Rows:
             **{key: item[key] for key in _OF_AN_INSTANCE if key in item},
             **({} if item.get("ok") else {"msg": item.get("msg", "")}),
         }
-        for item in _items(result)
+        for item in ([] if find_odd(result, ANSWERS) else _items(result))
         if "item" in item and "ok" in item
     ]
 
@@ -57,6 +61,8 @@ def answers_table(results: Mapping[str, Mapping[str, Any]], width: int = 120) ->
     rows = []
     for host in by_name(results):
         checks = checks_of(host, results[host])
+        if odd := find_odd(results[host], ANSWERS):
+            rows.append([host, *[""] * (len(_HEADERS) - 2), odd])
         measured = {one["instance"]: one for one in instances_of(host, results[host])}
         for instance in dict.fromkeys(row["instance"] for row in checks if row["instance"]):
             own = [row for row in checks if row["instance"] == instance]

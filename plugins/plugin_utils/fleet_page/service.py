@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 from ...module_utils.gateway.servers import server_prefix
 from ...module_utils.gateway.state import READY
+from ..common.answers import describe_silent
 from ..common.output import problem_of
 from ..common.tables import table
 from .chips import DRAINED, SERVES, SICK, STATES
@@ -105,7 +106,7 @@ def _planned_row(name: str, lines: Sequence[Line], answers: Answers, faults: Fau
 
 
 def _answer(name: str, host: str, answers: Answers) -> Mapping[str, Any]:
-    found = answers.get(host, {}).get("results") or ()
+    found = answers.get(host, {}).get("results", ())
     return next((each for each in found if each.get("item") == name), {})
 
 
@@ -114,13 +115,14 @@ def _answering(asked: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_answers(answers: Answers) -> list[str]:
-    """Return a line for each instance that does not answer."""
-    return [
+    """Return a line for each instance that does not answer, and for each host whose answer cannot be read."""
+    silent = [
         f"{host}, {each['item']}: {problem_of(each)[:MOST_REASON]}"
         for host, result in sorted(answers.items())
-        for each in result.get("results") or ()
+        for each in result.get("results", ())
         if each.get("ok") is not True
     ]
+    return [*silent, *describe_silent({host: result for host, result in answers.items() if result}, "results")]
 
 
 def _releases(name: str, lines: Sequence[Line]) -> str:
@@ -136,17 +138,12 @@ def _service_row(
     servers = [
         (entry["changed_s"], hosts.get(_prefix_of(key, hosts), key.partition("--")[0]), entry)
         for result in found.values()
-        for key, entry in result["servers"].items()
+        for key, entry in result.get("servers", {}).items()
         if entry["backend"] == name
     ]
     models = sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})
     called = {each for line in lines for instance, names in line.answers if instance == name for each in names}
-    rates = [max(result["tokens_per_s"].get(each, 0) for result in found.values()) for each in called]
-    since, host, newest = min(servers, key=lambda each: each[0])
-    state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
-    # Each gateway has its own checks of the same servers.
-    downs = sum(entry["downs"] for _since, _host, entry in servers) // len(found)
-    down = f"; went down {'once' if downs == 1 else f'{downs:,} times'}" if downs else ""
+    rates = [max(result.get("tokens_per_s", {}).get(each, 0) for result in found.values()) for each in called]
     return [
         name,
         ", ".join(models),
@@ -157,8 +154,20 @@ def _service_row(
         f"{sum(each['queued'] for each in backends) + sum(entry['queued'] for _since, _host, entry in servers):,}",
         f"{sum(rates):,.1f}" if any(rates) else "",
         last_fault(name, (host for _since, host, _entry in servers), faults),
-        f"{host} {state} for {age(since)}{down}",
+        _last_change(servers, len(found)),
     ]
+
+
+def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], gateways: int) -> str:
+    """Return which server changed last; ``servers`` are the seconds since a change, host and entry of each."""
+    since, host, newest = min(servers, key=lambda each: each[0], default=(0.0, "", {}))
+    if not newest:
+        return ""
+    state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
+    # Each gateway has its own checks of the same servers.
+    downs = sum(entry["downs"] for _since, _host, entry in servers) // gateways
+    down = f"; went down {'once' if downs == 1 else f'{downs:,} times'}" if downs else ""
+    return f"{host} {state} for {age(since)}{down}"
 
 
 def describe_services(results: Results) -> list[str]:
@@ -176,12 +185,7 @@ def describe_services(results: Results) -> list[str]:
         for gateway, result in results.items()
         for row in _busiest(result.get("admission") or [])
     ]
-    silent = [
-        f"{gateway} was not read: {problem_of(result) if result.get('msg') else 'no answer'}"
-        for gateway, result in results.items()
-        if "servers" not in result
-    ]
-    return [*sorted(scaled), *sorted(admitted), *sorted(silent)]
+    return [*sorted(scaled), *sorted(admitted), *describe_silent(results, "servers")]
 
 
 def _busiest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from .versions import describe_silent
+from ..common.answers import describe_silent
 
 
 def describe_starts(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -15,7 +15,7 @@ def describe_starts(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for host, result in sorted(results.items())
         for name, start in sorted(result.get("instances", {}).items())
     ]
-    return [*lines, *describe_silent(results)]
+    return [*lines, *describe_silent(results, "instances")]
 
 
 def _described(start: Mapping[str, Any]) -> str:

@@ -23,15 +23,6 @@ def with_versions(lines: Iterable[Line], installed: Installed) -> list[Line]:
     return [_with_versions(line, installed.get(line.host, {})) for line in lines]
 
 
-def describe_silent(installed: Installed) -> list[str]:
-    """Return a line for each host that was asked and not read."""
-    return [
-        f"{host} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
-        for host, result in sorted(installed.items())
-        if "instances" not in result
-    ]
-
-
 def _with_versions(line: Line, result: Mapping[str, Any]) -> Line:
     instances = result.get("instances")
     if not isinstance(instances, Mapping):

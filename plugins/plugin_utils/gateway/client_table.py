@@ -7,6 +7,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils.gateway.clients import ANY
 from ...module_utils.gateway.expiry import end_in_words, end_of
+from ..common.answers import describe_silent
 from ..common.tables import table
 from .usage import merge_rows
 
@@ -33,13 +34,14 @@ def client_table(requests: Results, keys: Results, usage: Results, now: float, w
         numbers = [f"{number:,}" for number in sums.get(name, (0, 0))] if sums is not None else ["", ""]
         expires = known.get("expires") or _expires(entry)
         notes = _notes(name, declared, present)
-        if expires not in ("never", "invalid") and end_of(expires) <= now:
+        if _is_over(expires, now):
             notes.insert(0, "expired")
         team = str(known.get("team") or entry.get("team") or "")
         row = [name, team, _models(entry, known), str(known.get("keys", "")), expires, *numbers, "; ".join(notes)]
         rows.append(row)
     foot = [] if sums is None else ["", "requests and tokens: those of the last 30 days"]
-    unread = [
+    unread = [*describe_silent({gateway: result for gateway, result in keys.items() if result.get("msg")}, "present")]
+    unread += [
         f"{gateway}: no tokens: {result['msg']}"
         for gateway, result in usage.items()
         if "rows" not in result and result.get("msg")
@@ -69,6 +71,14 @@ def _expires(entry: Mapping[str, Any]) -> str:
         return end_in_words(str(end_of(entry.get("expires")) or ""))
     except ValueError:
         return "invalid"
+
+
+def _is_over(expires: str, now: float) -> bool:
+    """Return whether keys have ended; those of an end that is none, such as never, have not."""
+    try:
+        return end_of(expires) <= now
+    except ValueError:
+        return False
 
 
 def _models(entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.gateway.servers import server_name, server_prefix
+from ..common.answers import describe_silent
 from ..common.tables import hosts_in_words, table
 
 WIDTH = 120
@@ -25,16 +26,17 @@ def gateway_table(results: Results, width: int = WIDTH, instances: Sequence[Mapp
             _row(gateway, name + beside.get(name, ""), entry),
         )
         for gateway, result in results.items()
-        for name, entry in result["servers"].items()
+        for name, entry in result.get("servers", {}).items()
     ]
+    silent = describe_silent(results, "servers")
     if not rows:
-        return "No gateway has servers."
+        return "\n".join(["No gateway has servers.", *silent])
     services = sorted(
         f"{service} has {found['ready']} of {found['servers']} servers in service at {gateway}"
         for gateway, result in results.items()
-        for service, found in result["backends"].items()
+        for service, found in result.get("backends", {}).items()
     )
-    return "\n".join([table(HEADERS, [row for _order, row in sorted(rows)], width), "", *services])
+    return "\n".join([table(HEADERS, [row for _order, row in sorted(rows)], width), "", *services, *silent])
 
 
 def _row(gateway: str, name: str, entry: Mapping[str, Any]) -> list[str]:

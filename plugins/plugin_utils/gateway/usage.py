@@ -10,6 +10,7 @@ import json
 from typing import Any, Iterable, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
+from ..common.answers import describe_silent
 from ..common.tables import table
 
 WIDTH = 120
@@ -44,8 +45,8 @@ def merge_gaps(gaps: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 def usage_text(results: Mapping[str, Mapping[str, Any]], form: str = "table", width: int = WIDTH) -> str:
     """Return the results of gateway_usage_info by gateway in one of FORMATS."""
-    rows = merge_rows(row for result in results.values() for row in result["rows"])
-    gaps = merge_gaps({**gap, "by": name} for name, result in results.items() for gap in result["gaps"])
+    rows = merge_rows(row for result in results.values() for row in result.get("rows", ()))
+    gaps = merge_gaps({**gap, "by": name} for name, result in results.items() for gap in result.get("gaps", ()))
     if form == "csv":
         return _csv(rows)
     if form == "json":
@@ -55,7 +56,7 @@ def usage_text(results: Mapping[str, Mapping[str, Any]], form: str = "table", wi
     missing = [
         f"{count} records of {server} are missing: their requests are in no figure here"
         for server, count in gaps.items()
-    ]
+    ] + describe_silent(results, "rows")
     if not rows:
         return "\n".join(["No gateway has counted tokens in this time.", *missing])
     return "\n".join([table(HEADERS, _sums(rows), width), *(["", *missing] if missing else [])])

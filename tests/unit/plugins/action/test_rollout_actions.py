@@ -133,8 +133,8 @@ def test_hosts_that_serve_an_instance_together_are_changed_together(site):
 @pytest.mark.parametrize(
     ("odd", "sentence"),
     [
-        ({"slots": {"chat": {"group": {"hosts": [["x"]]}}}}, 'chat.group.hosts[0]: found [\'x\'], expected a text'),
-        ({"slots": {"chat": {"good": {"plan": {}}}}}, "chat.good: found {'plan': {}}, expected a mapping with digest or"),
+        ({"slots": {"chat": {"group": {"hosts": [["x"]]}}}}, "chat.group.hosts[0]: found ['x'], expected a text"),
+        ({"slots": {"chat": {"good": {"plan": {}}}}}, "chat.good.digest: found nothing, expected a text"),
         ({"slots": {"chat": 5}}, "chat: found 5, expected a mapping"),
         ({"files": {"chat": [5]}}, "chat[0]: found 5, expected a text"),
     ],

@@ -12,7 +12,7 @@ gateway_engines = FilterModule().filters()["gateway_engines"]
 
 def entry(state="ready", up=True, **more):
     return {"backend": "chat", "state": state, "up": up, "why": "", "sessions": 0, "queued": 0, "owner": "",
-            "since": "", "reason": "", **more}  # fmt: skip
+            "since": "", "reason": "", "changed_s": 60, "downs": 0, **more}  # fmt: skip
 
 
 RESULTS = {
@@ -24,11 +24,11 @@ RESULTS = {
             ),
             "b--chat-2": entry("maint", up=False),
         },
-        "backends": {"chat": {"ready": 1, "servers": 3}},
+        "backends": {"chat": {"ready": 1, "servers": 3, "queued": 0}},
     },
     "gw2": {
         "servers": {"a--chat": entry(up=False, why="L4CON: refused"), "b_1--chat": entry()},
-        "backends": {"chat": {"ready": 0, "servers": 1}},
+        "backends": {"chat": {"ready": 0, "servers": 1, "queued": 0}},
     },
 }
 
@@ -72,7 +72,27 @@ def test_engines_that_stop_with_a_host():
     assert gateway_engines(RESULTS, "b", BIG) == [{"host": "b", "instance": name} for name in ("chat", "chat-2")]
 
 
-@pytest.mark.parametrize("wrong", [5, {"gw": {}}, {"gw": {"servers": {"a": {}}, "backends": {}}}, [1]])
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (5, "the answer: found 5, expected a mapping"),
+        ({}, "no answer"),
+        ({"servers": {"a": {}}, "backends": {}}, "servers.a.backend: found nothing, expected a text"),
+        (
+            {"servers": {"a--chat": entry(state="x")}},
+            "servers.a--chat.state: found 'x', expected 'ready' or 'drain' or",
+        ),
+    ],
+)
+def test_a_gateway_that_answers_something_else_is_a_line_below_the_others(odd, reason):
+    *lines, last = gateway_table({**RESULTS, "gw3": odd}).splitlines()
+    assert lines == gateway_table(RESULTS).splitlines() and last.startswith(f"gw3 was not read: {reason}")
+    # What is drained before its host is written must be known.
+    with pytest.raises(AnsibleFilterError, match="gw3 was not read: "):
+        gateway_engines({**RESULTS, "gw3": odd}, "a", [])
+
+
+@pytest.mark.parametrize("wrong", [5, [1]])
 def test_something_else_is_refused_in_words(wrong):
     with pytest.raises(AnsibleFilterError, match="gateway_table: expected results of gateway_server"):
         gateway_table(wrong)

@@ -2,12 +2,10 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.answers import describe_silent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.chips import Host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line, line_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.versions import (
-    describe_silent,
-    with_versions,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.versions import with_versions
 
 OLD = {"digest": "a1", "plan": {"release": "0.32.0"}}
 NEW = {"digest": "b2", "plan": {"vllm_version": "0.33.0"}}
@@ -53,7 +51,7 @@ def test_a_worse_state_stays_with_both_reasons():
 def test_a_host_that_was_not_read_stays_as_it_is_and_is_named():
     line = Line("gpu-1", "", "", (("h200", 8),), "seen", planned=(("chat", "0.33.0"),))
     assert with_versions([line], {"gpu-1": {"msg": "timed\nout"}}) == [line] == with_versions([line], {})
-    assert describe_silent({"gpu-1": {"msg": "timed\nout"}, "gpu-2": {"instances": {}}, "gpu-3": {}}) == [
+    assert describe_silent({"gpu-1": {"msg": "timed\nout"}, "gpu-2": {"instances": {}}, "gpu-3": {}}, "instances") == [
         "gpu-1 was not read: timed out", "gpu-3 was not read: no answer",
     ]  # fmt: skip
 
