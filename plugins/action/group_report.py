@@ -42,7 +42,8 @@ class ActionModule(ControllerAction):
 
 def _links(variables: Mapping[str, Any]) -> dict[str, Any]:
     facts = variables.get("ansible_facts") or {}
-    driver = (facts.get("accelerator_detected") or {}).get("driver_version")
+    detected = facts.get("accelerator_detected")
+    driver = detected.get("driver_version") if isinstance(detected, Mapping) else None
     return {**(variables.get(LINKS) or {}), "driver": driver}
 
 

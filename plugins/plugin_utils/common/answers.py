@@ -38,6 +38,14 @@ _ENDPOINT = {
     "tokens_per_second?": (float, None),
 }  # fmt: skip
 ANSWERS = {**_ENDPOINT, "results?": [{"item": str, **_ENDPOINT}]}
+# Of group_links and group_all_reduce.
+_LINK = {"problem": str, "mtu": float, "clock": float, "seconds": float}
+_PORT = {"port": float, "link": str, "rate": str, "state": str}
+LINKS = {
+    "groups?": {str: {"mtu": float, "links": {str: _LINK}}}, "driver?": (str, None), "kernel?": str,
+    "rdma?": [{"name": str, "ports": [_PORT]}], "redirecting?": [str], "translated?": [str],
+}  # fmt: skip
+ALL_REDUCE = {"problem?": str, "missing?": [str], "networks?": [str], "gb_per_s?": (float, None)}
 # Of gateway_server.
 _SERVER = {
     "backend": str, "state": ("ready", "drain", "maint"), "up": bool, "why": str, "sessions": float, "queued": float,

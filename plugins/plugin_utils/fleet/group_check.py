@@ -10,6 +10,7 @@ from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ...module_utils.vllm.all_reduce import PHASES
 from ...module_utils.vllm.plan_document import GroupDocument
+from ..common.answers import ALL_REDUCE, LINKS, readable
 
 # Seconds by which clocks may differ: logs of several hosts are read side by side, and certificates begin and end.
 CLOCK_DIFFERENCE = 2.0
@@ -45,13 +46,16 @@ class Member:
 
 def judge_links(member: Member, results: Results, fabric: Mapping[str, Any]) -> Findings:
     """Return what one host of a group found out about the network; each pair is reported by both of its hosts."""
+    results = readable(results, LINKS)
     found, own = Findings(), results.get(member.host) or {}
     group = (own.get("groups") or {}).get(member.name)
     if not isinstance(group, Mapping):
-        found.errors.append(f"{member.where}: {member.host} has not tried the network; see its own error above")
+        why = own.get("msg") or "see its own error above"
+        found.errors.append(f"{member.where}: {member.host} has not tried the network; {why}")
         return found
-    for peer, link in group["links"].items():
-        _judge_link(member, peer, link, int(group["mtu"]), found)
+    for peer in member.group["peers"]:
+        if peer in group["links"]:
+            _judge_link(member, peer, group["links"][peer], int(group["mtu"]), found)
     _judge_equality(member, results, found)
     _judge_fabric(member, own, fabric, found)
     return found
@@ -146,8 +150,9 @@ def judge_all_reduce(member: Member, results: Results, minimum: float) -> Findin
     ``results`` are those of M(group_all_reduce), by host. What stopped the group is reported once, by its first host
     that knows more than that it waited.
     """
+    results = readable(results, ALL_REDUCE)
     found, own = Findings(), results.get(member.host) or {}
-    problem = own.get("problem", "it has no result")
+    problem = own.get("problem", own.get("msg", "it has no result"))
     if problem:
         found.errors.append(f"{member.where}: all-reduce on {member.host}: {problem}{_who(member, own, results)}")
         return found

@@ -11,6 +11,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.group_ch
     judge_links,
 )
 
+from tests.fakes.fuzz import assert_enough, cases, mutated, told_apart
+
 GROUP = {
     "name": "big",
     "hosts": ["a", "b"],
@@ -141,3 +143,20 @@ def test_an_all_reduce_that_fails(ours, theirs, text):
 
 def test_an_all_reduce_without_a_result():
     assert "it has no result" in judge_all_reduce(B, {}, 0).errors[0]
+
+
+@pytest.mark.parametrize(("judge", "host"), [("links", "a"), ("links", "b"), ("all_reduce", "a"), ("all_reduce", "b")])
+def test_no_answer_of_a_host_ends_the_check_of_its_group(results, judge, host):
+    judges = {
+        "links": (results, lambda found: judge_links(B, found, {"hca": ["mlx5_0"]})),
+        "all_reduce": ({"a": summed(), "b": summed()}, lambda found: judge_all_reduce(B, found, 20)),
+    }
+    honest, judged = judges[judge]
+    odd = 0
+    for label, choose in cases(f"group.{judge}.{host}", 200):
+        with told_apart(label):
+            found = judged({**honest, host: mutated(choose, honest[host])})
+            # What the head has found out itself is judged there.
+            assert (judge, host) != ("links", "a") or found.errors == []
+            odd += any("expected a" in text for text in found.errors)
+    assert_enough(odd, 20 * (host == "b"), "odd answers that are named")
