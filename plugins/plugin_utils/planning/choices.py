@@ -324,15 +324,19 @@ def _holds(
 def _too_small(
     recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator, manifest: Manifest | None
 ) -> Callable[[int], bool]:
-    """Return whether the weights alone are larger than a number of chips, where no manifest says how large they are.
+    """Return whether a number of chips is too small by the recipe, where no manifest says how large the weights are.
 
-    Recipes name sizes for the hardware that they list, and this host may have smaller chips.
+    Recipes name sizes for the hardware that they list, where they count unless the weights alone are larger. This host
+    may have smaller chips, which have to hold the recipe's whole estimate.
     """
-    weights = None if manifest else estimated_weights_gib(recipe, variant)
+    tried = accelerator.pick((recipe.get("meta") or {}).get("hardware") or {}) is not None
+    weights = estimated_weights_gib(recipe, variant)
     each = (accelerator.memory_mib or 0) / 1024
 
     def too_small(size: int) -> bool:
-        return weights is not None and each > 0 and weights > each * size
+        if manifest or not each:
+            return False
+        return (weights or 0) > each * size or not (tried or holds_estimate(variant, each * size))
 
     return too_small
 
@@ -364,6 +368,7 @@ def facts_of(entry: Chosen, accelerator: Accelerator) -> dict[str, Any]:
         "accelerator": accelerator.ids,
         "generation": accelerator.generations,
         "stack": accelerator.stack,
+        "architecture": entry.recipe["model"].get("architecture"),
         "runtime": entry.runtime,
         "preset": entry.choice.preset,
         "variant": entry.choice.variant,

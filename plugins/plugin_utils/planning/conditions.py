@@ -11,7 +11,7 @@ from ..common.versions import satisfies
 
 VERSIONS = ("vllm", "driver", "cuda", "release_cuda")
 NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
-NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
+NAMES = ("accelerator", "generation", "stack", "architecture", "runtime", "preset", "variant", "strategy")
 LISTS = ("features",)
 # These are known only after all layers are combined, so only guards and known issues may use them.
 RESULTS = ("args", "env", "instance", "secrets", "config")

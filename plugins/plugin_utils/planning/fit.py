@@ -68,6 +68,36 @@ def _is_quantized(variant: Mapping[str, Any]) -> bool:
     return own or (variant.get("precision") or "bf16") not in PLAIN_FORMATS
 
 
+def _is_as_is(entry: Chosen, composed: Composed) -> bool:
+    """Return whether the recipe's estimate, which is of the weights of its variant, applies.
+
+    It does not where vLLM quantizes plain ones while it loads them, as for a chip with less memory; ``ascend`` is what
+    they have been quantized for.
+    """
+    return composed.args.get("quantization") in (None, "ascend") or _is_quantized(entry.variant)
+
+
+def estimate_doubt(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library, needs: float | None, chips: int
+) -> list[str]:
+    """Return a warning where the recipe itself names fewer chips than hold its estimate of ``needs`` GiB.
+
+    It was tried so on this hardware, perhaps with a shorter context or with a part of the model in the host's memory.
+    """
+    has = (accelerator.memory_mib or 0) / 1024 * chips * _hosts_of_one_model(entry)
+    if not has or not needs or needs <= has or accelerator.stack == "cpu":
+        return []
+    if library.manifest(entry.pinned) is not None or not _is_as_is(entry, composed):
+        return []
+    times = 2 ** math.ceil(math.log2(needs / has))
+    larger = times * chips <= accelerator.most_together and entry.group is None
+    more = f", or set args {TENSOR} {size_of(composed.args, TENSOR) * times}" if larger else ""
+    return [
+        f"{entry.where}: needs {needs:g} GiB by vram_minimum_gb of the recipe, and the {chips} x {accelerator.model} "
+        f"that it names have {has:.1f} GiB; if vLLM does not start, lower {LENGTH}{more}"
+    ]
+
+
 def length_problem(entry: Chosen, composed: Composed, config: Mapping[str, Any]) -> str | None:
     """Return why vLLM refuses the context that is set: it is longer than the model's own, and nothing permits that.
 
@@ -119,10 +149,7 @@ def required_memory(
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(_cpu_gib(needs or 0, loaded, composed), least_gib(entry.variant)) or None
-    # A recipe's estimate is of the weights of its variant. It does not apply where vLLM quantizes plain ones while it
-    # loads them, as for a chip with less memory; `ascend` is what they have been quantized for.
-    as_is = composed.args.get("quantization") in (None, "ascend") or _is_quantized(entry.variant)
-    if manifest is not None or as_is:
+    if manifest is not None or _is_as_is(entry, composed):
         variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():

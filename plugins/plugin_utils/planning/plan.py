@@ -25,7 +25,7 @@ from .engine_memory import Engine
 from .engine_settings import PLACE, compose_settings, config_of, doubts_about, kernels_of, weights_path, with_chips
 from .environment import environment_of, has_metadata, mounts_of
 from .explanation import explain
-from .fit import cache_doubt, loaded_models, named_models, required_memory
+from .fit import cache_doubt, estimate_doubt, loaded_models, named_models, required_memory
 from .groups import check_group_ports, check_router_ports, note_other_groups
 from .hardware import Accelerator
 from .inputs import Library, PlanError, SiteSettings, how_to_pin
@@ -203,6 +203,7 @@ def _plan(
         *exposed,
         *overridden,
         *_warnings(entry, composed, facts, accelerator, library),
+        *estimate_doubt(entry, composed, accelerator, library, memory, len(chips)),
         *doubts,
         *_unpinned(entry, models, library),
         *unmounted(entry.where, composed.args, start["mounts"]),

@@ -18,13 +18,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 GUARDS = load_families()["guards"]
 
 
-def planned(directory, weights, chips, args=None, precision="", manifest=None, **more):
+def planned(directory, weights, chips, args=None, precision="", manifest=None, dense=False, **more):
     """Return the plan of an instance of 8 chips. Raises PlanError.
 
     The number format is that of the recipe's variant, ``manifest`` what that of the weights has besides their files.
     """
     (directory / "org").mkdir(parents=True, exist_ok=True)
     recipe = {"model": {"model_id": f"org/{weights}", "context_length": 4096}}
+    recipe["model"] |= {"architecture": "dense"} if dense else {}
     recipe["variants"] = {"default": {"precision": precision} if precision else {}}
     (directory / "org" / "model.yaml").write_text(json.dumps(recipe))
     if manifest:
@@ -65,7 +66,8 @@ OLD = {"release": "0.25.1"}
 ASCEND = {"release": "0.30.0"}
 FP8_CACHE, FP8_WEIGHTS = {"kv-cache-dtype": "fp8"}, {"quantization": "fp8"}
 HALF = {"dtype": "float16"}
-FP8, NVFP4 = {"precision": "fp8"}, {"precision": "nvfp4"}
+FP8, NVFP4, INT4 = {"precision": "fp8"}, {"precision": "nvfp4"}, {"precision": "int4"}
+EAGER = {"enforce-eager": True}
 GPTQ, PACKED = {"manifest": {"precision": "gptq"}}, {"manifest": {"precision": "compressed_tensors"}}
 LATENT = {"model_type": "deepseek_v3", "kv_lora_rank": 512}
 SPARSE = {**LATENT, "index_head_dim": 128}
@@ -90,7 +92,35 @@ SAID = [
     ("any", "ascend_950dt", {}, {**FP8, "release": "0.23.0"}, "those of compressed-tensors only"),
     ("any", "ascend_950dt", {"quantization": "mxfp8"}, {"release": "0.23.0"}, "with quantization ascend"),
     ("any", "ascend_a3", {"quantization": "gptq"}, ASCEND, "has ascend and compressed-tensors"),
-    ("Qwen3.5-27B-GPTQ-Int4", "ascend_a3", {}, ASCEND, "by their name these weights are in GPTQ or AWQ"),
+    (
+        "Qwen3.5-35B-A3B-GPTQ-Int4",
+        "ascend_a3",
+        {},
+        {**INT4, **ASCEND},
+        "by their name these weights are in GPTQ, which",
+    ),
+    ("Qwen3-32B-AWQ", "ascend_a3", {}, {**INT4, **ASCEND}, "by their name these weights are in AWQ, which"),
+    ("gemma-4-12B-it", "ascend_a2", EAGER, {**INT4, **ASCEND, "dense": True}, "4-bit weights of experts only"),
+    (
+        "gemma-4-31B-it-qat-w4a16-ct",
+        "ascend_a3",
+        EAGER,
+        {**PACKED, **ASCEND, "dense": True},
+        "by their name these weights have 4 bits",
+    ),
+    (
+        "gemma-4-31B-it",
+        "ascend_a3",
+        {},
+        ASCEND,
+        "set args enforce-eager to true, or try the cudagraph_mode FULL_DECODE_ONLY",
+    ),
+    ("gemma-4-31B-it", "ascend_a2", {"compilation-config": {"mode": 3}}, ASCEND, "set args enforce-eager to true"),
+    ("Llama-4-Scout-17B-16E-Instruct", "ascend_a3", {}, ASCEND, "lists this model as not supported"),
+    ("whisper-large-v3", "ascend_950dt", {}, ASCEND, "lists this model as not supported"),
+    ("InternVL3-8B", "ascend_a2", {}, ASCEND, "lists this model as not supported"),
+    ("Qwen3-235B-A22B", "ascend_310p", HALF, ASCEND, "lists this chip for other models only"),
+    ("Llama-3.1-8B-Instruct", "ascend_310p", {}, ASCEND, "lists this chip for other models only"),
     ("any", "ascend_950pr", {}, {"precision": "mxfp4", **ASCEND}, "has ascend and compressed-tensors"),
     ("any", "ascend_310p", HALF, {**PACKED, **ASCEND}, "W8A8 of ModelSlim only"),
     ("any", "mi300x", {"quantization": "experts_int8"}, {}, "on AMD's chips; take it away"),
@@ -161,7 +191,24 @@ SAID = [
 ]
 # The way out of each, and the same on other hardware or with other weights.
 QUIET = [
-    ("any", "ascend_310p", {}, {"release": "0.30.0"}),
+    *(
+        (name, "ascend_310p", {}, ASCEND)
+        for name in ("Qwen3-8B", "Qwen3-30B-A3B", "Qwen3-VL-8B-Instruct", "Qwen3.5-9B")
+    ),
+    *(
+        (name, "ascend_310p", {}, ASCEND)
+        for name in ("Qwen3.6-35B-A3B-w8a8", "PaddleOCR-VL", "Qwen3-ASR-1.7B", "bge-m3")
+    ),
+    ("Kimi-K2-Thinking", "ascend_a3", {}, {**INT4, **ASCEND}),
+    ("Qwen3.5-35B-A3B-GPTQ-Int4", "ascend_a3", {}, {**PACKED, **ASCEND}),
+    ("any", "ascend_a3", {}, {**PACKED, **ASCEND, "dense": True}),
+    ("any", "h200", {}, {**INT4, "dense": True}),
+    ("gemma-4-31B-it", "ascend_a3", EAGER, ASCEND),
+    ("gemma-4-31B-it", "ascend_a3", {"compilation-config.cudagraph_mode": "FULL_DECODE_ONLY"}, ASCEND),
+    ("gemma-4-31B-it", "ascend_950dt", {}, ASCEND),
+    ("InternVL3_5-8B", "ascend_a3", {}, ASCEND),
+    ("Llama-3.3-70B-Instruct", "ascend_a3", {}, ASCEND),
+    ("Llama-4-Scout-17B-16E-Instruct", "h200", {}, {}),
     ("any", "gb10", {"gpu-memory-utilization": 0.85}, {}),
     ("any", "gb10", {"kv-cache-memory-bytes": "60G"}, {}),
     ("DeepSeek-V3.2", "mi300x", DSA, {"manifest": {"config": SPARSE}}),
@@ -173,7 +220,7 @@ QUIET = [
     ("Qwen3-235B-A22B-FP8", "mi250x", {}, FP8),
     ("any", "b200", {}, {"release": "0.11.0", **NVFP4}),
     ("any", "b300", {}, {"release": "0.20.2"}),
-    ("any", "ascend_310p", HALF, {"manifest": {"config": {**LATENT, "model_type": "minicpm3"}}, **ASCEND}),
+    ("qwen3-8b", "ascend_310p", HALF, {"manifest": {"config": {**LATENT, "model_type": "minicpm3"}}, **ASCEND}),
     ("any", "ascend_950dt", {"quantization": "ascend"}, {"precision": "mxfp4", **ASCEND}),
     ("any", "ascend_950dt", {"quantization": "compressed-tensors"}, {**FP8, "release": "0.23.0"}),
     ("any", "ascend_a3", {}, {**PACKED, **ASCEND}),

@@ -288,6 +288,35 @@ def test_a_named_size_on_whose_chips_the_weights_alone_do_not_fit_is_not_taken()
     assert "75 GB (vram_minimum_gb of the recipe) make 69.8 GiB, 2 x l4 have 45.0 GiB" in too_few
 
 
+def test_a_named_size_on_whose_chips_the_recipe_s_estimate_does_not_fit_is_not_taken():
+    one = {**GEMMA, "strategy_overrides": {"single_node_tp": {"tp": 1}}}
+    card = replace(L4, memory_mib=64 * 1024)
+    found = plan(accelerator=card, a_recipe=one, manifests={})
+    assert (found.args["tensor-parallel-size"], found.memory_required_gib) == (2, 69.8)
+    assert not [text for text in found.warnings if "GiB" in text]
+    alone = refusal(accelerator=replace(card, count=1), a_recipe=one, manifests={})
+    assert "75 GB (vram_minimum_gb of the recipe) make 69.8 GiB, 1 x l4 have 64.0 GiB" in alone
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"meta": {"hardware": {"l4": "verified"}}, "strategy_overrides": {"single_node_tp": {"tp": 1}}},
+        {"strategy_overrides": {"single_node_tp": {"tp": {"l4": 1, "default": 2}}}},
+    ],
+)
+def test_a_size_for_hardware_of_the_recipe_is_kept_with_both_numbers(more):
+    card = replace(L4, memory_mib=64 * 1024)
+    found = plan(accelerator=card, a_recipe={**GEMMA, **more}, manifests={})
+    assert found.chips == [0]
+    (warning,) = [text for text in found.warnings if "GiB" in text]
+    assert "needs 69.8 GiB by vram_minimum_gb of the recipe, and the 1 x l4 that it names have 64.0 GiB" in warning
+    assert warning.endswith("; if vLLM does not start, lower max-model-len, or set args tensor-parallel-size 2")
+    assert "1 x l4 have 64.0 GiB" in refusal(
+        accelerator=replace(card, count=1), a_recipe={**GEMMA, **more}, manifests={}
+    )
+
+
 def test_a_size_for_this_very_hardware_counts_although_the_weights_are_larger():
     named = {**GEMMA, "strategy_overrides": {"single_node_tp": {"tp": {"l4": 2, "default": 1}}}}
     assert plan(accelerator=L4, a_recipe=named, manifests={}).args["tensor-parallel-size"] == 2
