@@ -18,14 +18,20 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 GUARDS = load_families()["guards"]
 
 
-def planned(directory, weights, chips, args=None, precision="", manifest=None, dense=False, **more):
-    """Return the plan of an instance of 8 chips. Raises PlanError.
+def count_of(chips):
+    """Return the chips of a host: a tray of a rack has four."""
+    return 4 if chips in ("gb200", "gb300") else 8
+
+
+def planned(directory, weights, chips, args=None, precision="", manifest=None, dense=False, spans=(), **more):
+    """Return the plan of an instance of all chips of a host, or of the hosts ``spans``. Raises PlanError.
 
     The number format is that of the recipe's variant, ``manifest`` what that of the weights has besides their files.
     """
     (directory / "org").mkdir(parents=True, exist_ok=True)
     recipe = {"model": {"model_id": f"org/{weights}", "context_length": 4096}}
     recipe["model"] |= {"architecture": "dense"} if dense else {}
+    recipe |= {"compatible_strategies": ["multi_node_tp"]} if spans else {}
     recipe["variants"] = {"default": {"precision": precision} if precision else {}}
     (directory / "org" / "model.yaml").write_text(json.dumps(recipe))
     if manifest:
@@ -34,11 +40,15 @@ def planned(directory, weights, chips, args=None, precision="", manifest=None, d
         (directory / "org" / f"{weights}.yml").write_text(json.dumps(pinned))
         more["weights_manifest_path"] = [str(directory)]
     chip, _dash, firmware = chips.partition("-")
-    accelerator = declared_accelerator(load_catalogue(), chip, 8)
+    accelerator = declared_accelerator(load_catalogue(), chip, count_of(chip))
     if firmware:
         accelerator = replace(accelerator, mec_firmware=int(firmware))
     env = more.pop("env", {})
-    instance = {"recipe": "org/model", "args": {"tensor-parallel-size": 8, **(args or {})}, "env": env}
+    if spans:
+        more["members"] = {name: {"address": f"10.0.0.{rank}", "interface": "eth2"} for rank, name in enumerate(spans)}
+    size = {} if spans else {"tensor-parallel-size": count_of(chips)}
+    instance = {"recipe": "org/model", "args": {**size, **(args or {})}, "env": env}
+    instance |= {"nodes": spans} if spans else {}
     settings = {**SITE, "instances": {"chat": instance}, "release": "0.33.0", "recipe_path": [str(directory)], **more}
     return plan_host("host", accelerator, settings)["chat"]
 
@@ -85,6 +95,7 @@ SAID = [
     ("any", "mi325x", {}, {"manifest": {"config": SPARSE}}, 'set env VLLM_ROCM_USE_AITER "1"'),
     ("DeepSeek-V3.2", "mi355x", {}, {}, "set args block-size to 1 and kv-cache-dtype to bfloat16"),
     ("DeepSeek-V3.2", "mi300x", {"block-size": 1, "kv-cache-dtype": "fp8"}, {}, "set args block-size to 1"),
+    ("any", "gb300", {}, {"spans": ["host", "other"]}, "nvidia-imex"),
     ("any", "b300", {}, {"release": "0.11.0"}, "built with CUDA 13, such as 0.33.0"),
     ("any", "gb10", {"gpu-memory-utilization": 0.8}, {"release": "0.17.1"}, "built with CUDA 12"),
     ("DeepSeek-V3.1", "ascend_310p", HALF, ASCEND, "no attention with latents"),
@@ -212,6 +223,7 @@ QUIET = [
     ("any", "gb10", {"gpu-memory-utilization": 0.85}, {}),
     ("any", "gb10", {"kv-cache-memory-bytes": "60G"}, {}),
     ("DeepSeek-V3.2", "mi300x", DSA, {"manifest": {"config": SPARSE}}),
+    ("any", "b300", {}, {"spans": ["host", "other"]}),
     ("DeepSeek-V3.2", "mi355x", DSA, {"env": {"VLLM_ROCM_USE_AITER": "0"}}),
     ("any", "mi325x", {}, {"manifest": {"config": SPARSE}, "env": AITER}),
     ("any", "mi325x", {}, {"manifest": {"config": {**SPARSE, "compress_ratios": [4]}}}),
@@ -310,6 +322,18 @@ def test_sparse_attention_gets_the_variable_without_which_it_does_not_start(tmp_
     assert (row["layer"], "needs AITER" in row["because"]) == ("release_fixes", True)
 
 
+@pytest.mark.parametrize("chips", ["gb200", "gb300"])
+def test_trays_of_a_rack_use_no_nvlink_between_them_unless_the_site_sets_it(tmp_path, chips):
+    plan = planned(tmp_path / "a", "any", chips, spans=["host", "other"])
+    assert plan["env"]["NCCL_MNNVL_ENABLE"] == "0"
+    (warning,) = [text for text in plan["warnings"] if "nvidia-imex" in text]
+    assert "set env NCCL_MNNVL_ENABLE" in warning
+    own = planned(tmp_path / "b", "any", chips, spans=["host", "other"], env={"NCCL_MNNVL_ENABLE": "2"})
+    assert own["env"]["NCCL_MNNVL_ENABLE"] == "2" and "nvidia-imex" not in str(own["warnings"])
+    alone = planned(tmp_path / "c", "any", chips)
+    assert "NCCL_MNNVL_ENABLE" not in alone["env"] and "nvidia-imex" not in str(alone["warnings"])
+
+
 def test_models_without_it_do_not_get_it(tmp_path):
     assert "VLLM_ROCM_USE_AITER" not in planned(tmp_path, "DeepSeek-V3.1", "mi300x")["env"]
     assert "VLLM_ROCM_USE_AITER" not in planned(tmp_path / "h200", "DeepSeek-V3.2", "h200")["env"]
@@ -320,7 +344,11 @@ def test_a_recipe_of_a_source_is_one_of_the_newest_pins():
     sources = [entry["source"] for key, entries in load_families().items() for entry in entries if key != "packages"]
     assert sources and {name for name in sources if name.startswith("recipes/") and name not in pinned} == set()
     assert {
-        name for name in sources if not name.startswith(("recipes/", "vllm/", "https://github.com/vllm-project/"))
+        name
+        for name in sources
+        if not name.startswith(
+            ("recipes/", "vllm/", "https://github.com/vllm-project/", "https://github.com/NVIDIA/nccl/")
+        )
     } == set()
 
 
