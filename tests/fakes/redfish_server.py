@@ -31,6 +31,7 @@ ROOT = "/redfish/v1"
 FAULTS = (
     *("hang", "silent", "trickle", "trickle headers", "close", "no http", "html", "cut", "types", "list", "empty"),
     *("huge", "endless", "bomb", "deep", "redirects", "elsewhere", "pages", "many members", "cycle", "charset"),
+    *("much", "much packed", "parts"),
 )
 
 
@@ -268,7 +269,19 @@ async def misbehave(fault: str | int, machine: Machine, writer: asyncio.StreamWr
         return await send(writer, 302, None, {"Location": "https://192.0.2.1/redfish/v1/"})
     elif fault == "charset":
         return await send_bytes(writer, 200, b"AA" * 500_000, {"Content-Type": "text/plain; charset=punycode"})
-    return await send(writer, 200, _lists_without_end(str(fault), path))
+    found = _lists_without_end(fault, path)
+    if fault == "parts":
+        # A byte in each chunk.
+        body = b"".join(b"1\r\n%c\r\n" % byte for byte in json.dumps({**found, "x": "x" * 1_000_000}).encode())
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n")
+        await writer.drain()
+        return True
+    if fault.startswith("much"):
+        body = json.dumps({**found, "x": [[]] * 490_000}).encode()
+        packed = fault == "much packed"
+        body, kind = (gzip.compress(body, 1), {**kind, "Content-Encoding": "gzip"}) if packed else (body, kind)
+        return await send_bytes(writer, 200, body, kind)
+    return await send(writer, 200, found)
 
 
 def _lists_without_end(fault: str, path: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask many BMCs at once, for the chips of their hosts or by another survey, within time limits that no BMC can exceed.
 
-One event loop runs in its own thread. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
-no blocked request keeps the process from ending.
+One event loop runs in its own thread. Every wait in it can be cancelled, so no blocked request keeps the process from
+ending. While it parses an answer, it does nothing else: service.py bounds what each BMC may send in all, so that none
+takes the time of the others.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 The project uses it instead of sushy because it limits the time of a whole answer (a slow BMC cannot extend it), can be
 cancelled, never leaves the service's origin, sends passwords over TLS only and logs nothing. sushy waits 2 s between
 three attempts, limits only the gap between two bytes, and reads bodies of any size. This module adds what that client
-leaves to its caller: certificates, a limit on the size of a body, compression, redirects, and name look-ups that block.
+leaves to its caller: certificates, limits on the size of a body and of all together, compression, redirects, and name
+look-ups that block.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from .chips import RedfishError
 NEEDED = "redfish: the Python package redfish is needed on the controller: pip install 'redfish[aiohttp]'"
 
 MAX_BODY = 2 * 1024 * 1024
+# Of all bodies of a BMC together: one event loop reads and parses those of all BMCs, and the worst JSON of this size
+# takes it a second. The tree of a large server has about 1 MiB, its logs have some more. Each part in which a body
+# arrives counts as so many bytes more, because it takes as long.
+MAX_TOTAL, PART = 4 * MAX_BODY, 64
 MAX_REDIRECTS = 2
 REDIRECTS = (301, 302, 307, 308)
 CONNECTIONS = 2  # to one BMC: its processor is slow, and each TLS handshake is expensive for it
@@ -37,8 +42,8 @@ CONNECTIONS = 2  # to one BMC: its processor is slow, and each TLS handshake is 
 LOGOUT = 2.0
 
 
-class TooLargeError(Exception):
-    """A body is larger than MAX_BODY."""
+class TooLargeError(RedfishError):
+    """A body is larger than MAX_BODY, or all of a BMC together are than MAX_TOTAL."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +71,17 @@ def library() -> Library:
         raise RedfishError(f"{NEEDED} ({exc})") from exc
 
     class Response(aiohttp.ClientResponse):
-        """An answer whose body is limited to MAX_BODY."""
+        """An answer whose body is limited to MAX_BODY, of the service of a subclass."""
+
+        service: Service
 
         async def read(self) -> bytes:
             if self._body is None:
                 body = bytearray()
-                async for part in self.content.iter_any():
+                async for part, _is_end in self.content.iter_chunks():
                     body += part
-                    if len(body) > MAX_BODY:
-                        self.close()
-                        raise TooLargeError
+                    self.service.count(len(part) + PART)
+                    _check_size(len(body))
                 self._body = bytes(body)
             return self._body
 
@@ -153,6 +159,7 @@ class Service:
         self._timeout = timeout
         self._context = context
         self._at_once = asyncio.Semaphore(CONNECTIONS)
+        self._total = 0
         self._login: asyncio.Future[Any] | None = None
 
     async def __aenter__(self) -> Service:
@@ -161,7 +168,7 @@ class Service:
         self._http = http.ClientSession(
             connector=connector,
             cookie_jar=http.DummyCookieJar(),
-            response_class=self._libs.response,
+            response_class=type("Response", (self._libs.response,), {"service": self}),
             auto_decompress=False,
             trust_env=False,
         )
@@ -198,7 +205,15 @@ class Service:
             return None
         if answer.status != 200:
             raise RedfishError(f"answered {path} with HTTP {answer.status}")
-        return _parse(path, answer)
+        body = _decompressed(path, answer)
+        self.count(len(body) - len(answer.read))
+        return _parse(path, body, answer)
+
+    def count(self, size: int) -> None:
+        """Count bytes that the BMC has sent. Raises TooLargeError."""
+        self._total += size
+        if self._total > MAX_TOTAL:
+            raise TooLargeError(f"its answers have more than {MAX_TOTAL // 1024 // 1024} MiB in all")
 
     async def _request(self, path: str) -> Any:
         try:
@@ -237,7 +252,7 @@ class Service:
         if isinstance(exc, (errors.RedfishTimeoutError, asyncio.TimeoutError)):
             return f"no answer within {self._timeout:g} s"
         if isinstance(exc, TooLargeError):
-            return f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB"
+            return str(exc)
         if isinstance(exc, errors.RedfishInvalidTargetError):
             return "redirects to another service"
         if isinstance(exc, errors.RedfishProtocolError):
@@ -287,8 +302,13 @@ async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
     ]
 
 
-def _parse(path: str, answer: Any) -> Any:
-    body = _decompressed(path, answer)
+def _check_size(size: int) -> None:
+    """Raise TooLargeError for a body of more than MAX_BODY bytes."""
+    if size > MAX_BODY:
+        raise TooLargeError(f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB")
+
+
+def _parse(path: str, body: bytes, answer: Any) -> Any:
     try:
         document = load_json(body)
     except ValueError:
@@ -312,8 +332,7 @@ def _decompressed(path: str, answer: Any) -> bytes:
         raise RedfishError(
             f"no Redfish: {path.split('?')[0]} is compressed although no compression was requested"
         ) from None
-    if len(unpacked) > MAX_BODY:
-        raise RedfishError(f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB")
+    _check_size(len(unpacked))
     return unpacked
 
 

@@ -51,6 +51,9 @@ REASONS = {
     "many members": "/redfish/v1/Systems lists more than 1000 Members",
     "cycle": "/redfish/v1/Systems lists an entry that is not a system: it has no Id",
     "charset": "no Redfish: /redfish/v1/ is not a JSON object but text/plain",
+    "much": "its answers have more than 8 MiB in all",
+    "much packed": "its answers have more than 8 MiB in all",
+    "parts": "its answers have more than 8 MiB in all",
 }
 
 
@@ -98,6 +101,13 @@ class TestFaults:
             if answer.found or not (answer.reason or "").startswith(REASONS[fault])
         }
         assert not wrong
+
+    @pytest.mark.parametrize("fault", ["much", "much packed", "parts"])
+    def test_what_one_sends_in_all_is_bounded_because_one_loop_reads_all_of_them(self, serve, fault):
+        server, ca_file = serve({"127.11.5.1": Machine(plain(), fault)})
+        (answer,) = ask(server, ca_file, timeout=30, deadline=60)
+        assert answer.reason == REASONS[fault]
+        assert len(server.machines["127.11.5.1"].log) < 12
 
     @pytest.mark.parametrize(
         ("path", "fault", "said"),
