@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation imp
 from ansible_collections.baremetal.inference.plugins.plugin_utils.provisioning.ironic import Ironic, IronicError
 
 from tests.fakes.dripping import DRIPS, dripping
+from tests.fakes.gateways import until
 from tests.fakes.unix_relay import at_a_socket
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +58,20 @@ def ended():
     assert time.monotonic() - began < 8
 
 
+def reading():
+    """Return the threads of this process but those of the servers that drip."""
+    own = ("(answer)", "(serve)", "(_pass_on)")
+    return {thread for thread in threading.enumerate() if not thread.name.endswith(own)}
+
+
+@contextlib.contextmanager
+def nothing_left():
+    """Nobody goes on reading what still drips."""
+    before = reading()
+    yield
+    until(lambda: not reading() - before, 10)
+
+
 @pytest.mark.parametrize("drip", HEADS)
 def test_a_registry_that_drips_has_no_image(drip):
     with dripping(drip) as address, ended():
@@ -64,7 +80,7 @@ def test_a_registry_that_drips_has_no_image(drip):
 
 @pytest.mark.parametrize("drip", HEADS)
 def test_a_registry_that_drips_is_pushed_nothing(drip):
-    with dripping(drip) as address, at_a_socket(address) as path, ended():
+    with dripping(drip) as address, at_a_socket(address) as path, ended(), nothing_left():
         registry = registry_socket_host.Registry(path)
         assert not registry.answers(0)
         with pytest.raises(OciError, match="no answer of a registry"):
@@ -86,7 +102,7 @@ def test_data_that_drip_are_not_kept(drip, tmp_path):
 
 @pytest.mark.parametrize("drip", DRIPS)
 def test_an_ironic_that_drips_is_busy(drip):
-    with dripping(drip) as address, ended(), pytest.raises(IronicError, match="does not answer"):
+    with dripping(drip) as address, ended(), nothing_left(), pytest.raises(IronicError, match="does not answer"):
         Ironic(f"http://{address}", "user", "password", timeout=0.25).nodes()
 
 

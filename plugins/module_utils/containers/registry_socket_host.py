@@ -12,8 +12,8 @@ from email.message import Message
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
-from ..common.deadline import finish_within
 from ..common.foreign_text import quote_foreign
+from ..instance.api_host import within
 from .oci_index import DIGEST, MANIFESTS, Image, OciError
 
 TIMEOUT = 30
@@ -110,13 +110,10 @@ class Registry:
         # It answers when all of a layer is on its disk, which may have been in memory until then.
         seconds = TIMEOUT + size / SLOWEST
 
-        def ask() -> Answer:
-            with contextlib.closing(_Connection(self.path, seconds)) as connection:
-                # Who refuses a layer early closes, and has said why.
-                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    connection.request(method, address, body=content, headers=headers)
-                answer = connection.getresponse()
-                words = answer.read(600) if answer.status >= 400 else b""
-                return Answer(answer.status, answer.headers, words)
-
-        return finish_within(seconds, ask)
+        with contextlib.closing(_Connection(self.path, seconds)) as connection, within(seconds, connection):
+            # Who refuses a layer early closes, and has said why.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, address, body=content, headers=headers)
+            answer = connection.getresponse()
+            words = answer.read(600) if answer.status >= 400 else b""
+            return Answer(answer.status, answer.headers, words)

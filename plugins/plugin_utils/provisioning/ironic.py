@@ -12,15 +12,13 @@ import http.client
 import json
 import re
 import ssl
-import urllib.error
-import urllib.request
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
-from ...module_utils.common.deadline import finish_within
 from ...module_utils.common.foreign_json import load_json
 from ...module_utils.common.foreign_text import quote_foreign
+from ...module_utils.instance.api_host import read_body, within
 
 # The first version in which a deployment that waits for its agent can be aborted.
 API_VERSION = "1.110"
@@ -42,13 +40,6 @@ class BusyError(IronicError):
 
 class GoneError(IronicError):
     """Ironic has no such node (404)."""
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the account to another server."""
-
-    def redirect_request(self, *_args: Any) -> None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -131,43 +122,39 @@ class Ironic:
             self._ask("DELETE", place)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        request = urllib.request.Request(  # noqa: S310  the scheme was checked when the address was read
-            self.url + path, data=None if body is None else json.dumps(body).encode(), method=method
-        )
         account = base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
-        request.add_header("Authorization", f"Basic {account}")
-        request.add_header("Content-Type", "application/json")
-        request.add_header("X-OpenStack-Ironic-API-Version", API_VERSION)
-
-        def exchange() -> Any:
-            try:
-                with self._opener().open(request, timeout=self.timeout) as answer:
-                    return _document(answer.read(MOST_BYTES + 1), self.url)
-            except urllib.error.HTTPError as exc:
-                raise self._refused(exc, method, path) from None
-
+        headers = {
+            "Authorization": f"Basic {account}", "Content-Type": "application/json", "Connection": "close",
+            "X-OpenStack-Ironic-API-Version": API_VERSION,
+        }  # fmt: skip
+        address, data = urlsplit(self.url), None if body is None else json.dumps(body).encode()
         try:
-            return finish_within(self.timeout, exchange)
-        except (OSError, http.client.HTTPException) as exc:
+            with contextlib.closing(self._connection(address)) as connection, within(self.timeout, connection):
+                connection.request(method, address.path + path, data, headers)
+                answer = connection.getresponse()
+                status, text = answer.status, read_body(answer, MOST_BYTES + 1)
+        except (OSError, ValueError, http.client.HTTPException) as exc:
             # A text of the library never contains the headers, but its cause may be long.
-            reason = getattr(exc, "reason", exc)
-            raise BusyError(f"Ironic at {self.url} does not answer: {quote_foreign(reason)}") from None
+            raise BusyError(f"Ironic at {self.url} does not answer: {quote_foreign(exc)}") from None
+        # A redirect would take the account to another server.
+        if not 200 <= status < 300:
+            raise self._refused(status, text[: 64 * 1024], f"{method} {path.partition('?')[0]}")
+        return _document(text, self.url)
 
-    def _opener(self) -> urllib.request.OpenerDirector:
+    def _connection(self, address: SplitResult) -> http.client.HTTPConnection:
+        host, port = address.hostname or "", address.port
+        if address.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=self.timeout)
         context = ssl.create_default_context(cadata=self.certificate or None)
-        return urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect()
-        )
+        return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=context)
 
-    def _refused(self, exc: urllib.error.HTTPError, method: str, path: str) -> IronicError:
-        with exc:
-            text = _fault(exc.read(64 * 1024))
-        if exc.code in (401, 403):
-            return IronicError(f"Ironic at {self.url} refused user {self.username!r} ({exc.code})")
+    def _refused(self, status: int, text: bytes, order: str) -> IronicError:
+        if status in (401, 403):
+            return IronicError(f"Ironic at {self.url} refused user {self.username!r} ({status})")
         # 500 is also what a database that is locked for a moment becomes.
-        busy = exc.code == 409 or exc.code >= 500
-        kind = BusyError if busy else GoneError if exc.code == 404 else IronicError
-        return kind(f"Ironic answered {method} {path.partition('?')[0]} with HTTP {exc.code}: {text}")
+        busy = status == 409 or status >= 500
+        kind = BusyError if busy else GoneError if status == 404 else IronicError
+        return kind(f"Ironic answered {order} with HTTP {status}: {_fault(text)}")
 
 
 def _document(body: bytes, url: str) -> Any:
