@@ -22,7 +22,7 @@ HEALTHS = ("Warning", "Alarm", "Critical")
 # The queries for each chip, by the type of npu-smi's ``info -t``.
 TYPES = ("ecc", "pcie-err", "hccs")
 
-_FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:[^\S\n]*(\S.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^[^\S\n]*([A-Za-z][\w ()/-]*):[^\S\n]*(\S.*)$", re.MULTILINE)
 # A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
 _COUNTER = re.compile(r"(Error Count|Isolated Pages? Count|Retry Count)$", re.IGNORECASE)
 MIB = 1024 * 1024
@@ -45,9 +45,8 @@ def parse_counters(table: CommandResult, details: Mapping[tuple[str, str], Seque
     for row, figures in rows:
         fields: dict[str, str] = {}
         for answer in details.get((row.npu, row.chip), ()):
-            fields.update(
-                (name, _total(value.strip())) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name)
-            )
+            found = ((name.strip(), value.strip()) for name, value in _FIELD.findall(answer.out))
+            fields.update((name, _total(value)) for name, value in found if _COUNTER.search(name))
         celsius = first_number(figures.celsius)
         chips.append(
             ChipCounters(
