@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
 from ..common.versions import satisfies
-from ..options.table import Foreign
+from ..options.table import Foreign, Unknown
 from ..options.values import decoded
 from .checks import (
     FRONTEND,
@@ -94,7 +94,7 @@ def compose_settings(
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_chip_layers(accelerator),
-        *_release_layers(entry.release, site, library.foreign(accelerator.stack)),
+        *_release_layers(entry, site, library.foreign(accelerator.stack)),
         *_group_layers(entry, accelerator, site),
         own,
         *residents_layers(entry),
@@ -149,18 +149,23 @@ def compose_settings(
     return composed
 
 
-def _release_layers(release: Mapping[str, Any], site: SiteSettings, foreign: Foreign) -> list[Layer]:
+def _is_strict(entry: Chosen, site: SiteSettings) -> bool:
+    """Return whether unknown names are refused: a lenient site permits them, and a recipe's own build may have them."""
+    return site.strict and entry.software.build is None
+
+
+def _release_layers(entry: Chosen, site: SiteSettings, foreign: Foreign) -> list[Layer]:
     """Return the arguments that every instance gets where the release supports them, each with its reason.
 
-    vLLM's own check of variables knows no plugin, and would stop at each variable of one, and at those that a lenient
-    site permits.
+    vLLM's own check of variables knows no plugin, and would stop at each variable of one, and at those that are
+    permitted although the release's table does not have them.
     """
     wanted: list[tuple[str, Any, str]] = [
         ("shutdown-timeout", site.drain_timeout, "requests finish before a stop"),
         (STOP_AT_VARIABLES, True, "by default vLLM ignores a VLLM_* variable that it does not know"),
     ]
-    unchecked = {STOP_AT_VARIABLES} if foreign.plugin or not site.strict else set()
-    options = {*(release.get("supports") or [])} - unchecked
+    unchecked = {STOP_AT_VARIABLES} if foreign.plugin or not _is_strict(entry, site) else set()
+    options = {*(entry.release.get("supports") or [])} - unchecked
     return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 
@@ -262,17 +267,17 @@ def _with_local_paths(composed: Composed, site: SiteSettings, library: Library) 
 def _check_options(
     entry: Chosen, composed: Composed, accelerator: Accelerator, site: SiteSettings, library: Library
 ) -> None:
-    table, foreign = entry.table, library.foreign(accelerator.stack)
-    if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
+    table, foreign, strict = entry.table, library.foreign(accelerator.stack), _is_strict(entry, site)
+    if errors_of(option_problems(composed.args, composed.env, table, foreign), strict):
         # Only an error message needs the other releases that have a name.
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
-        raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
+        raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, strict))}")
     problems = [*_unknown_removals(entry, composed, foreign, library)]
     problems += [*placeholders(composed.args, composed.env), *flags_as_values(composed.args)]
     problems += [*stopping_variables(composed.args, composed.env, table)]
     problems += [*_relations(entry, composed, accelerator, site, library)]
-    for problem in errors_of(problems, site.strict):
+    for problem in errors_of(problems, strict):
         raise PlanError(f"{entry.where}: {problem}")
 
 
@@ -328,6 +333,9 @@ def doubts_about(
     problems = option_problems(composed.args, composed.env, table, foreign)
     doubts = doubts_of([*problems, *_relations(entry, composed, accelerator, site, library)])
     unknown = table.check_env([name for name in composed.env if not name.startswith("VLLM_")], foreign)
+    build = entry.software.build
+    having = f"; the recipe's image {build} may have it" if build else ""
+    doubts = [f"{each}{having}" if isinstance(each, Unknown) else each for each in doubts]
     return [*(f"{entry.where}: {each}" for each in doubts), *(f"{entry.where}.env: {each}" for each in unknown)]
 
 

@@ -35,12 +35,14 @@ _OPTIONAL = "or, if it already exists, mark the step `optional: true` in a recip
 class Software:
     """The image that a recipe names in place of the release's, None where it names none, and warnings.
 
-    ``command`` are the words that start vLLM in that image; empty where the release's do.
+    ``command`` are the words that start vLLM in that image; empty where the release's do. ``build`` is the image that
+    is used, where it is the recipe's own build of vLLM.
     """
 
     image: str | None = None
     warnings: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    build: str | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,11 @@ def choose_software(
     """
     asked = _Asked(recipe, variant, accelerator, stack, runtime, version, release)
     problems = list(_of_omni(asked))
+    named = _named_image(asked)
     if site.image:
         _refuse(problems, site.strict, where)
-        return Software(warnings=tuple(f"{where}.recipe: {problem}" for problem in problems))
-    named = _named_image(asked)
+        build = site.image if named and runtime == "container" and _is_same_build(site.image, named) else None
+        return Software(warnings=tuple(f"{where}.recipe: {problem}" for problem in problems), build=build)
     if named and not re.fullmatch(IMAGE, named):
         raise PlanError(
             f"{where}.recipe: docker_image of recipe {asked.model}: found {named[:100]!a}, expected the name of an "
@@ -113,7 +116,7 @@ def choose_software(
             "expected 'vllm serve', because a recipe alone runs no other command; build it into an image, and set "
             "vllm_image"
         )
-    return Software(own, tuple(f"{where}.recipe: {text}" for text in warnings), command)
+    return Software(own, tuple(f"{where}.recipe: {text}" for text in warnings), command, own)
 
 
 def _refuse(problems: list[str], strict: bool, where: str) -> None:
@@ -174,6 +177,11 @@ def _is_own_build(image: str) -> bool:
     if not _OFFICIAL.match(repository):
         return True
     return tag not in ("", "latest") and not _is_nightly(image) and not _VERSION.match(tag)
+
+
+def _is_same_build(image: str, named: str) -> bool:
+    """Return whether the site's image is the recipe's own build, such as by its digest or on a mirror."""
+    return _is_own_build(named) and f"/{_parts(image)[0]}".endswith(f"/{_parts(named)[0]}")
 
 
 def _too_old(asked: _Asked, image: str | None) -> Iterator[str]:
@@ -255,7 +263,7 @@ def _of_build(asked: _Asked, own: str | None) -> Iterator[str]:
     if own:
         yield (
             f"{asked.model} names its own build of vLLM, {own}, which is used instead of the release's image; its "
-            f"flags are checked as those of release {asked.release!r}"
+            f"flags are checked as those of release {asked.release!r}, and names that it lacks are warnings"
         )
         if "@" not in own and _parts(own)[1] in ("", "latest"):
             yield f"{own} may be another build on each host and tomorrow; set vllm_image to it with its digest"

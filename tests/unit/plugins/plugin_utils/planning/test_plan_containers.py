@@ -11,6 +11,7 @@ from tests.fakes.plans import (
     MI300X,
     plan,
     recipe,
+    refusal,
     warnings_of,
 )
 
@@ -133,3 +134,23 @@ def test_a_recipe_s_own_image_serves_unless_the_site_has_one():
     assert "names its own build of vLLM, a/b:c" in found.warnings[0]
     own = plan(a_recipe=a_recipe, site={"image": "site/own:1"})
     assert (own.image, own.launch, warnings_of(own)) == ("site/own:1", [], [])
+
+
+def test_what_a_recipe_s_own_build_may_have_is_a_warning_that_names_its_image():
+    named = {"extra_args": ["--own-flag", "1"], "extra_env": {"VLLM_OF_THE_BUILD": "1"}}
+    block = {"docker_image": "a/b:c", **named}
+    found = plan(a_recipe=recipe(variants={"default": {"tp": 2, "hardware_overrides": {"h200": block}}}))
+    assert (found.args["own-flag"], found.env["VLLM_OF_THE_BUILD"]) == (1, "1")
+    # vLLM would stop at such a variable where it checks them.
+    assert "fail-on-environ-validation" not in found.args
+    texts = [text for text in found.warnings if "the recipe's image a/b:c may have it" in text]
+    assert ["--own-flag: vLLM 2.0.0 has no such flag" in texts[0], "VLLM_OF_THE_BUILD" in texts[1]] == [True, True]
+    pinned = "mirror:5000/a/b@sha256:" + "0" * 64
+    own = plan(a_recipe=recipe(variants={"default": {"docker_image": "a/b:c", **named}}), site={"image": pinned})
+    assert [text for text in own.warnings if f"the recipe's image {pinned} may have it" in text]
+    other = recipe(variants={"default": {"docker_image": "a/b:c", **named}})
+    assert "--own-flag: vLLM 2.0.0 has no such flag" in refusal(a_recipe=other, site={"image": "site/own:1"})
+    release = recipe(variants={"default": {"tp": 2, "hardware_overrides": {"h200": named}}})
+    assert "--own-flag: vLLM 2.0.0 has no such flag" in refusal(a_recipe=release)
+    wrong = recipe(variants={"default": {"tp": 2, "docker_image": "a/b:c", "extra_args": ["--max-num-seqs", "many"]}})
+    assert "--max-num-seqs: expected" in refusal(a_recipe=wrong)
