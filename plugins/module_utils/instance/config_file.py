@@ -178,7 +178,7 @@ def _scalar(value: str, number: int) -> str:
         if isinstance(text, str) and (not value[end:].strip() or value[end:].lstrip().startswith("#")):
             return text
     else:
-        return _integer(re.sub(r"\s+#.*\Z", "", value))
+        return _integer(re.sub(r"(?<!\s)\s+#.*\Z", "", value))
     raise InstanceError(f"line {number}: found {show_value(value)}, expected the quotes to end on the line")
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Sequence
 
 CC, CXX, HEADERS = "cc", "c++", "Python.h"
@@ -17,7 +16,7 @@ PACKAGES = {
 
 def packages_of(missing: Sequence[str], python: str, manager: str) -> list[str]:
     """Return the packages to install; ``python`` is the path of the interpreter, like /usr/bin/python3.12."""
-    name = re.sub(r".*/", "", python)
+    name = python.rpartition("/")[2]
     known = PACKAGES.get(manager, {})
     return [package.replace("PYTHON", name) for tool in missing for package in known.get(tool, ())]
 

@@ -98,7 +98,7 @@ def parse_lock(text: str) -> Lock:
         if not words:
             continue
         hashes = HASH.findall(words)
-        match = PIN.fullmatch(re.sub(r"\s*--hash=\S+", "", words).strip())
+        match = PIN.fullmatch(re.sub(r"(?<!\s)\s*--hash=\S+", "", words).strip())
         if match is None or not hashes or "--hash=" in HASH.sub("", words):
             raise VenvError(
                 f"requirements line {words[:100]!r}: expected NAME==VERSION with --hash=sha256:... on every project; "
