@@ -247,7 +247,9 @@ def with_upstreams_size(plan, found, expected):
     reasons = {entry["key"]: entry["because"] for entry in plan["explain"]}
     if found.get(size) == expected.get(size) or reasons.get(size) != "the smallest size that holds the model":
         return found
-    assert found.get(size, 1) < expected[size]
+    if found.get(size, 1) > expected.get(size, 1):
+        # The number that the recipe names for all hardware is too few for what it says that the model needs.
+        return found
     return {**found, size: expected[size]}
 
 
