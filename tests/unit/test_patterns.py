@@ -52,7 +52,7 @@ def members(op, value):
         elif kind is sre.RANGE:
             found |= set(range(each[0], min(each[1], 127) + 1))
         elif kind is sre.CATEGORY:
-            letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[str(each).split("_")[-1]]
+            letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[str(each).rsplit("_", maxsplit=1)[-1]]
             letter = letter.upper() if "NOT" in str(each) else letter
             found |= {code for code in ASCII if re.match(rf"\{letter}", chr(code))}
     return ASCII - found if value[0][0] is sre.NEGATE else found

@@ -192,7 +192,7 @@ class Answer:
             if not part.finished:
                 parts.setdefault(part.name, []).append(part)
         for name, state in states.items():
-            for each in {name, getattr(state, "external_req_id", None)}:
+            for each in dict.fromkeys((name, getattr(state, "external_req_id", None))):
                 for part in parts.get(each, ()):
                     part.broken_off(state, state is first or not state.is_prefilling)
                     self.changed.add(part)

@@ -133,8 +133,8 @@ TABLES = {
     "fleet_page.starts": (of_starts, lambda found: fleet_page(starts=found)),
     "fleet_page.faults": (of_faults, lambda found: fleet_page(faults=found)),
     "fleet_page.answers": (of_endpoint, lambda found: fleet_page(answers=found)),
-    "gateway_table": (of_gateway, lambda found: FILTERS["gateway_table"](found)),
-    "gateway_usage": (of_usage, lambda found: FILTERS["gateway_usage"](found)),
+    "gateway_table": (of_gateway, FILTERS["gateway_table"]),
+    "gateway_usage": (of_usage, FILTERS["gateway_usage"]),
     "gateway_usage.csv": (of_usage, lambda found: FILTERS["gateway_usage"](found, "csv")),
     "gateway_clients.keys": (of_keys, lambda found: FILTERS["gateway_clients"](REQUESTS, found, {})),
     "gateway_clients.usage": (
