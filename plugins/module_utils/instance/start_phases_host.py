@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 from typing import Any
 
+from .journal_host import read_journal
 from .marks import unit_of
 from .start_phases import read_start
 from .systemd import parse_units
@@ -14,11 +15,10 @@ from .systemd import parse_units
 MAX_BYTES = 4 * 1024 * 1024
 _TIMEOUT = 30.0
 _SHOW = ["systemctl", "show", "--property=Id,InvocationID", "--", unit_of("*")]
-_JOURNAL = ["journalctl", "--no-pager", "--quiet", "--output=short-monotonic"]
 
 
 def read_starts() -> dict[str, dict[str, Any]]:
-    """Return the last start of each instance by its name. Raises OSError where systemd does not answer."""
+    """Return the last start of each instance by its name. Raises OSError where systemd or the journal do not answer."""
     try:
         shown = subprocess.run(_SHOW, capture_output=True, text=True, check=True, timeout=_TIMEOUT).stdout
     except subprocess.SubprocessError as exc:
@@ -30,8 +30,6 @@ def read_starts() -> dict[str, dict[str, Any]]:
 
 def _journal(run: str) -> list[str]:
     """Return the first lines of a run of a unit, and those of systemd about it."""
-    words = [*_JOURNAL, f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        text = process.stdout.read(MAX_BYTES) if process.stdout else b""
-        process.kill()
-    return text.decode("utf-8", "replace").splitlines()
+    return read_journal(
+        ["--output=short-monotonic", f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"], MAX_BYTES
+    )
