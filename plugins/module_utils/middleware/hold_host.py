@@ -29,6 +29,8 @@ class Hold:
         self._file = os.path.join(directory, HOLD)
         # Only an instance with the guard has its adapters changed.
         self._possible = bool(os.environ.get(operator_host.VARIABLE))
+        # One looks for all: the server has to answer the program that replaces the adapter meanwhile.
+        self._end: asyncio.Future[None] | None = None
 
     def concerns(self, scope: Mapping[str, Any]) -> bool:
         """Return whether a request may have to wait. The request that loads the adapter has the operator's token."""
@@ -48,7 +50,14 @@ class Hold:
             message = await receive()
             if message["type"] == "http.request" and not message.get("more_body"):
                 while self.active():
-                    await asyncio.sleep(_PAUSE)
+                    if self._end is None or self._end.done():
+                        self._end = asyncio.ensure_future(self._look())
+                    await asyncio.shield(self._end)
             return message
 
         return delayed
+
+    async def _look(self) -> None:
+        """Return once the file is gone."""
+        while self.active():
+            await asyncio.sleep(_PAUSE)

@@ -36,9 +36,12 @@ LONGEST_POLL = 30.0
 LEASE = 10.0
 # How often a waiting request checks that the instance is not stopping.
 INTERVAL = 1.0
-# How a wait ended: the gate is open, the client has gone, the time is up, the instance stops.
-OPEN, GONE, LATE, STOPPING = "open", "gone", "late", "stopping"
+# So many requests wait at once: each keeps its body in memory.
+MOST = 5000
+# How a wait ended: the gate is open, the client has gone, too many others wait, the time is up, the instance stops.
+OPEN, GONE, FULL, LATE, STOPPING = "open", "gone", "full", "late", "stopping"
 REFUSALS = {
+    FULL: b"this model sleeps, and too many requests wait for it\n",
     LATE: b"this model sleeps, and its chips did not become free in time\n",
     STOPPING: b"this instance is stopping\n",
 }
@@ -62,7 +65,8 @@ class Gate:
         self.version = 0
         # Tells the program on the host that vLLM has started again.
         self.process = uuid.uuid4().hex
-        self._changes: asyncio.Future[None] | None = None
+        # One for each who waits: asyncio walks all that wait for one future when one of them no longer does.
+        self._news: set[asyncio.Future[None]] = set()
         self._lease: asyncio.TimerHandle | None = None
 
     def is_own(self, scope: Scope) -> bool:
@@ -113,6 +117,8 @@ class Gate:
 
     async def _wait(self, listener: Listener) -> str:
         """Wait until the gate is open; return how the wait ended."""
+        if len(self.waiting) >= MOST:
+            return FULL
         ticket, began = object(), time.monotonic()
         self.waiting[ticket] = began
         self._tell(len(self.waiting) == 1)
@@ -121,7 +127,7 @@ class Gate:
                 left = began + WAIT - time.monotonic()
                 if left <= 0:
                     return LATE
-                if not await listener.wait(self._news(), min(left, INTERVAL)):
+                if not await listener.wait(self._news, min(left, INTERVAL)):
                     return GONE
                 if self.closed and os.path.exists(self._closed_file):
                     return STOPPING
@@ -139,7 +145,7 @@ class Gate:
             if left <= 0:
                 self._lease = asyncio.get_running_loop().call_later(LEASE, self._open_awake)
                 return await self._answer_status(send, 409)
-            if not await listener.wait(self._news(), left):
+            if not await listener.wait(self._news, left):
                 return self._open_awake()
         return await self._pass_on(scope, listener, send, asleep=True)
 
@@ -180,20 +186,13 @@ class Gate:
         if self.asleep is False:
             self._set_closed(False)
 
-    def _news(self) -> asyncio.Future[None]:
-        """Return what is done at the next change."""
-        if self._changes is None:
-            self._changes = asyncio.get_running_loop().create_future()
-        return self._changes
-
     def _tell(self, important: bool = True) -> None:
         """Wake those who wait for a change."""
         if not important:
             return
         self.version += 1
-        changes, self._changes = self._changes, None
-        if changes is not None:
-            changes.set_result(None)
+        while self._news:
+            self._news.pop().set_result(None)
 
     async def _await_news(self, after: float, within: float, listener: Listener) -> None:
         """Return when the version is another one than ``after``, or ``within`` seconds have passed.
@@ -204,7 +203,7 @@ class Gate:
         until = time.monotonic() + min(within, LONGEST_POLL)
         while self.version == after:
             left = min(until - time.monotonic(), INTERVAL)
-            if left <= 0 or not await listener.wait(self._news(), left) or os.path.exists(self._closed_file):
+            if left <= 0 or not await listener.wait(self._news, left) or os.path.exists(self._closed_file):
                 return
 
     async def _answer_status(self, send: Send, status: int) -> None:
@@ -230,13 +229,18 @@ class Listener:
         self._messages: deque[Message] = deque()
         self._reading: asyncio.Future[Message] | None = None
 
-    async def wait(self, news: asyncio.Future[None], seconds: float) -> bool:
+    async def wait(self, news: set[asyncio.Future[None]], seconds: float) -> bool:
         """Wait for news, more of the request, or the end of the time; return False where the client has gone."""
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        news.add(change)
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._receive())
         reading = self._reading
-        both: set[asyncio.Future[Any]] = {reading, news}
-        await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {reading, change}
+        try:
+            await asyncio.wait(both, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.discard(change)
         if not reading.done():
             return True
         self._reading = None

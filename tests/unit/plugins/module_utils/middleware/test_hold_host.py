@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -11,6 +12,7 @@ import time
 import urllib.request
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware import hold_host
 
 from tests.fakes.adapter_engine import adapter_engine
 
@@ -86,6 +88,27 @@ def test_a_file_that_a_killed_program_has_left_keeps_nobody(engine, tmp_path, ag
     found = []
     chat(engine, found).join(20)
     assert found and found[0][0] == 200
+
+
+def test_many_waiting_requests_look_as_often_as_one(tmp_path, monkeypatch):
+    monkeypatch.setenv(hold_host.operator_host.VARIABLE, "1")
+    (tmp_path / "hold").touch()
+    hold, looks = hold_host.Hold(str(tmp_path)), []
+    monkeypatch.setattr(hold_host.os, "stat", lambda path, stat=os.stat: looks.append(path) or stat(path))
+
+    async def receive():
+        return {"type": "http.request"}
+
+    async def scenario():
+        waiting = [asyncio.ensure_future(hold.delayed(receive)()) for _n in range(1000)]
+        await asyncio.sleep(0.5)
+        waiting.pop().cancel()
+        (tmp_path / "hold").unlink()
+        await asyncio.wait_for(asyncio.gather(*waiting), 10)
+
+    asyncio.run(scenario())
+    # At the beginning and the end each looks for itself.
+    assert 2000 <= len(looks) < 2100
 
 
 def test_an_instance_without_the_guard_never_waits(tmp_path):
