@@ -78,7 +78,8 @@ def engine(request, tmp_path_factory):
     python, directory = fetched(environment), tmp_path_factory.mktemp(request.param)
     write(FAMILIES[request.param](), directory / "model")
     arguments = {"llama": ("--max-num-seqs", "32", "--max-model-len", "4096"), "bert": ("--runner", "pooling")}
-    with real_engines(python, directory, directory / "model", 1, *arguments[request.param]) as (found,):
+    env = {"VLLM_MAX_COMPLETION_PROMPTS": "10000"}
+    with real_engines(python, directory, directory / "model", 1, *arguments[request.param], env=env) as (found,):
         found.family = request.param
         yield found
 
@@ -167,3 +168,37 @@ def test_no_id_of_a_client_makes_its_prompts_one(engine):
         (told,) = records(engine, before)
         print(usage, told)
         assert told["prompt"] == usage["prompt_tokens"]
+
+
+def test_more_prompts_and_choices_than_the_engine_takes_at_a_time_are_refused_and_not_counted(engine):
+    """For everybody else a list of 32,000 prompts cost 30 ms at each step."""
+    many = ["a"] * 2049
+    short = {"max_tokens": 1, "ignore_eos": True}
+    chat = {"messages": CHAT["messages"], **short}
+    bodies = {
+        "llama": {
+            # Newer releases have a bound of their own (VLLM_MAX_COMPLETION_PROMPTS), which the test raises.
+            "prompts": ("/v1/completions", {**short, "prompt": many}),
+            "prompts as a stream": ("/v1/completions", {**short, "prompt": many, "stream": True}),
+            "prompts x choices": ("/v1/completions", {**short, "prompt": ["a"] * 129, "n": 16}),
+            "choices": ("/v1/chat/completions", {**chat, "n": 2049}),
+            "chats": ("/v1/chat/completions/batch", {**chat, "messages": [CHAT["messages"]] * 2049}),
+        },
+        "bert": {
+            "embeddings": ("/v1/embeddings", {"input": many}),
+            "pooling": ("/pooling", {"input": many, "task": "embed"}),
+            "score": ("/v1/score", {"queries": "a", "documents": many}),
+            "rank": ("/v1/rerank", {"query": "a", "documents": many}),
+        },
+    }[engine.family]
+    number, wrong = len(records(engine, 0)), {}
+    for name, (path, body) in bodies.items():
+        began, connection = time.monotonic(), asked(engine, path, body)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        print(name, answer.status, text, time.monotonic() - began)
+        if answer.status != 400 or "at most 2048 prompts at a time" not in text:
+            wrong[name] = (answer.status, text[:300])
+    assert (wrong, records(engine, number)) == ({}, [])
+    assert engine.counter("vllm:num_requests_running") == 0

@@ -43,6 +43,10 @@ from .asgi import App, Message, Receive, Scope, Send, send_answer
 
 # Seconds that a gateway may wait for a record, and between two looks at the files.
 LONGEST_WAIT, LOOK = 5.0, 0.02
+# What one request may have at the engine at a time, the choices of all its prompts: vLLM walks all of them at each output,
+# and so they delay the others. The environment of the instance may set another number; OpenAI takes as many inputs.
+MOST_VARIABLE = "SEQUENCES_PER_REQUEST"
+MOST = int(os.environ.get(MOST_VARIABLE) or 2048)
 # What vLLM appends to the id of a request to the engine that is a step of a beam. A client may choose what is before.
 _BEAM = re.compile(r"-[0-9a-f]{16,32}-beam-[0-9]+\Z")
 
@@ -109,6 +113,8 @@ class Part:
     def __init__(self, name: str, params: Any, repeats: bool) -> None:
         # ``repeats``: its prompt is counted already.
         self.name, self.repeats = name, repeats
+        # Of a pooling model's prompt there is one.
+        self.choices: int = getattr(params, "n", None) or 1
         # Each output has what is new, or all so far.
         self.adds = getattr(getattr(params, "output_kind", None), "name", "") == "DELTA"
         self.prompt = self.cached = self.completion = 0
@@ -170,6 +176,8 @@ class Answer:
         self.changed: set[Part] = set()
         self.unfinished: set[Part] = set()
         self.beams: set[Any] = set()
+        # The choices of all parts that have not ended.
+        self.sequences = 0
 
     async def receive(self) -> Message:
         """Return what comes from the client."""
@@ -206,10 +214,17 @@ class Answer:
         await self._send(message)
 
     def part(self, name: str, params: Any) -> Part:
-        """Return what counts a request to the engine, which begins now."""
+        """Return what counts a request to the engine, which begins now. Raises ValueError, which vLLM answers with 400."""
         # Each step of a beam search is a request with the whole prompt. All steps of a search begin in one task.
         task = asyncio.current_task() if _BEAM.search(name) else None
-        self.parts.append(Part(name, params, task is not None and task in self.beams))
+        part = Part(name, params, task is not None and task in self.beams)
+        if self.sequences + part.choices > MOST:
+            raise ValueError(
+                f"A request may have at most {MOST} prompts at a time, each of them n times, and this one has more; "
+                "send several requests."
+            )
+        self.sequences += part.choices
+        self.parts.append(part)
         self.beams.add(task)
         self.changed.add(self.parts[-1])
         return self.parts[-1]
@@ -223,6 +238,7 @@ class Answer:
                 yield output
         finally:
             await outputs.aclose()
+            self.sequences -= part.choices
             if self.over:
                 self._record()
 
@@ -273,12 +289,13 @@ def _counted(method: Callable[..., Any], state: Any) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def counted(*words: Any, **named: Any) -> Any:
-        outputs, answer = method(*words, **named), _ANSWER.get()
+        answer = _ANSWER.get()
         if answer is None:
-            return outputs
+            return method(*words, **named)
         told = signature.bind(*words, **named).arguments
         answer.model = _model_of(state, told.get("lora_request"))
-        return answer.follow(outputs, answer.part(str(told.get("request_id")), told.get("sampling_params")))
+        part = answer.part(str(told.get("request_id")), told.get("sampling_params"))
+        return answer.follow(method(*words, **named), part)
 
     counted.counted = True  # type: ignore[attr-defined]
     return counted

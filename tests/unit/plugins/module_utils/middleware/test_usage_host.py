@@ -211,6 +211,9 @@ class Client:
             await asyncio.sleep(0)
             yield each
 
+    async def encode(self, prompt, pooling_params, request_id):
+        yield self.outputs[0]
+
 
 def counted(tmp_path, client, endpoint, kind="http"):
     """Return the records of a request to an endpoint, which gets the client, ``receive`` and ``send``."""
@@ -376,9 +379,50 @@ def test_a_list_of_prompts_costs_what_its_length_does(tmp_path, monkeypatch):
     assert many <= 4.1 * few
 
 
-def test_a_list_of_as_many_prompts_as_fit_into_a_small_request_is_counted(tmp_path):
+def test_a_list_of_as_many_prompts_as_fit_into_a_small_request_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(usage_host, "MOST", 8000)
     # It took minutes while each part walked all others.
     assert reads_of_a_list(tmp_path, 8000)
+
+
+@pytest.mark.parametrize(("prompts", "n"), [(2049, 1), (1025, 2), (1, 2049), (16, 129)])
+def test_a_request_with_more_prompts_and_choices_than_the_engine_takes_at_a_time_is_refused(tmp_path, prompts, n):
+    started = []
+
+    async def endpoint(client, _receive, _send):
+        running = [client.generate([], params(9, True, n), f"cmpl-{number}") for number in range(prompts - 1)]
+        with pytest.raises(ValueError, match="at most 2048 prompts at a time, each of them n times, and this one has"):
+            client.generate([], params(9, True, n), "cmpl-last")
+        started.extend(running)
+
+    assert counted(tmp_path, Client(output([1] * 30, 0, {0: [1]})), endpoint) == []
+    assert len(started) == prompts - 1
+
+
+def test_prompts_of_a_pooling_model_are_as_many_as_of_a_generating_one(tmp_path):
+    async def endpoint(client, _receive, _send):
+        for number in range(2048):
+            client.encode([], None, f"embd-{number}")
+        with pytest.raises(ValueError, match="2048"):
+            client.encode([], None, "embd-2048")
+
+    assert counted(tmp_path, Client(output([1] * 30, 0, {0: [1]})), endpoint) == []
+
+
+def test_what_has_ended_leaves_its_place_to_the_next_part_of_a_request(tmp_path, monkeypatch):
+    """As with the steps of a beam search, or the answers between calls of tools."""
+    monkeypatch.setattr(usage_host, "MOST", 4)
+
+    async def endpoint(client, _receive, send):
+        for step in range(10):
+            for each in [client.generate([], params(1, False, 2), f"cmpl-{step:016x}-beam-{n}") for n in range(2)]:
+                async for _output in each:
+                    pass
+        for message in ENDED:
+            await send(message)
+
+    client = Client(output([1] * 30, 0, {0: [1]}))
+    assert counted(tmp_path, client, endpoint) == [("complete", 30, 20)]
 
 
 def test_what_goes_on_without_its_client_counts_once(tmp_path):
