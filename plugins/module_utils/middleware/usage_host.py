@@ -43,10 +43,9 @@ from .asgi import App, Message, Receive, Scope, Send, send_answer
 
 # Seconds that a gateway may wait for a record, and between two looks at the files.
 LONGEST_WAIT, LOOK = 5.0, 0.02
-# What one request may have at the engine at a time, the choices of all its prompts: vLLM walks all of them at each output,
-# and so they delay the others. The environment of the instance may set another number; OpenAI takes as many inputs.
-MOST_VARIABLE = "SEQUENCES_PER_REQUEST"
-MOST = int(os.environ.get(MOST_VARIABLE) or 2048)
+# What one request may have at the engine at a time, the choices of all its prompts: vLLM walks all of them at each
+# output, which delays the others. The environment of the instance may set another number; OpenAI takes as many inputs.
+MOST = int(os.environ.get("SEQUENCES_PER_REQUEST") or 2048)
 # What vLLM appends to the id of a request to the engine that is a step of a beam. A client may choose what is before.
 _BEAM = re.compile(r"-[0-9a-f]{16,32}-beam-[0-9]+\Z")
 
@@ -214,7 +213,7 @@ class Answer:
         await self._send(message)
 
     def part(self, name: str, params: Any) -> Part:
-        """Return what counts a request to the engine, which begins now. Raises ValueError, which vLLM answers with 400."""
+        """Return what counts a request to the engine, which begins now. Raises ValueError, which becomes a 400."""
         # Each step of a beam search is a request with the whole prompt. All steps of a search begin in one task.
         task = asyncio.current_task() if _BEAM.search(name) else None
         part = Part(name, params, task is not None and task in self.beams)

@@ -377,10 +377,14 @@ def test_a_file_beside_the_tables_that_is_missing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [
-        ("RESIDENTS_WAIT", "soon"), ("RESIDENTS_WAIT", 0), ("OPERATOR_GUARD", "0"),
-        ("SEQUENCES_PER_REQUEST", 0), ("SEQUENCES_PER_REQUEST", 2.5),
-    ],  # fmt: skip
+    ("name", "value"),
+    [
+        ("RESIDENTS_WAIT", "soon"),
+        ("RESIDENTS_WAIT", 0),
+        ("OPERATOR_GUARD", "0"),
+        ("SEQUENCES_PER_REQUEST", 0),
+        ("SEQUENCES_PER_REQUEST", 2.5),
+    ],
 )
 def test_what_the_middleware_cannot_read_is_refused_with_every_stack(name, value):
     for stack in ("cuda", "rocm", "cann"):
