@@ -9,7 +9,7 @@ from typing import Any
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.answers import ANSWERS, FAULTS, SERVERS, SLOTS, STARTS, describe_silent, readable
 from ..plugin_utils.common.output import show
-from ..plugin_utils.fleet_page.faults import with_faults
+from ..plugin_utils.fleet_page.faults import rows_of, with_faults
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
 from ..plugin_utils.fleet_page.page import page
 from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
@@ -53,7 +53,8 @@ class ActionModule(ControllerAction):
         failed = (
             {"failed": True, "msg": f"not read: {', '.join(sorted(silent))}; the reasons stand above"} if silent else {}
         )
-        return {**written, **failed, "table": table, "totals": totals(lines)}
+        last = {"faults": rows_of(faults)} if faults else {}
+        return {**written, **failed, **last, "table": table, "totals": totals(lines)}
 
     def _write(self, page_file: PageFile, text: str) -> dict[str, Any]:
         """Write the page where it differs; return the keys of the result about it."""

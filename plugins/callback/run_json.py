@@ -18,6 +18,8 @@ description:
   - C(errors) has a row for each task that failed, with C(host), C(task) and C(message). C(host) is empty where the task
     runs once, for all hosts.
   - C(messages) has what the playbook showed with M(ansible.builtin.debug), in order; C(warnings) has those of tasks.
+  - C(faults) has the last fault of each instance where M(baremetal.inference.fleet_page) was given them, with C(at)
+    (seconds since the epoch), C(host), C(instance) and C(text).
   - C(results) has the whole result of each host when C(ansible) runs one module.
   - C(ok) is true when there was a host and nothing failed on any.
 """
@@ -42,6 +44,7 @@ class CallbackModule(CallbackBase):
         self._messages: list[Any] = []
         self._warnings: list[str] = []
         self._results: dict[str, Any] = {}
+        self._faults: dict[str, Any] = {}
         self._own = OwnCounts()
         self._is_ad_hoc = False
 
@@ -57,8 +60,10 @@ class CallbackModule(CallbackBase):
             self._results[host] = {key: value for key, value in values.items() if not key.startswith("_ansible")}
 
     def _read(self, result: Any) -> tuple[str, Any, Mapping[str, Any]]:
-        """Return what read_result does, and keep the warnings."""
+        """Return what read_result does, and keep the warnings, and the faults that the controller has checked."""
         host, task, values = read_result(result)
+        if task.action == "baremetal.inference.fleet_page" and "faults" in values:
+            self._faults = {"faults": values["faults"]}
         self._warnings += [text for text in map(str, values.get("warnings") or ()) if text not in self._warnings]
         return host, task, values
 
@@ -81,4 +86,5 @@ class CallbackModule(CallbackBase):
         hosts = {name: {word: found[key] for word, key in words.items()} for name, found in counts.items()}
         is_ok = bool(hosts) and not stats.failures and not stats.dark
         document = {"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages}
+        document |= self._faults
         show_json({**document, "warnings": self._warnings, **({"results": self._results} if self._is_ad_hoc else {})})

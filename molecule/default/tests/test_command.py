@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -48,3 +49,29 @@ def test_check_and_status_report_the_host(serving):
     shown = json.loads(inference("status", "cpu-12", "--json").stdout)
     # There is no gateway to ask.
     assert shown["ok"] and "1 host" in shown["text"] and "1 of 1 answer" in shown["text"], shown
+
+
+def test_status_has_what_the_host_has_installed_and_how_it_started(serving):
+    done = inference("status", "cpu-12", "--versions", "--starts", "--faults", "--json")
+    shown = json.loads(done.stdout)
+    assert (done.returncode, shown["ok"]) == (0, True), done.stdout
+    assert re.search(r"^cpu-12, chat: started in \d+ s: ", shown["text"], re.MULTILINE), shown["text"]
+    # Its health service, if it has one, has found nothing.
+    assert shown["faults"] == []
+
+
+def test_a_removal_and_a_rollout_are_shown_and_change_nothing(serving):
+    before = serving.run("systemctl show --property=InvocationID vllm@chat").stdout
+    shown = json.loads(inference("remove", "cpu-12", "--instance", "chat", "--check", "--json").stdout)
+    assert shown["ok"] and shown["hosts"]["cpu-12"]["changed"], shown
+    assert "vllm@chat.service" in json.dumps(shown), shown
+    shown = json.loads(inference("rollout", "cpu-12", "--check", "--json").stdout)
+    assert shown["ok"] and not any(each["changed"] for each in shown["hosts"].values()), shown
+    assert serving.run("systemctl show --property=InvocationID vllm@chat").stdout == before
+
+
+def test_the_rendered_files_are_those_of_the_host(serving, tmp_path):
+    done = inference("render", "cpu-12", "--directory", str(tmp_path), "--json")
+    assert (done.returncode, json.loads(done.stdout)["ok"]) == (0, True), done.stdout
+    (rendered,) = tmp_path.rglob("chat.yaml")
+    assert rendered.read_text() == serving.file("/etc/vllm/chat.yaml").content_string

@@ -40,6 +40,11 @@ def with_faults(lines: Iterable[Line], faults: Faults) -> list[Line]:
     ]
 
 
+def rows_of(faults: Faults) -> list[dict[str, Any]]:
+    """Return the last fault of each instance for programs, by host and instance."""
+    return [each._asdict() for host in sorted(faults) for each in _faults_of(host, faults)]
+
+
 def last_fault(service: str, hosts: Iterable[str], faults: Faults) -> str:
     """Return host, time and kind of the newest fault of the instances of a service on hosts, "" for none."""
     is_of = re.compile(rf"{re.escape(service)}(?:-\d+)?").fullmatch

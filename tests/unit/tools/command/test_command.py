@@ -468,6 +468,23 @@ def test_verify_shows_its_table_even_where_every_host_fails(here):
     assert re.search(r"^here +chat +0 of 1 +0.0 +instance chat is not installed", done.stdout, re.MULTILINE)
 
 
+def test_the_last_faults_are_rows_of_the_document(here, tmp_path_factory):
+    """Also beside a host that was not read, and what a host wrote is no escape sequence."""
+    line = "1795000000.5 a vllm-health[7]: chat is sick: xid 64 of 0000:5d:00.0: \x1b[2Jbad (isolate_host, back by hand)"
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "journalctl").write_text(f"#!/bin/sh\necho '{line}'\n")
+    (programs / "journalctl").chmod(0o755)
+    gone = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_retries": 0}
+    hosts = {"here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}, "gone": gone}
+    (here / "hosts.yml").write_text(yaml.safe_dump({"inference": {"hosts": hosts}}))
+    done = run("status", "--faults", "--json", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
+    document = json.loads(done.stdout)
+    text = "xid 64 of 0000:5d:00.0: \\x1b[2Jbad (isolate_host, back by hand)"
+    assert document["faults"] == [{"at": 1795000000, "host": "here", "instance": "chat", "text": text}]
+    assert (document["ok"], "gone" in document["errors"][-1]["message"]) == (False, True), document
+    assert "faults" not in json.loads(run("status", "--json", cwd=here).stdout)
+
+
 def test_chat_and_logs_print_one_document(here):
     for words in (["chat", "here", "chat", "hello"], ["logs", "here", "chat"]):
         document = json.loads(run(*words, "--json", cwd=here).stdout)
