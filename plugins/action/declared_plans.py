@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..plugin_utils.common.action import ControllerAction

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 from ..plugin_utils.provisioning.action import Run, ServersAction
 from ..plugin_utils.provisioning.deprovision import deprovision
 from ..plugin_utils.provisioning.job import Job

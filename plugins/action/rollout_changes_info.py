@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ..module_utils.vllm.plan_document import INNER

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any, Mapping
 

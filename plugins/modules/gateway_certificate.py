@@ -3,8 +3,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 DOCUMENTATION = r"""
 module: gateway_certificate
 short_description: (internal) Check or issue the certificate of a gateway
@@ -66,7 +64,6 @@ from ..module_utils.gateway.certificate_host import (
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(
         DOCUMENTATION,
         required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],

@@ -80,7 +80,6 @@ from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps,
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION, mutually_exclusive=[("clients", "remove")])
     options = module.params
     try:

@@ -64,7 +64,6 @@ UNITS = ("haproxy.service", *PASSED)
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:

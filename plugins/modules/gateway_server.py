@@ -217,7 +217,6 @@ from ..module_utils.gateway.usage_host import tokens_per_second
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     options = module.params
     paths = GatewayPaths(**{each.name: options[each.name] for each in dataclasses.fields(GatewayPaths)})

@@ -39,7 +39,6 @@ OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:

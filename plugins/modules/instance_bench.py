@@ -184,7 +184,6 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:

@@ -82,7 +82,6 @@ def inspect(module: AnsibleModule, instance: Instance, chips: Chips) -> dict[str
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:

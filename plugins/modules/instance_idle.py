@@ -92,7 +92,6 @@ ACTIVE = ("active", "activating", "deactivating", "reloading")
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION)
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params

@@ -64,7 +64,6 @@ from ..module_utils.slots.state import SlotError
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
     module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params

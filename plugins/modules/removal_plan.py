@@ -98,7 +98,6 @@ SHARED = {"auto": None, "yes": True, "no": False}
 
 
 def main() -> None:
-    """Run the module."""
     module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Clean up when a module is terminated: remove what it created, kill what it started."""
 
-from __future__ import annotations
-
 import signal
 from typing import Any
 

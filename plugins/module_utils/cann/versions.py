@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Versions of Huawei's driver, firmware and CANN: their order, and which driver accepts which firmware."""
 
-from __future__ import annotations
-
 import re
 from typing import List, Tuple
 

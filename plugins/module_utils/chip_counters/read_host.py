@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask the vendor's tool of a stack for its counters. Changes nothing."""
 
-from __future__ import annotations
-
 from typing import Sequence
 
 from ..cann import counters as cann

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Text from servers in messages: a terminal or a log must not obey it, and a message must stay readable."""
 
-from __future__ import annotations
-
 # The characters of a server's text that a message shows; more would add nothing.
 FOREIGN_CHARACTERS = 200
 

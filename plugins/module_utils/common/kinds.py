@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kinds of values in plain words, for messages about what a user wrote or a server sent."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Mapping
 

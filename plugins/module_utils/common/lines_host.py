@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the lines of a program, for the journal or a terminal, which must not obey a text from outside."""
 
-from __future__ import annotations
-
 import sys
 
 from .foreign_text import escape_lines

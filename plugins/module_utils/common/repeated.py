@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Steps of a daemon that are repeated for ever: one that fails is reported, and the next one follows."""
 
-from __future__ import annotations
-
 import time
 import traceback
 from typing import Callable

@@ -5,8 +5,6 @@ On Debian /run/haproxy belongs to haproxy, who could put a socket in the place o
 who listens.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files of the Ascend Docker Runtime, Huawei's runtime for docker."""
 
-from __future__ import annotations
-
 import re
 
 TITLE = "Ascend Docker Runtime"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read and write docker's daemon.json."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Full names of container images, and what an engine's error about one means."""
 
-from __future__ import annotations
-
 import re
 
 # The names of images, as the reference of the distribution project (reference/regexp.go) defines them.

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A picture and a sound to send to a model; both are made here, because hosts have no library for either."""
 
-from __future__ import annotations
-
 import math
 import struct
 import zlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a gateway should have the address that gateways share."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 

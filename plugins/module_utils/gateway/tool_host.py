@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the gateway's unit and keepalived do with HAProxy: save and fit states, start a new worker, ask for health."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import os

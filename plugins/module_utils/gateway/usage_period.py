@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The time for which usage is reported."""
 
-from __future__ import annotations
-
 import datetime
 import re
 

@@ -7,8 +7,6 @@ each ends its own vLLM, and systemd starts it again. Where hosts compute prompts
 nothing: the router's connections with it are closed, so that its requests are repeated elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Callable

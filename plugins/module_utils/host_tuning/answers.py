@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read what nvidia-smi says about persistence and the power limit of each chip."""
 
-from __future__ import annotations
-
 from typing import Iterator
 
 from ..common.foreign_numbers import read_finite

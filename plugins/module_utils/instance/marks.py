@@ -4,8 +4,6 @@
 Marks are files in the instance's directory below /run/vllm, which systemd makes and removes with the unit.
 """
 
-from __future__ import annotations
-
 CONFIG_DIR, STATE_DIR, RUN_DIR, CACHE_DIR = "/etc/vllm", "/var/lib/vllm", "/run/vllm", "/var/cache/vllm"
 # Holds the state of the watchdog of an instance on several hosts.
 GROUP_RUN_DIR = "/run/vllm-group"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Give this program access to the endpoints for operators of an instance."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Wait until an instance serves at full speed, or its process ends."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -6,8 +6,6 @@ that sends a byte now and then would have its request for as long as it likes: a
 its unit, wait for that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 

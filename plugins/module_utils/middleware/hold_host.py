@@ -6,8 +6,6 @@ vLLM cannot put another adapter under a name that is taken without changing the 
 and the other one loaded. Between the two, the instance's directory below /run/vllm has the file ``hold``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

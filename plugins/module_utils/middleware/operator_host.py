@@ -7,8 +7,6 @@ Some features need endpoints that clients must not reach: one that loads adapter
 ``operator`` of the instance's directory below /run/vllm, calls, and removes the file.
 """
 
-from __future__ import annotations
-
 import hmac
 import os
 import time

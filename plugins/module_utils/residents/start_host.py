@@ -4,8 +4,6 @@
 The service learns from the unit when the start has ended, so nobody has to give anything back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import subprocess

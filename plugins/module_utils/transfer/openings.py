@@ -5,8 +5,6 @@ Locks bind only those who ask for them, and times do not tell our own writes fro
 opening on this host (inotify); one from another host that shares the file system goes unnoticed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 

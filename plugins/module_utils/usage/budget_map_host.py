@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """HAProxy's map of those whose budgets are used up."""
 
-from __future__ import annotations
-
 import time
 
 from ..common.lines_host import write_line

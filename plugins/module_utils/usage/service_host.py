@@ -7,8 +7,6 @@ once. While the database is full or locked the records wait at the instances. A 
 stored too.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

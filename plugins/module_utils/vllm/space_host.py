@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Report a file system that is too full for what vLLM writes while it starts."""
 
-from __future__ import annotations
-
 import os
 
 from ..common.files_host import existing_above

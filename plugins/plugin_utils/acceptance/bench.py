@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The short benchmark of an acceptance: what an instance is asked, and which of its figures are kept."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.bench.measurement import RANDOM, Measurement

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge a machine by its measurements: findings with place, what was found, what was expected, what to do."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Iterator, Mapping, Sequence
 

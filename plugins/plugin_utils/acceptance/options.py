@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the variables of playbooks/accept.yml, and return the figures that a host's chips are compared with."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence

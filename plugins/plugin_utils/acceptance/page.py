@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A result as one page: no host, message or answer can inject HTML, and the page loads nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of an acceptance: one JSON document, its file names, and its lines for the terminal."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, Mapping, Sequence
 

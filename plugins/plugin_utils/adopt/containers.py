@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read ``docker run`` and ``podman run``."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import PurePosixPath

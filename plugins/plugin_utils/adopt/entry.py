@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Turn the start of vLLM that somebody has into the entry of ``vllm_instances`` that means the same."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the words behind ``vllm serve`` as vLLM's parser does: the model, and each flag with its values."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the start of vLLM in any form: a shell's text, a compose file, a unit of systemd, a quadlet of podman."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import Any, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text that adopt.yml prints: the variables to write, and what differs from the command."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Iterator, Mapping
 
 from ...module_utils.common.spelling import misspelt

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keep the secrets of a command out of every text that is printed, errors included."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterator, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a flag, a key of a JSON flag or a variable that a release no longer has becomes in that release."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Callable, Iterator, Mapping, Sequence

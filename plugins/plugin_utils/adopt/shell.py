@@ -4,8 +4,6 @@
 What only a shell could replace is marked in the words, so that each reader can refuse it where it matters.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Iterable, Iterator, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What starts a vLLM: the words behind ``vllm serve``, variables, image, ports and chips, whatever form they had."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sort the variables of a command: what vLLM reads, what the plan sets itself, what is a secret, what nothing reads."""
 
-from __future__ import annotations
-
 import re
 from typing import Mapping, NamedTuple, Sequence
 

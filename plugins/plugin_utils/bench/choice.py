@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose the instance to measure, and check that the host serves it as planned."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.common.spelling import nearest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The evidence of a benchmark: what was measured, on what, and with which plan."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page of a benchmark, alone or beside another one: it loads nothing and runs no script."""
 
-from __future__ import annotations
-
 import html
 from pathlib import Path
 from typing import Any, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Line charts as SVG: medians over the concurrency, with bars from the lowest to the highest value."""
 
-from __future__ import annotations
-
 import html
 import math
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The results of a benchmark on the controller's disk; each measurement is saved immediately."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a user requests of a benchmark, checked before a host is contacted."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.common.kinds import show_value

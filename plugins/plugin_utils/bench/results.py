@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the results of a benchmark: summary, evidence and page."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from typing import Any, Mapping, NamedTuple, Sequence

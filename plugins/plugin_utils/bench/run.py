@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take the measurements of a benchmark one after the other, except those that an earlier run has taken."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from dataclasses import asdict

@@ -5,8 +5,6 @@ A record is one measurement: ``workload`` (its definition), ``concurrency``, ``r
 (the JSON of vllm bench serve) and ``power`` (``joules`` and ``watts``, empty where unknown).
 """
 
-from __future__ import annotations
-
 import statistics
 from typing import Any, Iterable, Mapping, Sequence
 

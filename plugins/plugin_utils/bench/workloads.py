@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The workloads of a benchmark: from the catalogue or a site, fitted to an instance, with their measurements."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Mapping, Sequence

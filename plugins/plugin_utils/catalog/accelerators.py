@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the catalogue of accelerators: files on the controller, a site's own merged over the bundled ones."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

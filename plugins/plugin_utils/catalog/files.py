@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read recipes, releases and manifests on the controller; the site's own files take precedence."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The manifests of the models that a task of the module weights names."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.weights.manifest import WeightsError, parse_manifest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A recipe file that is new to a site: checked, put aside for a trial, and placed among the site's recipes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the option tables of vLLM's releases from catalog/options/ on the controller."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

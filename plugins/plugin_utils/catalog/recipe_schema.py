@@ -8,8 +8,6 @@ unless it looks like a misspelt key that plans read.
 and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md explains them.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Callable, Iterator, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the recipes of a directory set that an instance has to allow, before any of them is planned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 

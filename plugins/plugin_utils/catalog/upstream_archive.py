@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Get the recipes of a vLLM release from its source distribution, and write them into a site's directory."""
 
-from __future__ import annotations
-
 import re
 import tarfile
 import tempfile

@@ -4,8 +4,6 @@
 The collection ships the pins only. The files stay vLLM's, under its licence, which is written beside them.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

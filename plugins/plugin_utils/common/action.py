@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Base class of the collection's actions that decide on the controller."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Callable, ClassVar, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Addresses of hosts, and of package repositories, which appear in files that every user of the host can read."""
 
-from __future__ import annotations
-
 import re
 
 from ...module_utils.common.ip_addresses import is_ip

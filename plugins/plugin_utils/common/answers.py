@@ -7,8 +7,6 @@ each), or a dict: ``{str: shape}`` for any names, else a shape for each key. One
 these are ignored.
 """
 
-from __future__ import annotations
-
 from typing import Any, Iterator, Mapping
 
 from ...module_utils.common.kinds import show_value

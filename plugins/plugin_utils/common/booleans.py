@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Booleans of the command line: ``-e site_drivers=false`` is a text, and a text that is not empty counts as true."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible.errors import AnsibleFilterError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the keys and values of a mapping that a person has written, by a table of what each key may hold."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Callable, Mapping, Sequence, Tuple
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cluster of a host: its variable ``cluster``, else its group ``cluster_<name>``. The two never disagree."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Mapping
 
 from ...module_utils.common.kinds import name_kind, show_value

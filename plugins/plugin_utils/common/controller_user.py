@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The person who runs a playbook, for the records of drains and rollouts."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import re

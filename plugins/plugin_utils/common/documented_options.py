@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the options of an action from the documentation of the module of its name: they are written down once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Names of the inventory groups that hosts are sorted into, and what the names mean."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ On the host, a program ``NAME.py`` has its modules in the directory ``NAME`` bes
 What vLLM imports lies in one directory, which is on its path, with all its modules.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from pathlib import Path

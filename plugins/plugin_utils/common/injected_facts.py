@@ -6,8 +6,6 @@ inventory, for the host itself and also for the one that a task is delegated for
 is taken over would so choose the address of a BMC, the servers of a gateway, or the tasks that the controller runs.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of an inventory, as texts."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Sequence

@@ -4,8 +4,6 @@
 The code that uses such an option on a host refuses the same values, but only after hosts have been contacted.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The smallest and largest value of each number among the options of the roles; argument specs have no ranges."""
 
-from __future__ import annotations
-
 import math
 from typing import Mapping, NamedTuple
 

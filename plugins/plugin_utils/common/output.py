@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one way to the controller's terminal: recipes, and answers of hosts and of BMCs, may hold control characters."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

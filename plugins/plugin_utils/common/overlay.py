@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lay a site's own file over the bundled one."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 

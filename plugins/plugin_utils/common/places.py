@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where files are on the controller: the collection's own, and directories that a site names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Iterable, Mapping

@@ -6,8 +6,6 @@ A value of another kind is refused here under the option's own name; later a mod
 Only extra variables are judged: in an inventory a site may have variables of its own with the same beginning.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -6,8 +6,6 @@ has read, but begins with everything that the main process has read before. So a
 needs on every host, in functions with a cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import Callable
 

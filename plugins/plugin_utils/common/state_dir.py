@@ -4,8 +4,6 @@
 A variable of the environment, because an inventory plugin reads no variables of Ansible.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tables of text for a terminal: columns share the width; longer text is wrapped, never cut."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from typing import Any, Iterable, Sequence

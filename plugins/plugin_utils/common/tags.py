@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Refuse a tag that no task of a playbook has: Ansible itself skips every task and reports success."""
 
-from __future__ import annotations
-
 import functools
 import re
 from pathlib import Path

@@ -5,8 +5,6 @@ From ansible-core 2.19 on a text is a template only if it is marked as trusted. 
 is not marked as unsafe, however often it has been read, converted or templated before.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ansible import template as _template

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Say what is wrong with a file of variables where Ansible's own error has neither the line nor the key."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 

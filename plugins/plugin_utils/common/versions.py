@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare versions on the controller, by ``packaging``, which ansible-core depends on."""
 
-from __future__ import annotations
-
 import contextlib
 
 from ...module_utils.common.kinds import show_value

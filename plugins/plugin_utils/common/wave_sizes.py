@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The size of a wave: a number of hosts, or a share such as 25%."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read YAML written by users: plain values only, and no duplicate keys. Write it as linters expect it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Mapping
 

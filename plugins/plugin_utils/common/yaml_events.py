@@ -6,8 +6,6 @@ process), expand aliases without end, and need 0.7 s for 10,000 hosts. This modu
 instead, and lets PyYAML decide the meaning of each scalar.
 """
 
-from __future__ import annotations
-
 from typing import Any, Hashable
 
 import yaml

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the Ascend Docker Runtime, Huawei's runtime for docker: whether its installer runs, and with which arguments."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engines' configuration: keys of docker's daemon.json, texts of podman's registries and storage."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Mapping, Sequence

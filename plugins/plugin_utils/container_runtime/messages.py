@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why packages could not be installed, as text for an error message."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping
 

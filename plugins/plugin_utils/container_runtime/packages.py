@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide which packages provide a container engine and its accelerator toolkit, and from which repository."""
 
-from __future__ import annotations
-
 from typing import Any, Collection, Mapping, Sequence
 
 from ...module_utils.container_runtime.facts import EngineState, HostState, RuntimePlanError

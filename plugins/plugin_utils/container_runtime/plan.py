@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan a host's container engine from the request and the host's state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping
 

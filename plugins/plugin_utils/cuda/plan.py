@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan for NVIDIA's driver: a host and its chips in, the missing steps out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The discovery cache: a JSON file on the controller with the last answer of every host, one per line."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import hashlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text of the probe: probe.sh and its call, for a host's shell."""
 
-from __future__ import annotations
-
 import functools
 import shlex
 from pathlib import Path

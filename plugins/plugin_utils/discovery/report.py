@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Describe a discovery: the hardware of hosts, the changes, and the hosts that did not answer."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a release's option table states about a flag or a key inside it, and how two tables differ."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, Mapping, Sequence, Tuple
 
 from ..options.table import OptionTable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which settings of a recipe or of a guide's command appear, change or vanish between two releases of vLLM."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The single settings of a guide's command, a ``--config`` file or a recipe."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

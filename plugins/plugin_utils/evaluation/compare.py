@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether one run answers worse than another on the same questions: McNemar's exact test, and its power."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text of a data file -> the questions of a task, in the order of the file."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

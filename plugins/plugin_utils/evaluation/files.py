@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read and write the files of an evaluation on the controller: definitions, data, locks of the tools, results."""
 
-from __future__ import annotations
-
 import errno
 import gzip
 import hashlib

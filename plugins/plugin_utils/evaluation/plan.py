@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which tasks each instance of a host is asked, and which of them already have a result."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import dataclass

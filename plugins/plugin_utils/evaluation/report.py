@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text report of an evaluation: a table of scores, and of the comparison with an earlier run."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ..common.tables import table

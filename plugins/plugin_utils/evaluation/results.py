@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of one task: made from a host's answers, and added to the scores of an evidence file."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any, Iterable, Mapping

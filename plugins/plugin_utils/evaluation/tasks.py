@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The definition of a task: the data that it reads, its questions, and how an answer is recognised."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find the evidence for a plan, and cite it: one line for each file."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterable, Mapping, Sequence
 

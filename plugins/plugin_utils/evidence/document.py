@@ -4,8 +4,6 @@
 catalog/evidence/schema.json has the same rules, for editors. docs/reference/evidence.md explains the keys.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How far estimates are from what was measured or reported of the same model on the same hardware."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from .document import ESTIMATED, Evidence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the files of evidence on the controller: the bundled ones, and those of the site's own directories."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Show the origin of each setting: the plans of a fleet, grouped and laid out as text."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any, Dict, Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge whether the hosts of a group can work together, from what each has tried and read; before vLLM starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of groups over the whole inventory: the plans of all hosts of an instance have to belong together."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Iterator, Mapping, cast
 
 from ...module_utils.common.kinds import show_value

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which accelerator a host has: facts from its variables, its groups or an earlier detection."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any, Callable, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan the instances of hosts on the controller; equal hosts are planned once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, replace
 from functools import cache

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the variables of a host that decide its plans; the role's own defaults and constants have lower precedence."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of the instances of a host, as the role vllm writes them with M(host_files)."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The hosts of instances that span several: names of groups resolved, and each host's place in their network."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from typing import Any, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where a value of the inventory stands: ansible-core keeps the file and the line of what it reads from YAML."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

@@ -4,8 +4,6 @@
 The plans follow from each host's variables in Ansible, with the role's own defaults below them.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any, Callable, Container, Iterable, Mapping, Sequence

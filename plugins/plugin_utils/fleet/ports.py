@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The ports of a host on which something else of the collection listens than an instance."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, Iterator, Mapping, NamedTuple
 

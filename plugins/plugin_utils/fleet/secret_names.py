@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check names and values of ``vllm_secrets``: with a misspelt name or an empty value an instance would have no key."""
 
-from __future__ import annotations
-
 from typing import Iterable, Mapping
 
 from ...module_utils.common.spelling import nearest

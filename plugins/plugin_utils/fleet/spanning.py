@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which instances of a host span several hosts, from the inventory alone: nothing is planned."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError

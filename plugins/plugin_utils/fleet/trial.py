@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan every variant of a recipe on chips that no inventory declares: what would run where, and what would not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The document that a verification of a fleet ends with, made from the results of its tasks."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, List, Mapping
 
 from ..common.answers import ANSWERS, CHECK, find_odd

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Judge what variables declare of a host's chips and what was found there: the chips to count, and the state."""
 
-from __future__ import annotations
-
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from ...module_utils.accelerator.recognition import CPU, UNKNOWN, Model

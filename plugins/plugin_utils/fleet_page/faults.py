@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The last fault of each instance, which the health service of its host has found."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data of the fleet's page: the same fleet always gives the same text, and no host can inject HTML."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from typing import Any, Iterable, Mapping, Sequence

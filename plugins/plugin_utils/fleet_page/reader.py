@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the variables of hosts for the fleet page, and write it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Iterable, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add to the lines of a fleet what its gateways report about the servers of each host."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any, Iterable, Mapping, NamedTuple, Sequence

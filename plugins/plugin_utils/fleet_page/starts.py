@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lines about the last start of each instance, for below the table of a fleet."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ..common.answers import describe_silent

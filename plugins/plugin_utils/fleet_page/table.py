@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet on one screen of a terminal, whether it has ten hosts or ten thousand."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Callable, NamedTuple, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add to the lines of a fleet which release of vLLM each host has installed, and where that differs from the plan."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any, Iterable, Mapping

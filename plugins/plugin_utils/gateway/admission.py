@@ -4,8 +4,6 @@
 A place is a request that a server works on. The rest waits at the gateway, by class, then fair between teams.
 """
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Mapping, Protocol
 
 from ...module_utils.common.kinds import show_value

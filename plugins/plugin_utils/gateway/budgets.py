@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Budgets of tokens: those of clients and of teams, as the gateway's service reads them."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.common.kinds import show_value

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The file of the inventory with the clients, and the terminal that shows a new key."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -5,8 +5,6 @@ People write these files, with comments and in their own style. So the text is e
 must have the one change, and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Callable, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A request to make a client with a key, or to end the keys of one: the options of gateway_keys.yml."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping
 

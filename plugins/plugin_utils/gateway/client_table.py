@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The clients of the gateways as a table: those of the inventory, and those that the gateways let in."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.gateway.clients import ANY

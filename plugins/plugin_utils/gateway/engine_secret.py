@@ -5,8 +5,6 @@ It stays on the controller. Gateways get the keys of their services and instance
 While it changes there are two: gateways have the keys of the first one, and instances accept those of both.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

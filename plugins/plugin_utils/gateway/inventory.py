@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the input of a gateway's plan from the inventory and the controller: hosts, plans, addresses and keys."""
 
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import replace

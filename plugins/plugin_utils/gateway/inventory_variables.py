@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the variables of hosts that decide which gateways send requests to them, and where."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Iterator, Mapping
 
 from ansible.errors import AnsibleError

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find the gateways of a host in the inventory, and what else is one server with it there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence, cast
 

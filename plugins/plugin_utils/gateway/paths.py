@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide which paths and methods a service allows; the gateway answers 404 to everything else that vLLM serves."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Plan which replicas a gateway may start and stop, and through which hosts."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Mapping, Protocol
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what a gateway serves: services with their ports and servers, from the plans of the hosts."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import zlib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tokens that clients of gateways used: the rows of all gateways together, as a table, CSV or JSON."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put together what the health service of a host has to know of its hardware, its instances and the faults."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ..catalog.faults import faults_of_host

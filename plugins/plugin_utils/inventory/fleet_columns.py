@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which variables a fleet file may set: none that makes the controller run a program, or read or write a file."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

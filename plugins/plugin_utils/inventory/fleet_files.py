@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read fleet files, the users' lists of hosts, as YAML, JSON or CSV. Their content is untrusted."""
 
-from __future__ import annotations
-
 import glob
 import ipaddress
 import keyword

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The three formats of a fleet file, YAML, JSON and CSV, and the line of each host."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

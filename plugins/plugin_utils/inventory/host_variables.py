@@ -5,8 +5,6 @@ Ansible itself asks every vars plugin for every host. This module reads each set
 only where a file in host_vars could belong to it.
 """
 
-from __future__ import annotations
-
 import os
 from functools import reduce
 from typing import Any, Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add many hosts, groups and variables to an Ansible inventory at once."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re

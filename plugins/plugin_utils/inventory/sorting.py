@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Sort hosts into inventory groups by what sources state about their accelerators."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence

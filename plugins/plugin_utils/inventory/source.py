@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A source of the inventory plugin: read everything known about all hosts, decide, then change the inventory."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any, Sequence

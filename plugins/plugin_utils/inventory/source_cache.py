@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The data of an inventory source in Ansible's inventory cache, under a key that changes with its inputs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any, Callable, Iterable, TypeVar

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check the keys of ``accelerators.yml``: Ansible ignores unknown options, and reads a strange boolean as false."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.common.foreign_numbers import read_finite

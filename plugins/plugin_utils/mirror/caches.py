@@ -6,8 +6,6 @@ its own plan. The host is believed what no plan knows: the id of the image, its 
 claim to be another kind of host, for an instance with the same plan only, and replaces no archive of another host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

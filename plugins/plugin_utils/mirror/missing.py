@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the instances of hosts name and a site lacks: recipes that vLLM carries, and manifests of weights."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field

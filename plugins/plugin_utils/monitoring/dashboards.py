@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The dashboards as Grafana reads them, from the table of their graphs in playbooks/files/monitoring/dashboards.yml."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from string import ascii_uppercase

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide what Prometheus scrapes: instances, gateways and node exporters of an inventory, as files for file_sd."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from types import MappingProxyType

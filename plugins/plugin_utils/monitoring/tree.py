@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Put together the directory that Prometheus and Grafana read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Mapping
 

@@ -5,8 +5,6 @@ Internally, arguments map the release's own flag names to values, False for a sw
 moves its flag to the end, so the order is that of the words that take effect.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which variables, keys and flags hold secrets, by their names."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

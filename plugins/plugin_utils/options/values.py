@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check a value against the entry of a flag, or of a key of a JSON flag, in an option table."""
 
-from __future__ import annotations
-
 import json
 import math
 import operator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose colours that people with and without colour blindness can distinguish."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass

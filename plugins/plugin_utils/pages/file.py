@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A page on the controller's disk, and its source files."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

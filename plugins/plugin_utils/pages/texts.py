@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The text of a page that loads nothing: no host name, error or option can break out of it."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

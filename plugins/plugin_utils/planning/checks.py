@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check composed arguments and variables: guards of the recipe, the release's table, exclusions."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence

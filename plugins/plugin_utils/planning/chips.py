@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Assign the chips of a host to its instances, and check that each model fits into its chips."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence

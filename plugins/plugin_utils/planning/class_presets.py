@@ -5,8 +5,6 @@ They set no limits. vLLM's performance mode chooses batches, graphs and kernels,
 models here: the recipe's own presets of the same name go first.
 """
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 # Models that write text, whatever they read.

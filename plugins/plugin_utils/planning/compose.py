@@ -5,8 +5,6 @@ The order is that of vLLM's own recipe site, with this collection's layers in be
 preset, generation of the hardware, exact hardware, features, release fixes, the instance's own settings.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Conditions of rules and guards in recipes: releases, hardware, facts of a host, and choices."""
 
-from __future__ import annotations
-
 from typing import Any, Iterable, Mapping
 
 from ...module_utils.common.kinds import show_value

@@ -5,8 +5,6 @@ Each host runs a whole vLLM. vllm-router on a host of ``decode`` has one of ``pr
 its own host the answer, which fetches the KV cache from there with its connector.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Collection, Mapping, Sequence
 

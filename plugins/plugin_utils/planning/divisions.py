@@ -5,8 +5,6 @@ Attention heads: ModelConfig.verify_with_parallel_config. Key-value heads: QKVPa
 the linear layers. Vocabulary: VocabParallelEmbedding. Mamba: MambaMixer2. The numbers are those of the manifest.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Mapping

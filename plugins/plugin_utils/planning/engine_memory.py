@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a release of vLLM does with the memory of a chip besides weights and cache, read from its sources."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping
 

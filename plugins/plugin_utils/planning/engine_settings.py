@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The arguments and variables of an engine: composed from all layers, completed for its host, and checked."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any, Mapping, Sequence

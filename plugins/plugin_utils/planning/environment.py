@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The environment of an instance, and the host paths that its container mounts."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.encodings.library import ENCODINGS_VARIABLE

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The origin of each argument and variable of a plan."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from .compose import Composed

@@ -8,8 +8,6 @@ unless somebody requests them, so that upstream's recipes are composed as upstre
 Release fixes, guards and known issues come from catalog/families.yml.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence

@@ -5,8 +5,6 @@ Where the manifest of the weights has the model's configuration, the memory is c
 numbers decide.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any, Mapping, Sequence

@@ -5,8 +5,6 @@ vLLM itself connects the hosts (its executor ``mp`` with --nnodes, or data paral
 the first host of ``nodes`` is rank 0, and its address is where the others meet.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The accelerators of one host, and the names that recipes and releases use for them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence

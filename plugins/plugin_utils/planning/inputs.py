@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inputs of a plan besides instances and hardware: the site's settings, and the source of files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Collection, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The keys of ``vllm_instances``, and the checks that need nothing else."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping, Sequence
 

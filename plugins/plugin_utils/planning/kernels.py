@@ -5,8 +5,6 @@ Triton compiles a part of its launcher with a C compiler and Python's headers. F
 nvcc and a C++ compiler, unless they come prebuilt (flashinfer-jit-cache). Images of vendors have all of it.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence

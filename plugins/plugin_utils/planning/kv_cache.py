@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of KV cache for one request, as vLLM sizes it at its start, and the longest request that fits."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping
 

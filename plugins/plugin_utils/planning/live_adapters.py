@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which instances load and unload adapters while they run, and the variables that they need for it."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ...module_utils.vllm.adapters import GUARDED, UPDATING

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose and check the lock of wheels that a virtual environment is made from: the one for the host's Python."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any, Mapping, Sequence

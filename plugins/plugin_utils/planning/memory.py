@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory of an instance from the shape of its model: weights, KV cache of one request, activations and graphs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping
 

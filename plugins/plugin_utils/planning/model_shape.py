@@ -5,8 +5,6 @@ The kinds of layers are those that vLLM itself distinguishes. A configuration wi
 shape: the caller then uses the numbers of the recipe.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping
 

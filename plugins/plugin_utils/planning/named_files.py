@@ -5,8 +5,6 @@ Upstream's recipes name them as they are in the working directory of vLLM's imag
 on the runtime.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Collection, Iterator, Mapping, Sequence
 

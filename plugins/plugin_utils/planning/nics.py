@@ -5,8 +5,6 @@ Each process of vLLM sees one chip, and UCX would let all of them share the devi
 than each on its own. vLLM reads the pairs, and names the device of its chip to UCX in each process.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Collection, Sequence
 

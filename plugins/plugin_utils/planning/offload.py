@@ -5,8 +5,6 @@ vLLM 0.32.0 and 0.33.0 (v1/kv_offload/cpu) keep it in a file of /dev/shm on NVID
 instance with data parallelism there are several engines, and those of a tensor parallel group share one.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Iterator, Mapping
 

@@ -5,8 +5,6 @@ An instance that sets another value is refused; of caches its value counts, with
 effect, and the plan warns of it.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Packages that the code of a model imports: a lock of wheels that lacks them is refused, and nothing is installed."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Mapping, Sequence
 

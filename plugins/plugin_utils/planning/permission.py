@@ -5,8 +5,6 @@ The instance itself has to allow it.
 The permission is the same setting among the instance's own ``args`` and ``env``; None there removes it.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Collection, Mapping, Sequence
 

@@ -5,8 +5,6 @@ Recipes, releases and manifests come from a Library, which the caller provides: 
 in tests from plain data.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence, cast
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances whose weights stay on the chips while the engine stops and starts (``vllm preload``)."""
 
-from __future__ import annotations
-
 from ...module_utils.common.kinds import show_value
 from ...module_utils.instance.preload import FORMAT, IPC_FORMAT, LOADER, socket_directory
 from .choices import Chosen

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances that share chips: one of them is awake, the others sleep (vLLM's sleep mode, level 1)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How an instance runs vLLM: in a virtual environment on the host, or in a container of the vendor's image."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.accelerator.partitions import mig_instances

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances whose replicas follow the load: gateways start and stop them, or put them to sleep and wake them."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value

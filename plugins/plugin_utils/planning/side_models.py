@@ -4,8 +4,6 @@
 Hosts have no hub to ask, so each is pinned like the model, and vLLM gets its path on the host.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, Callable, Iterator, Mapping

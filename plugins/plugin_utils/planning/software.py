@@ -5,8 +5,6 @@ Upstream's recipes name images (``docker_image``) and installation steps (``depe
 type. A plan uses the image, and refuses anything that neither the image nor the lock of wheels can have.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping

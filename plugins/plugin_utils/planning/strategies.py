@@ -5,8 +5,6 @@ The names are those of vLLM's recipes: tp splits every layer over the chips, tep
 attention once per chip and splits the experts; multi_node_* span hosts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 

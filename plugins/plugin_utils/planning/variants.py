@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Choose a recipe's variant for the hardware, and check hardware, driver and release against what they need."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterable, Mapping
 

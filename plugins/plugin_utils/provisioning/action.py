@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of the actions that work on all hosts of the play at once, in this process."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, ClassVar, Mapping, NamedTuple
 

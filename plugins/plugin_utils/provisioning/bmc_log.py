@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a BMC has logged (SEL and others), read before the power of its server is cut, and kept on the controller."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The next order for a host whose power is cut and returned: stop its system, rest, start it. Pure, as states.py."""
 
-from __future__ import annotations
-
 from typing import Mapping
 
 from .removal import OFF

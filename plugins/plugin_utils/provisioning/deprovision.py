@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Remove hosts that provision.yml wrote: wipe the named disks, switch them off, forget them (loop.py, removal.py)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The variable ``provision`` of a host: what must be known before anything is written to one of its disks."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections import defaultdict

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host itself shows of the settings that its BMC was asked for; a BMC may show a value that is only pending."""
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path

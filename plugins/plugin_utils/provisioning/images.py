@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The images that a provisioner offers, as it describes them in its own file."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Mapping

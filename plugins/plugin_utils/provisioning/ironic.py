@@ -4,8 +4,6 @@
 Nothing here repeats a request: the next poll asks again.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.client

@@ -4,8 +4,6 @@
 Each returns a refusal, one sentence, or nothing.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Mapping

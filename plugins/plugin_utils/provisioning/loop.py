@@ -5,8 +5,6 @@ One request lists all nodes; each host's next step follows from its own node (st
 step costs, the others do not wait for.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Mapping, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The description of a host for Ironic: its BMC, its network, its root disk, its image, its config drive."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field

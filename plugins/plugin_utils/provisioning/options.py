@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The jobs of a run, from the variables of the inventory's hosts and the options of the action."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -5,8 +5,6 @@ It is a YAML inventory, so that a directory of inventory files shows it as the v
 An order is noted before Ironic gets it: a later run recognises its own work, and the host that comes of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What deprovision.yml leaves to people: the lines of the inventory, and secrets that a removed host had."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence

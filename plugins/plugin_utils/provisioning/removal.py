@@ -4,8 +4,6 @@
 A wipe may be repeated, so a run that finds anything but its own wipe under way begins again with a new node.
 """
 
-from __future__ import annotations
-
 from typing import Mapping
 
 from .states import (

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Take all hosts of a run from where they are to a system that has proved itself (loop.py, states.py)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Sequence
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server as its BMC shows it before it is written: serial number, power, disks, and the settings of its firmware."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from functools import partial

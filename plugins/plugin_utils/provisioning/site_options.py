@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The options of provision.yml in the inventory: they are judged before the provisioner is asked."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Callable, Mapping
 

@@ -4,8 +4,6 @@
 The key of a host is made for one order, so a system that answers with it has read this order's config drive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

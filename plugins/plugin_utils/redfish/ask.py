@@ -6,8 +6,6 @@ ending. While it parses an answer, it does nothing else: service.py bounds what 
 takes the time of the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import ssl

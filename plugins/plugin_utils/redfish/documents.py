@@ -4,8 +4,6 @@
 A missing value is None or empty; a malformed one raises RedfishError, which names the document and the key.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Dict, Iterable
 

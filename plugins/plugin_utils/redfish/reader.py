@@ -4,8 +4,6 @@
 A reader is a set of generators: they yield the documents that they need next and receive their content.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Generator, Iterable, List, Mapping, Optional, Sequence, TypeVar
 

@@ -7,8 +7,6 @@ the enclosures (chassis) come last, where a baseboard may list its chips alone. 
 same devices below Systems and below Chassis; iLO and iDRAC write the base class last (0x000003); XCC names no GPUs.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

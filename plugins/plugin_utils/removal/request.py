@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read from the variables of playbooks/remove.yml what to remove."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterable, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan for ROCm in user space: whether it is retained, and what is installed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Sequence
 

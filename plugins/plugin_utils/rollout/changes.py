@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a rollout or a rollback would change on a host."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Dict, Mapping, Sequence
 

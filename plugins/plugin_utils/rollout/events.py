@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a journal of a rollout records of a host, from the results of its tasks; and the words for how a host ended."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ..common.tables import hosts_in_words

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The inputs of a rollout: the inventory, the states read from the hosts, and earlier journals."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping, Sequence

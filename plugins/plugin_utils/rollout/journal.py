@@ -4,8 +4,6 @@
 Each line is on the disk before its step begins, so a journal that breaks off shows where the rollout stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a rollout orders next, from its plan, the results of its tasks and its journal. Nothing is written."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files of a rollout's report on the controller."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

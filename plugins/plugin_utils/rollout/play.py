@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the plays of a rollout need: its name, what earlier ones left, and the hosts in the order of the waves."""
 
-from __future__ import annotations
-
 from typing import Any, Collection, Mapping, Sequence
 
 from ..common.tables import hosts_in_words

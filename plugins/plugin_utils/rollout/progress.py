@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the journal of a rollout: its beginning, the steps of its hosts, its waves and its end."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Mapping
 

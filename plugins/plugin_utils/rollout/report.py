@@ -4,8 +4,6 @@
 Incomplete events are reported as far as possible, because a report matters most after a failure.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import statistics

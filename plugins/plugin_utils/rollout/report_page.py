@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A rollout's document as one page: no host, error or option can inject HTML, and the page loads nothing."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Mapping, Sequence
 

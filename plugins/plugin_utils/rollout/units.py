@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The units of a rollout: hosts that are changed together, because an instance spans them."""
 
-from __future__ import annotations
-
 from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
 from .waves import RolloutError

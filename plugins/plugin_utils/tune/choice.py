@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The result of a tune: which variant is proposed, and a table of all of them."""
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass
 from typing import Any, Sequence

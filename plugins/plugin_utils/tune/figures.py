@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The figures of one measurement that a goal or a limit can name."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping
 
 from ..bench.summary import FIGURES as RESULT_KEYS

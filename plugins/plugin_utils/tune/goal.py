@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The goal of a tune: the figure to improve, the number of concurrent requests, and the limits that must hold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping
 

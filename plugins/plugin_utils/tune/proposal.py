@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The proposal of a tune as diffs: of the site's ``vllm_instances``, and of the preset in the recipe's file."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from typing import Any, Iterator, Mapping

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check that an instance may be tuned now, and find the kept states to restore afterwards."""
 
-from __future__ import annotations
-
 from typing import Any, Mapping, Sequence
 
 from ...module_utils.gateway.servers import server_name

@@ -4,8 +4,6 @@
 All decisions follow from the existing figures, so that an interrupted tune can continue.
 """
 
-from __future__ import annotations
-
 import statistics
 from dataclasses import dataclass, field
 from typing import Mapping, NamedTuple, Sequence

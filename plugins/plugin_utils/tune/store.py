@@ -5,8 +5,6 @@ tune.json has the settings, plans/VARIANT.json the plan of each variant, failure
 stores measurements in a directory for each plan, so that the same plan is not measured twice.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The variants of an instance that a tune compares: the unchanged instance, and changes to its settings."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

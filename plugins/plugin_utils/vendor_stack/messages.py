@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Describe what failed in a task of the role vendor_stack, for its error messages."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Iterator, Mapping
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run a module in the background of a host and report its progress."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which of two copies of a model's tensors a recipe reads: Mistral publishes them in both formats."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, Mapping, Sequence
 
 _FLAG = "load-format"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Push files from a directory of the controller to a host, with rsync over the SSH that Ansible uses for it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a task of the module weights asks for: models, sources and the order in which they are tried."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value

@@ -5,8 +5,6 @@ Signature version 4 in the query, as the S3 API reference describes it under "Au
 Parameters".
 """
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import hmac

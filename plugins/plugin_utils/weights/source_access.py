@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the controller gives a host to read a source: tokens, and signed addresses instead of keys."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

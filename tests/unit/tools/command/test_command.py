@@ -470,7 +470,7 @@ def test_verify_shows_its_table_even_where_every_host_fails(here):
 
 def test_the_last_faults_are_rows_of_the_document(here, tmp_path_factory):
     """Also beside a host that was not read, and what a host wrote is no escape sequence."""
-    line = "1795000000.5 a vllm-health[7]: chat is sick: xid 64 of 0000:5d:00.0: \x1b[2Jbad (isolate_host, back by hand)"
+    line = "1795000000.5 a vllm-health[7]: chat is sick: xid 64 of 0000:5d:00.0: \x1b[2Jbad (isolate_host)"
     programs = tmp_path_factory.mktemp("programs")
     (programs / "journalctl").write_text(f"#!/bin/sh\necho '{line}'\n")
     (programs / "journalctl").chmod(0o755)
@@ -479,7 +479,7 @@ def test_the_last_faults_are_rows_of_the_document(here, tmp_path_factory):
     (here / "hosts.yml").write_text(yaml.safe_dump({"inference": {"hosts": hosts}}))
     done = run("status", "--faults", "--json", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
     document = json.loads(done.stdout)
-    text = "xid 64 of 0000:5d:00.0: \\x1b[2Jbad (isolate_host, back by hand)"
+    text = "xid 64 of 0000:5d:00.0: \\x1b[2Jbad (isolate_host)"
     assert document["faults"] == [{"at": 1795000000, "host": "here", "instance": "chat", "text": text}]
     assert (document["ok"], "gone" in document["errors"][-1]["message"]) == (False, True), document
     assert "faults" not in json.loads(run("status", "--json", cwd=here).stdout)
