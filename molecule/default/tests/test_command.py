@@ -55,19 +55,28 @@ def test_status_has_what_the_host_has_installed_and_how_it_started(serving):
     done = inference("status", "cpu-12", "--versions", "--starts", "--faults", "--json")
     shown = json.loads(done.stdout)
     assert (done.returncode, shown["ok"]) == (0, True), done.stdout
-    assert re.search(r"^cpu-12, chat: started in \d+ s: ", shown["text"], re.MULTILINE), shown["text"]
+    assert re.search(r"^cpu-12, chat: started in [\d.]+ s: ", shown["text"], re.MULTILINE), shown["text"]
     # Its health service, if it has one, has found nothing.
     assert shown["faults"] == []
 
 
-def test_a_removal_and_a_rollout_are_shown_and_change_nothing(serving):
-    before = serving.run("systemctl show --property=InvocationID vllm@chat").stdout
+def invocation(host) -> str:
+    return host.run("systemctl show --property=InvocationID vllm@chat").stdout
+
+
+def test_a_removal_is_shown_and_not_done(serving):
+    before = invocation(serving)
     shown = json.loads(inference("remove", "cpu-12", "--instance", "chat", "--check", "--json").stdout)
     assert shown["ok"] and shown["hosts"]["cpu-12"]["changed"], shown
     assert "vllm@chat.service" in json.dumps(shown), shown
+    assert invocation(serving) == before
+
+
+def test_a_rollout_has_nothing_to_do(serving):
+    before = invocation(serving)
     shown = json.loads(inference("rollout", "cpu-12", "--check", "--json").stdout)
     assert shown["ok"] and not any(each["changed"] for each in shown["hosts"].values()), shown
-    assert serving.run("systemctl show --property=InvocationID vllm@chat").stdout == before
+    assert invocation(serving) == before
 
 
 def test_the_rendered_files_are_those_of_the_host(serving, tmp_path):
