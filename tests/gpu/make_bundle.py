@@ -62,7 +62,7 @@ RELEASES = {
 INSIDE = (
     "setup.sh", "measure.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "presets.sh",
     "load.py", "follow.sh", "shape.py", "answers.py", "sweep.py", "group.sh", "faults.py", "one.sh", "gateway.py",
-    "compare.sh", "real.py", "starts.sh", "pair.sh", "fair.py",
+    "compare.sh", "real.py", "starts.sh", "pair.sh", "fair.py", "containers.sh",
 )  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
@@ -70,7 +70,8 @@ HARMONY = "oss-harmony==0.0.11"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "python3", "gcc", "g++", "libc6-dev", "iproute2", "kmod", "pciutils", "curl",
     "procps", "libnuma1", "sudo", "ca-certificates", "libexpat1", "libffi8", "libsqlite3-0", "openssh-server",
-    "openssh-client", "nftables", "iputils-ping", "podman", "crun", "haproxy",
+    "openssh-client", "nftables", "iputils-ping", "podman", "crun", "docker.io", "docker-cli",
+    "haproxy",
 )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ export CHIP=0
 . /carried/setup.sh
 # shellcheck source=tests/gpu/measure.sh
 . /carried/measure.sh
+# shellcheck source=tests/gpu/containers.sh
+. /carried/containers.sh
 # site NAME [ARGUMENT...]
 site() {
   local began=$SECONDS
@@ -101,53 +103,6 @@ async def main():
 asyncio.run(main())
 PYTHON
 }
-# The image is this Debian with its environment: no registry is needed, and every byte is what ran without a container.
-image() {
-  local venv; venv=$(dirname "$(dirname "$(python)")")
-  [ -d /carried/ctk ] || { say "the bundle has no container toolkit"; return 0; }
-  cp /carried/ctk/nvidia-ctk /carried/ctk/nvidia-cdi-hook /usr/bin/
-  mkdir -p /var/run/cdi
-  nvidia-ctk cdi generate --output /var/run/cdi/nvidia.yaml 2>&1 | tail -5
-  nvidia-ctk cdi list
-  # The machine's PyTorch is linked into the environment, and Python 3.12's library is mounted.
-  mkdir -p /srv/image/opt /srv/image/usr/lib
-  cp -a --one-file-system /usr /etc /bin /sbin /lib /lib64 /srv/image/
-  cp -a /opt/vllm /srv/image/opt/
-  cp -aL /opt/machine-torch /srv/image/opt/
-  cp -aT /usr/lib/python3.12 /srv/image/usr/lib/python3.12
-  rm -rf /srv/image/usr/local/nvidia
-  podman import --change 'ENTRYPOINT ["vllm", "serve"]' --change "ENV PATH=$venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
-    - localhost/vllm:gpu-test < <(tar -C /srv/image -cf - .) 2>&1 | tail -1
-  podman images
-  rm -rf /srv/image
-  touch "$result/image-done"
-}
-container() {
-  local limits=()
-  while systemctl is-active --quiet image; do sleep 1; done
-  # It shares the chip.
-  systemctl stop vllm@big
-  cat "$result/image.log"
-  [ -e "$result/image-done" ] || { say "there is no image"; return 0; }
-  if ! podman run --rm --network host --device nvidia.com/gpu=all --entrypoint nvidia-smi localhost/vllm:gpu-test -L; then
-    limits=(--cgroups=disabled)
-    mkdir -p /etc/containers/containers.conf.d
-    printf '[containers]\npids_limit = 0\n' > /etc/containers/containers.conf.d/no-pids.conf
-    say "no limit of processes: $(cat /sys/fs/cgroup/cgroup.controllers) handed down: $(cat /sys/fs/cgroup/cgroup.subtree_control)"
-  fi
-  podman run --rm --network host "${limits[@]}" --device nvidia.com/gpu=all --entrypoint python localhost/vllm:gpu-test -c \
-    'import torch; x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16); print(torch.cuda.get_device_name(), (x @ x).float().std().item())'
-  if ! site container; then
-    journalctl -u 'vllm@chat' --no-pager -o cat | grep -v Route | tail -30
-    systemctl stop vllm@chat
-    return 0
-  fi
-  (chat 8040) || true
-  say "START chat, podman: $(started chat); $(systemd-analyze security vllm@chat.service --no-pager | tail -1)"
-  podman ps --format '{{.Names}} {{.Image}} {{.Status}}'
-  (cd /carried/site && playbook one-container.yml site.yml 2>&1 | grep -E '^gpu-test +:') || true
-  systemctl stop vllm@chat
-}
 # ask_big: seconds and status of a request to gpt-oss-20b's shape
 ask_big() {
   curl --silent --output /dev/null --max-time 100 --write-out '%{time_total} s, status %{http_code}' -H 'Content-Type: application/json' \
@@ -189,9 +144,8 @@ gateway() {
 }
 lane() {
   set +e
-  run_steps probe latency start_image balanced servers container sweep:0:8110
+  run_steps probe latency start_image:one.sh balanced servers container:podman sweep:0:8110
 }
-start_image() { systemd-run --quiet --unit=image -E HOME=/root bash -c "exec nice bash /carried/one.sh image > $result/image.log 2>&1"; }
 case ${1:-} in
   lane | image) "$1" ;;
   follow) follow_lane "$2" ;;

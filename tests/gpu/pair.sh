@@ -5,7 +5,8 @@
 #   pair.sh follow S     wait S seconds and show what is new in the logs
 #   pair.sh again STEP.. steps of the gateway once more, after a failure: scale, fair, places
 # STEPS has the steps of gpu-a, those of gpu-b, those of the gateway, and what both do with the time that is left, with " / " between them.
-# The file /carried/began has the time since when the machine is there, and /carried/total the seconds from then on.
+# The file /carried/began has the time since when the machine is there, /carried/total the seconds from then on, and /carried/gateway-seconds
+# those of them that the steps of the gateway need.
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
@@ -15,7 +16,7 @@ presets=b-servers-1,b-servers-4,b-own-plain,b-own-balanced,b-servers-2
 all_steps="throughput sweep_presets:b-servers-1,b-servers-4,b-servers-2 / balanced sweep_presets:b-own-plain,b-own-balanced sweep_presets:$presets / scale fair places
  / sweep_presets:$presets sweep_presets:b-balanced,b-api-servers-4,b-servers-1-again,b-balanced-sizes-90,b-balanced-2"
 # Seconds that the gateway needs: its steps begin so long before the end, whatever the lanes have left. The first of them compiles for 150 s.
-gateway_seconds=760
+gateway_seconds=$(cat /carried/gateway-seconds 2>/dev/null || echo 760)
 hosts=(gpu-a gpu-b)
 far() { ssh -o BatchMode=yes -o ConnectTimeout=10 10.20.0.2 "$@"; }
 # on HOST COMMAND...

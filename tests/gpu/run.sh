@@ -76,6 +76,9 @@ for unit in systemd-udevd systemd-udev-trigger systemd-modules-load systemd-sysc
   ln -sf /dev/null "$root/etc/systemd/system/$unit.service"
 done
 
+# The daemon of docker starts when a step wants it.
+rm -f "$root"/etc/systemd/system/*.wants/docker.* "$root"/etc/systemd/system/*.wants/containerd.*
+
 # identity ROOT NAME: what one host has for itself
 identity() {
   echo "$2" > "$1/etc/hostname"

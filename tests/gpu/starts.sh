@@ -9,6 +9,8 @@ export CHIP=0
 . /carried/setup.sh
 # shellcheck source=tests/gpu/measure.sh
 . /carried/measure.sh
+# shellcheck source=tests/gpu/containers.sh
+. /carried/containers.sh
 site() {
   local began=$SECONDS
   say "site.yml, $1"
@@ -178,6 +180,7 @@ prepare() {
 }
 case ${1:-} in
   lane) lane ;;
+  image) image ;;
   prepare) prepare ;;
   follow) follow_lane "$2" ;;
   *)

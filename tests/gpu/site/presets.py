@@ -96,12 +96,13 @@ def main() -> None:
     container = {
         "vllm_runtime": "container",
         "vllm_image": "localhost/vllm:gpu-test",
-        "container_runtime_engine": "podman",
         "container_runtime_source": "none",
         "container_runtime_toolkit": "none",
         "vllm_verify_expect": "The fleet is ready.",
     }
-    write("one-container", container, chat=smoke)
+    for engine in ("podman", "docker"):
+        for script in ("one", "starts"):
+            write(f"{script}-{engine}", {**container, "container_runtime_engine": engine}, chat=smoke)
     # Two that share the chip. The right answer of the smoke model shows that its weights come back.
     shared = {"residents": "gpu0"}
     asleep = {"recipe": "baremetal/gpt-oss-smoke", "port": 8040, **without, **shared}
