@@ -266,6 +266,7 @@ from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.weights.models_host import (
     NoSourcesError,
     damaged_in_service,
+    describe_foreign,
     read_access,
     removal_diff,
     run,
@@ -304,6 +305,8 @@ def main() -> None:
     for outcome in outcomes:
         for reason in outcome.skipped:
             module.warn(f"source skipped for {outcome.state.manifest.repository}: {reason}")
+        if outcome.state.foreign and not outcome.state.missing:
+            module.warn(f"{platform.node()}: {describe_foreign(outcome.state)}")
     for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
     if module.check_mode and module.params["serving"] == REPORT:

@@ -51,7 +51,6 @@ REACHES = {
     "module_utils/weights/retention_host.py::_list_directories": "the time of a stamp, without following links",
     "module_utils/weights/retention_host.py::mark_served": "the time of a stamp, without following links",
     "module_utils/weights/scrub_run_host.py::_awaits_download": "only whether there is a stamp",
-    "module_utils/weights/scrub_run_host.py::stamped_files": "only whether there is a stamp",
     "module_utils/weights/scrub_run_host.py::withdraw": "the time of a stamp, without following links",
     "modules/vllm_preflight.py::main": "the free room of a file system",
 }

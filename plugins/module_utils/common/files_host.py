@@ -170,12 +170,17 @@ def existing_above(path: str) -> str:
     return path
 
 
-def sha256_of(path: str) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
+def sha256_of(path: str, size: int | None = None) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits; of one that grows beyond ``size`` that of its beginning.
+
+    Raises OSError.
+    """
     digest = hashlib.sha256()
     with open(path, "rb", opener=open_regular) as file:
         for chunk in iter(lambda: file.read(1 << 20), b""):
             digest.update(chunk)
+            if size is not None and file.tell() > size:
+                break
     return digest.hexdigest()
 
 

@@ -8,18 +8,27 @@ import fcntl
 import hashlib
 import mmap
 import os
+import stat
 from typing import Callable
 
 CHUNK = 1024 * 1024
 
 
-def direct_sha256(path: str, took: Callable[[int], None]) -> tuple[str, os.stat_result]:
-    """Return sha256 and stat of a file; ``took`` is called with each number of bytes read. Raises OSError."""
+def direct_sha256(path: str, size: int, took: Callable[[int], None]) -> tuple[str, os.stat_result]:
+    """Return sha256 and stat of a file; ``took`` is called with each number of bytes read.
+
+    A file of another ``size`` is not read: its bytes and that size are the answer. Raises OSError.
+    """
     descriptor = _open_direct(path)
     digest, offset, buffer = hashlib.sha256(), 0, mmap.mmap(-1, CHUNK)
     try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if found.st_size != size:
+            return f"a file of {found.st_size} bytes instead of {size}", found
         while True:
-            count = _read_at(descriptor, buffer, offset)
+            count = _read_at(descriptor, buffer, offset) if offset <= size else 0
             if not count:
                 return digest.hexdigest(), os.fstat(descriptor)
             with memoryview(buffer) as view:

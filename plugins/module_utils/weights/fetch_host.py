@@ -27,7 +27,8 @@ from .files_host import (
 )
 from .lock_host import lock_model_directory
 from .manifest import Manifest, ManifestFile, WeightsError
-from .plan import FileStatus, list_checksums, make_stamp, plan_fetch
+from .owners_host import Owners
+from .plan import STAMP_NAME, FileStatus, list_checksums, make_stamp, plan_fetch
 from .progress import Progress
 from .serving_host import REFUSE, describe_serving, find_serving, stopped
 from .share_host import find_shared_files, link_shared_files
@@ -148,12 +149,18 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
     """Return which files of a manifest the host has. Files not confirmed by the stamp are read, with ``full`` all."""
     directory = os.path.join(root, manifest.path)
     seen, stamp = stat_files(directory, manifest), read_stamp(directory)
-    todo = plan_fetch(manifest, seen, stamp, full)
+    foreign = Owners(root).find_foreign(directory, [STAMP_NAME, *seen])
+    todo = plan_fetch(manifest, seen, stamp, full, foreign)
     lacking = {file.name for file in todo.fetch}
     lacking.update(file.name for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file))
+    if lacking:
+        # The directory is replaced: what goes into the new one is only root's.
+        lacking.update(foreign & set(seen))
     missing = tuple(file for file in manifest.files if file.name in lacking)
     right = tuple(file for file in manifest.files if file.name not in lacking)
-    return ModelState(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
+    return ModelState(
+        manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen, foreign
+    )
 
 
 def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass, field
-from typing import Any, Mapping
+from typing import Any, Collection, Mapping
 
 from ..common.files_host import sha256_of, sync_directory, sync_tree
 from ..common.foreign_files_host import ForeignDirectory
@@ -35,6 +35,8 @@ class ModelState:
     missing: tuple[ManifestFile, ...]
     stamp_current: bool
     seen: Mapping[str, FileStatus] = field(default_factory=dict)
+    # The names of files that another user can change: each run reads them again.
+    foreign: Collection[str] = ()
 
     @property
     def partial(self) -> str:
@@ -123,7 +125,7 @@ def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus], t
 def has_expected_hash(path: str, file: ManifestFile) -> bool:
     """Whether a file has the hash of its manifest; false if the disk can no longer read it."""
     try:
-        return sha256_of(path) == file.sha256
+        return sha256_of(path, file.size) == file.sha256
     except OSError as exc:
         if exc.errno != errno.EIO:
             raise

@@ -108,7 +108,7 @@ def parse_manifest(data: Any) -> Manifest:
             f"{where}: config: found {_quote(data['config'])}, expected a mapping of keys of the model's config.json"
         )
     files = tuple(
-        _file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
+        parse_file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
     )
     _check_tree(files, where)
     return Manifest(repository, revision, files, *_modelscope(data.get("modelscope"), repository, where))
@@ -145,7 +145,8 @@ def _modelscope(entry: Any, repository: str, where: str) -> tuple[str, str]:
     return name, _text(revision, _MODELSCOPE_REVISION, f"{where}: modelscope.revision", "a branch, tag or commit")
 
 
-def _file(name: Any, entry: Any, where: str) -> ManifestFile:
+def parse_file(name: Any, entry: Any, where: str) -> ManifestFile:
+    """Return a file from its name and its mapping. Raises WeightsError, which begins with ``where``."""
     if not isinstance(name, str) or len(name) > _MAX_PATH or not all(map(_is_name, name.split("/"))):
         raise WeightsError(f"{where}: files: found {_quote(name)}, expected {_NAME_EXPECTED}")
     if not isinstance(entry, Mapping) or set(entry) != {"size", "sha256"}:

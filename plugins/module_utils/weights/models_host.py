@@ -7,6 +7,7 @@ import json
 import os
 from typing import Any
 
+from ..common.foreign_text import quote_foreign
 from ..common.module import Module
 from ..transfer.fetch import Settings
 from .fetch_host import (
@@ -39,6 +40,15 @@ def damaged_in_service(module: Module, outcomes: list[FetchOutcome]) -> list[str
         if units:
             found.append(describe_serving(outcome.state, units))
     return found
+
+
+def describe_foreign(state: ModelState) -> str:
+    """Return a sentence on a model whose files another user can change."""
+    return (
+        f"{state.directory}: another user owns or can write {quote_foreign(min(state.foreign))} or a directory above "
+        "it, or a link leads to it, so each run reads such files again; give them to root: chown -R root: and "
+        f"chmod -R go-w for {os.path.dirname(os.path.dirname(state.directory))}"
+    )
 
 
 class NoSourcesError(WeightsError):

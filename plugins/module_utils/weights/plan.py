@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Iterable, Mapping
+from typing import Any, Collection, Iterable, Mapping
 
-from .manifest import Manifest, ManifestFile, WeightsError
+from .manifest import Manifest, ManifestFile, WeightsError, parse_file
 
 # The file in each directory, and the version of its format. A stamp of another version counts as missing.
 STAMP_NAME = ".verified.json"
@@ -32,13 +32,18 @@ class FetchPlan:
 
 
 def plan_fetch(
-    manifest: Manifest, seen: Mapping[str, FileStatus], stamp: Mapping[str, Any], full: bool = False
+    manifest: Manifest,
+    seen: Mapping[str, FileStatus],
+    stamp: Mapping[str, Any],
+    full: bool = False,
+    foreign: Collection[str] = (),
 ) -> FetchPlan:
     """Return what to do for a directory, from ``seen`` (stat by file name) and its stamp.
 
-    A file that matches the stamp is trusted without being read, unless ``full``.
+    A file that matches the stamp is trusted without being read, unless ``full`` or another user can change it or the
+    stamp: ``foreign`` has the names of such files.
     """
-    trusted = {} if full else parse_stamp(stamp)
+    trusted = {} if full or STAMP_NAME in foreign else parse_stamp(stamp)
     keep: list[ManifestFile] = []
     check: list[ManifestFile] = []
     fetch: list[ManifestFile] = []
@@ -46,7 +51,7 @@ def plan_fetch(
         found = seen.get(file.name)
         if found is None or found.size != file.size:
             fetch.append(file)
-        elif trusted.get(file.name) == (found, file.sha256):
+        elif trusted.get(file.name) == (found, file.sha256) and file.name not in foreign:
             keep.append(file)
         else:
             check.append(file)
@@ -54,16 +59,18 @@ def plan_fetch(
 
 
 def parse_stamp(stamp: Mapping[str, Any]) -> dict[str, tuple[FileStatus, str]]:
-    """Return stat and sha256 of each file in a stamp; empty for an invalid stamp."""
+    """Return stat and sha256 of each file in a stamp; empty for an invalid stamp, such as one that names a file which
+    no manifest could name."""
     if stamp.get("version") != STAMP_VERSION:
         return {}
+    found = {}
     try:
-        return {
-            name: (FileStatus(entry["size"], entry["mtime_ns"], entry["inode"]), entry["sha256"])
-            for name, entry in stamp["files"].items()
-        }
-    except (AttributeError, KeyError, TypeError):
+        for name, entry in stamp["files"].items():
+            file = parse_file(name, {"size": entry["size"], "sha256": entry["sha256"]}, STAMP_NAME)
+            found[name] = (FileStatus(file.size, entry["mtime_ns"], entry["inode"]), file.sha256)
+    except (AttributeError, KeyError, TypeError, WeightsError):
         return {}
+    return found
 
 
 def make_stamp(manifest: Manifest, seen: Mapping[str, FileStatus]) -> dict[str, Any]:

@@ -14,10 +14,11 @@ NO_FILE = "no file"
 
 @dataclass(frozen=True)
 class Pinned:
-    """A file with its sha256 from a stamp."""
+    """A file with its bytes and its sha256 from a stamp."""
 
     directory: str
     name: str
+    size: int
     sha256: str
 
     @property

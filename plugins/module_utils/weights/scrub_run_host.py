@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import json
 import os
-import re
 import signal
 import time
 from typing import Iterator
@@ -23,6 +21,7 @@ from ..common.lines_host import write_error, write_line
 from .direct_read_host import direct_sha256
 from .files_host import read_stamp
 from .lock_host import LOCK_NAME
+from .owners_host import Owners
 from .plan import STAMP_NAME, parse_stamp
 from .scrub import NO_FILE, Pinned, parse_report
 from .scrub_host import read_json
@@ -65,14 +64,14 @@ class Scrub:
     """One run over all files below ``root``; ``path`` is the report."""
 
     def __init__(self, root: str, path: str, pace: Pace) -> None:
-        self.root, self.path, self.pace = root, path, pace
+        self.owners, self.path, self.pace = Owners(root), path, pace
         self.report = parse_report(read_json(path))
         self.report.run = {"root": root, "started": int(time.time()), "finished": None, "files": 0}
         self.saved = float("-inf")
 
     def run(self) -> None:
         """Read every file. Raises StoppedError."""
-        found = {pinned.path: pinned for pinned in stamped_files(self.root)}
+        found = {pinned.path: pinned for pinned in stamped_files(self.owners)}
         waiting = [path for path, entry in self.report.damaged.items() if _awaits_download(path, entry)]
         self.report.keep_present(found, waiting)
         for path in self.report.order(found):
@@ -86,8 +85,10 @@ class Scrub:
     def examine(self, pinned: Pinned) -> None:
         """Read one file and note what was found. Raises SkippedError, StoppedError."""
         seen: os.stat_result | None = None
+        if self.owners.find_foreign(pinned.directory, [pinned.name]):
+            raise SkippedError("another user can change it")
         try:
-            found, seen = direct_sha256(pinned.path, self.pace.took)
+            found, seen = direct_sha256(pinned.path, pinned.size, self.pace.took)
         except FileNotFoundError:
             found = NO_FILE
         except OSError as exc:
@@ -124,13 +125,18 @@ def scrub(root: str, path: str, megabits: int) -> int:
     return 1 if run.report.damaged else 0
 
 
-def stamped_files(root: str) -> Iterator[Pinned]:
-    """Yield each file of each published revision. Names of revisions that are being fetched start with a dot."""
-    for stamp in sorted(glob.glob(os.path.join(glob.escape(root), "*", "*", "*", STAMP_NAME))):
-        directory = os.path.dirname(stamp)
-        if re.fullmatch("[0-9a-f]{40}", os.path.basename(directory)) and not os.path.islink(directory):
-            for name, (_status, sha256) in sorted(parse_stamp(read_stamp(directory)).items()):
-                yield Pinned(directory, name, sha256)
+def stamped_files(owners: Owners) -> Iterator[Pinned]:
+    """Yield each file of each published revision.
+
+    A stamp that another user can change could name any file of the host, and hold up the scrub: it is left out.
+    """
+    directories, exposed = owners.find_revisions()
+    stamped = {directory for directory in directories if not owners.find_foreign(directory, [STAMP_NAME])}
+    for path in [*exposed, *(directory for directory in directories if directory not in stamped)]:
+        write_line(f"{path}: not read, because another user can change it")
+    for directory in sorted(stamped):
+        for name, (status, sha256) in sorted(parse_stamp(read_stamp(directory)).items()):
+            yield Pinned(directory, name, status.size, sha256)
 
 
 def _awaits_download(path: str, entry: dict[str, str]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Iterator
 
 from ..transfer.partial_file import make_directory
 from .files_host import ModelState, file_status, read_stamp
-from .plan import parse_stamp
+from .owners_host import Owners
+from .plan import STAMP_NAME, parse_stamp
 
 # Smaller files are fetched: a link would save nothing.
 LEAST = 2**20
@@ -19,17 +19,19 @@ def find_shared_files(root: str, state: ModelState) -> dict[str, str]:
     """Return the paths of files of other published models that have the content of missing ones, by these names.
 
     A stamp vouches for each: the file is as it was when its hash was right. It is read again before it is published.
+    What another user can change is left out: the link would stay that user's file.
     """
     wanted = {(file.size, file.sha256): file.name for file in state.missing if file.size >= LEAST}
     found: dict[str, str] = {}
-    for directory in _published(root) if wanted else ():
-        if directory == state.directory:
+    owners = Owners(root)
+    for directory in owners.find_revisions()[0] if wanted else ():
+        if directory == state.directory or owners.find_foreign(directory, [STAMP_NAME]):
             continue
         for name, (status, sha256) in parse_stamp(read_stamp(directory)).items():
             path = os.path.join(directory, name)
             missing = wanted.get((status.size, sha256))
             with contextlib.suppress(OSError):
-                if missing and file_status(os.lstat(path)) == status:
+                if missing and file_status(os.lstat(path)) == status and not owners.find_foreign(directory, [name]):
                     found.setdefault(missing, path)
     return found
 
@@ -47,20 +49,3 @@ def link_shared_files(root: str, state: ModelState) -> list[str]:
             os.link(path, dest)
             linked.append(name)
     return linked
-
-
-def _published(root: str) -> Iterator[str]:
-    """Yield the directories of the revisions below a root of weights: ORGANISATION/NAME/REVISION."""
-    for organisation in _entries(root):
-        for model in _entries(organisation):
-            yield from _entries(model)
-
-
-def _entries(directory: str) -> list[str]:
-    """Return the paths of the plain directories in a directory, by name, without those that are hidden."""
-    try:
-        with os.scandir(directory) as entries:
-            plain = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."]
-    except OSError:
-        return []
-    return sorted(plain)

@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.direct
 def test_the_hash_is_that_of_all_bytes(tmp_path, size):
     (tmp_path / "file").write_bytes(os.urandom(size))
     counts = []
-    found, status = direct_sha256(str(tmp_path / "file"), counts.append)
+    found, status = direct_sha256(str(tmp_path / "file"), size, counts.append)
     assert found == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
     assert (sum(counts), status.st_size) == (size, size)
 
@@ -32,3 +32,16 @@ def test_a_file_system_without_direct_reads_gives_the_same(run, root, monkeypatc
     monkeypatch.setattr(direct_read_host.os, "open", through_the_cache)
     status, report = run()
     assert (status, report["damaged"], len(refused)) == (0, {}, 6)
+
+
+def test_a_file_of_another_size_is_not_read(tmp_path):
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 2**43)
+    counts = []
+    found, _status = direct_sha256(str(tmp_path / "sparse"), 5, counts.append)
+    assert (found, counts) == ("a file of 8796093022208 bytes instead of 5", [])
+
+
+def test_a_device_is_not_read():
+    with pytest.raises(OSError, match="not a regular file"):
+        direct_sha256("/dev/zero", 0, lambda _count: None)

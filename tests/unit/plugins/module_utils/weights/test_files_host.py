@@ -179,7 +179,7 @@ def test_a_file_that_has_vanished_is_named(tmp_path):
 
 @pytest.mark.parametrize(("code", "raises"), [(errno.EIO, False), (errno.EACCES, True)])
 def test_a_disk_that_cannot_read_a_file_any_more_has_not_the_right_file(tmp_path, monkeypatch, code, raises):
-    def fail(_path):
+    def fail(_path, _size):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(files_host, "sha256_of", fail)

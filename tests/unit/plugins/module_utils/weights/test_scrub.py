@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub import Pinned, Report, parse_report
 
-FILE = Pinned("/srv/models/example/tiny/aaaa", "model.safetensors", "expected")
+FILE = Pinned("/srv/models/example/tiny/aaaa", "model.safetensors", 7, "expected")
 
 
 def test_a_damaged_file_is_listed_until_it_is_intact():
@@ -30,7 +30,7 @@ def test_files_of_no_stamp_are_forgotten_unless_they_wait_for_a_download():
 def test_a_report_is_read_as_it_was_written():
     report = Report()
     report.add_damaged(FILE, "other", False, 5)
-    report.add_intact(Pinned("/srv", "x", "y"), 7)
+    report.add_intact(Pinned("/srv", "x", 1, "y"), 7)
     assert parse_report(report.document()) == report
 
 

@@ -64,7 +64,7 @@ def test_missing_file_is_damage(run, root):
 
 
 def test_a_disk_that_cannot_read_is_damage_and_another_error_is_not(run, root, monkeypatch):
-    def broken(path, _pace):
+    def broken(path, _size, _pace):
         number = errno.EIO if path.endswith("model.safetensors") else errno.EACCES
         raise OSError(number, os.strerror(number), path)
 
@@ -104,8 +104,8 @@ def test_a_file_that_was_replaced_while_it_was_read_is_passed_over(run, root, mo
     flip(path)
     read = scrub_run_host.direct_sha256
 
-    def replaced(name, pace):
-        found = read(name, pace)
+    def replaced(name, size, pace):
+        found = read(name, size, pace)
         if name == str(path):
             path.rename(path.with_name("old"))
             path.write_bytes(FILES["model.safetensors"])
@@ -132,6 +132,64 @@ def test_a_stamp_that_is_none_vouches_for_nothing(run, root, text):
     (root / "example/tiny" / A / ".verified.json").write_text(text)
     status, report = run()
     assert (status, report["files"]) == (0, 3)
+
+
+def open_to_others(path, way):
+    """Let another user change something: by its mode, or as its owner (as root only)."""
+    if way == "mode":
+        path.chmod(path.stat().st_mode | 0o022)
+    elif os.geteuid():
+        pytest.skip("only root can give files away")
+    else:
+        os.chown(path, 65534, 65534)
+
+
+@pytest.mark.parametrize("way", ["mode", "owner"])
+@pytest.mark.parametrize("place", [f"{A}/.verified.json", A, ""])
+def test_a_stamp_that_another_user_can_change_names_no_file_to_read(run, root, way, place, capsys):
+    # It would have the scrub read any file of the host, or one without end before all others.
+    mine = root / "alice/mine"
+    publish(root / "x", A)
+    mine.parent.mkdir()
+    (root / "x/example/tiny").rename(mine)
+    open_to_others(mine / place, way)
+    status, report = run()
+    assert (status, report["files"], report["skipped"]) == (0, 6, {})
+    assert "mine" not in "".join(report["checked"])
+    assert "not read, because another user can change it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["../../../../etc/shadow", "/etc/shadow", "d/../e", ".verified.json", "", "a\0b"])
+def test_a_stamp_names_only_what_manifests_can_name(run, root, name):
+    path = root / "example/tiny" / A / ".verified.json"
+    entry = {"size": 1, "mtime_ns": 1, "inode": 1, "sha256": "0" * 64}
+    path.write_text(json.dumps({"version": 1, "files": {name: entry}}))
+    assert run()[1]["files"] == 3
+
+
+@pytest.mark.parametrize("odd", ["link to a file", "link to a device", "directory that is a link", "writable"])
+def test_a_file_that_is_a_link_or_writable_for_others_is_not_read(run, root, odd):
+    directory = root / "example/tiny" / A
+    name = "sub/empty" if odd.startswith("directory") else "config.json"
+    path = directory / name
+    if odd == "writable":
+        path.chmod(0o666)
+    elif odd.startswith("directory"):
+        (directory / "sub").rename(root / "elsewhere")
+        (directory / "sub").symlink_to(root / "elsewhere")
+    else:
+        path.unlink()
+        path.symlink_to("/dev/zero" if "device" in odd else root / "example/tiny" / B / name)
+    status, report = run()
+    assert (status, report["skipped"]) == (0, {str(path): "another user can change it"})
+    assert name in stamp(root, A)
+
+
+def test_a_file_of_another_size_is_damage_and_not_read(run, root):
+    path = root / "example/tiny" / A / "config.json"
+    os.truncate(path, 2**43)
+    status, report = run()
+    assert (status, report["damaged"][str(path)]["found"]) == (1, "a file of 8796093022208 bytes instead of 2")
 
 
 def test_a_stamp_that_cannot_be_changed_is_said_and_told_by_the_role(run, root, tmp_path, monkeypatch, capsys):

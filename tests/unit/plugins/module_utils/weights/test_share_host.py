@@ -78,6 +78,48 @@ def test_a_damaged_copy_is_not_shared(site):
     assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
 
 
+@pytest.mark.parametrize("way", ["mode", "owner"])
+@pytest.mark.parametrize("place", ["model-1.safetensors", ".verified.json", "", "..", "../.."])
+def test_what_another_user_can_change_is_neither_linked_nor_believed(site, place, way):
+    # The link would stay that user's file, who rewrites it and sets its time back.
+    fetch(site, FIRST)
+    path = os.path.normpath(os.path.join(site.root, FIRST.path, place))
+    if way == "mode":
+        os.chmod(path, os.stat(path).st_mode | 0o022)
+    elif os.geteuid():
+        pytest.skip("only root can give files away")
+    else:
+        os.chown(path, 65534, 65534)
+    # Both are models of one organisation, whose directory is everybody's now.
+    above = place == "../.."
+    state = inspect_weights(site.root, SECOND)
+    assert find_shared_files(site.root, state) == {}
+    fetch(site, SECOND)
+    assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
+    assert bool(inspect_weights(site.root, SECOND).foreign) is above
+    mine = os.path.join(site.root, FIRST.path, "model-1.safetensors")
+    before = os.stat(mine)
+    with open(mine, "r+b") as file:
+        file.write(b"EVIL")
+    os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = inspect_weights(site.root, FIRST)
+    assert "model-1.safetensors" in [file.name for file in found.missing]
+    fetch(site, FIRST)
+    assert not inspect_weights(site.root, FIRST, full=True).changed
+
+
+def test_the_owner_of_the_root_of_weights_is_trusted(site):
+    # An NFS server makes root's files those of another user.
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    fetch(site, FIRST)
+    for parent, _directories, names in os.walk(site.root):
+        for name in (".", *names):
+            os.chown(os.path.join(parent, name), 65534, 65534)
+    assert not inspect_weights(site.root, FIRST).foreign
+    assert find_shared_files(site.root, inspect_weights(site.root, SECOND))
+
+
 def test_damage_that_no_stamp_shows_is_read_before_it_is_published(site):
     fetch(site, FIRST)
     path = os.path.join(site.root, FIRST.path, "model-1.safetensors")
