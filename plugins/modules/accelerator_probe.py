@@ -30,5 +30,3 @@ notes:
 """
 
 EXAMPLES = "\n# playbooks/discover.yml\n"
-
-RETURN = "# internal"

@@ -24,5 +24,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
-
-RETURN = "# internal"

@@ -61,8 +61,6 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = "# internal"
-
 import inspect
 import json
 from typing import Any

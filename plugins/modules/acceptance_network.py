@@ -27,8 +27,6 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = "# internal"
-
 from dataclasses import asdict
 
 from ..module_utils.acceptance.network_host import NetworkError, receive, serve

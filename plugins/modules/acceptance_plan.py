@@ -55,5 +55,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
-
-RETURN = "# internal"

@@ -61,5 +61,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
-
-RETURN = "# internal"

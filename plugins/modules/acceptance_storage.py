@@ -32,8 +32,6 @@ options:
 
 EXAMPLES = "\n# playbooks/accept.yml\n"
 
-RETURN = "# internal"
-
 import os
 from dataclasses import asdict
 

@@ -45,5 +45,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/adopt.yml\n"
-
-RETURN = "# internal"

@@ -15,5 +15,3 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = "\n# playbooks/bench.yml\n"
-
-RETURN = "# internal"

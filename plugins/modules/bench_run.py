@@ -51,5 +51,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/bench.yml\n"
-
-RETURN = "# internal"

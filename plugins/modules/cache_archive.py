@@ -32,5 +32,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/caches.yml\n"
-
-RETURN = "# internal"

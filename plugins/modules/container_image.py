@@ -43,8 +43,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = "# internal"
-
 
 from ..module_utils.common.door import start_module
 from ..module_utils.containers.engine import ContainerError

@@ -51,8 +51,6 @@ options:
 
 EXAMPLES = "\n# roles/container_runtime/tasks/verify.yml\n"
 
-RETURN = "# internal"
-
 import platform
 from typing import Any
 

@@ -33,8 +33,6 @@ options:
 
 EXAMPLES = "\n# roles/container_runtime/tasks/files.yml\n"
 
-RETURN = "# internal"
-
 import tempfile
 
 from ..module_utils.common.door import AnsibleModule, start_module

@@ -33,8 +33,6 @@ options:
 
 EXAMPLES = "\n# roles/container_runtime/tasks/repositories.yml\n"
 
-RETURN = "# internal"
-
 import http.client
 import os
 

@@ -22,8 +22,6 @@ options:
 
 EXAMPLES = "\n# plugins/action/container_runtime.py\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.common.door import start_module

@@ -20,5 +20,3 @@ options: {}
 """
 
 EXAMPLES = "\n# playbooks/rollout.yml\n"
-
-RETURN = "# internal"

@@ -55,5 +55,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/deprovision.yml\n"
-
-RETURN = "# internal"

@@ -36,5 +36,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/discover.yml\n"
-
-RETURN = "# internal"

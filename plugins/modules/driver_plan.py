@@ -165,6 +165,4 @@ options:
 """
 
 EXAMPLES = "\n# roles/cann/tasks/plan.yml\n"
-
-RETURN = "# internal"
 # The action plugin of the same name does the work; on the host it runs the module driver_state.

@@ -102,8 +102,6 @@ options:
 
 EXAMPLES = "\n# roles/cann/tasks/inspect.yml\n"
 
-RETURN = "# internal"
-
 from ..module_utils.accelerator.pci_host import KERNEL_TREES, PciError
 from ..module_utils.cann import host as cann
 from ..module_utils.common.door import start_module

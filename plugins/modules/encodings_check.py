@@ -74,8 +74,6 @@ seealso:
 
 EXAMPLES = "\n# roles/vllm/tasks/encodings.yml\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.common.door import AnsibleModule, start_module

@@ -48,5 +48,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tasks/evaluate_check.yml\n"
-
-RETURN = "# internal"

@@ -46,5 +46,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tasks/evaluate.yml\n"
-
-RETURN = "# internal"

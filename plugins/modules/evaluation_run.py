@@ -76,8 +76,6 @@ notes:
 
 EXAMPLES = "\n# playbooks/tasks/evaluate_task.yml\n"
 
-RETURN = "# internal"
-
 
 from ..module_utils.common.door import start_module
 from ..module_utils.evaluation.run_host import BusyError, lock_instance, remove_abandoned, write_result

@@ -32,5 +32,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/explain.yml\n"
-
-RETURN = "# internal"

@@ -31,8 +31,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/sampler.yml\n"
 
-RETURN = "# internal"
-
 import glob
 import os
 import shutil

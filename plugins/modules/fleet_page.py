@@ -54,5 +54,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/fleet.yml\n"
-
-RETURN = "# internal"

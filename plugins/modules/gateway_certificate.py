@@ -47,8 +47,6 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
-RETURN = "# internal"
-
 import time
 
 from ..module_utils.common.door import AnsibleModule, start_module

@@ -71,5 +71,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/gateway_keys.yml\n"
-
-RETURN = "# internal"

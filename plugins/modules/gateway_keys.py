@@ -70,8 +70,6 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/keys.yml\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.common.door import start_module

@@ -138,5 +138,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/gateway/tasks/plan.yml\n"
-
-RETURN = "# internal"

@@ -39,8 +39,6 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/preflight.yml\n"
 
-RETURN = "# internal"
-
 import os
 import platform
 import re

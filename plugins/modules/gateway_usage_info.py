@@ -25,8 +25,6 @@ options:
 
 EXAMPLES = "\n# playbooks/gateway_usage.yml\n"
 
-RETURN = "# internal"
-
 import time
 
 from ..module_utils.common.door import start_module

@@ -40,8 +40,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
 
-RETURN = "# internal"
-
 import inspect
 import json
 

@@ -43,8 +43,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/group_links.yml\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.common.door import AnsibleModule, start_module

@@ -35,5 +35,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/vllm/tasks/all_reduce.yml\n"
-
-RETURN = "# internal"

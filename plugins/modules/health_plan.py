@@ -38,5 +38,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/health/tasks/preflight.yml\n"
-
-RETURN = "# internal"

@@ -74,8 +74,6 @@ options:
 
 EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
-RETURN = "# internal"
-
 import tempfile
 from typing import Any
 

@@ -65,8 +65,6 @@ options:
 
 EXAMPLES = "\n# roles/host_tuning/tasks/set.yml\n"
 
-RETURN = "# internal"
-
 
 from ..module_utils.common.door import start_module
 from ..module_utils.common.processes_host import boot_id

@@ -45,8 +45,6 @@ notes:
 
 EXAMPLES = "\n# roles/vllm/tasks/run.yml\n"
 
-RETURN = "# internal"
-
 import platform
 
 from ..module_utils.common.door import start_module

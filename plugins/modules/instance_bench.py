@@ -103,8 +103,6 @@ notes:
 
 EXAMPLES = "\n# plugins/action/bench_run.py\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.bench.answers import finished_requests, other_requests

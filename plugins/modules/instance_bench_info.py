@@ -37,8 +37,6 @@ notes:
 
 EXAMPLES = "\n# plugins/action/bench_run.py\n"
 
-RETURN = "# internal"
-
 from typing import Any
 
 from ..module_utils.bench.answers import model_length, start_seconds

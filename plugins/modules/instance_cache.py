@@ -58,8 +58,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/caches.yml\n"
 
-RETURN = "# internal"
-
 import platform
 
 from ..module_utils.common.door import start_module

@@ -51,8 +51,6 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
 
-RETURN = "# internal"
-
 import grp
 import hashlib
 import os

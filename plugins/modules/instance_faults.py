@@ -15,8 +15,6 @@ notes:
 
 EXAMPLES = "\n# playbooks/status.yml\n"
 
-RETURN = "# internal"
-
 from ..module_utils.common.door import run_module
 from ..module_utils.health.last_faults_host import read_last_faults
 

@@ -92,8 +92,6 @@ notes:
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
 
-RETURN = "# internal"
-
 
 from ..module_utils.common.door import start_module
 from ..module_utils.endpoint.gates import GateError

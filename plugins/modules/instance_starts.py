@@ -15,8 +15,6 @@ notes:
 
 EXAMPLES = "\n# playbooks/status.yml\n"
 
-RETURN = "# internal"
-
 import platform
 
 from ..module_utils.common.door import start_module

@@ -66,8 +66,6 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
-RETURN = "# internal"
-
 from ..module_utils.common.door import run_module
 from ..module_utils.mirror.bundle import BundleError
 from ..module_utils.mirror.record_host import planned, present, verified

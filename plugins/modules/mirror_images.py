@@ -41,8 +41,6 @@ options:
 
 EXAMPLES = "\n# playbooks/mirror.yml\n"
 
-RETURN = "# internal"
-
 import os
 
 from ..module_utils.common.door import run_module

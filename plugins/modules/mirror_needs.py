@@ -69,5 +69,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/mirror.yml\n"
-
-RETURN = "# internal"

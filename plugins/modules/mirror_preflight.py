@@ -33,8 +33,6 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
-RETURN = "# internal"
-
 import os
 import platform
 from typing import Any

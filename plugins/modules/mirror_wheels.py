@@ -38,8 +38,6 @@ options:
 
 EXAMPLES = "\n# playbooks/mirror.yml\n"
 
-RETURN = "# internal"
-
 import os
 from typing import Any
 

@@ -21,5 +21,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/import_models.yml\n"
-
-RETURN = "# internal"

@@ -38,8 +38,6 @@ options:
 
 EXAMPLES = "\n# roles/monitoring/tasks/preflight.yml\n"
 
-RETURN = "# internal"
-
 import ipaddress
 import os
 import platform

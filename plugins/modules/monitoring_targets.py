@@ -26,5 +26,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/monitoring.yml\n"
-
-RETURN = "# internal"

@@ -20,5 +20,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/preflight.yml\n"
-
-RETURN = "# internal"

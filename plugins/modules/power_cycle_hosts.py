@@ -38,5 +38,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/power_cycle.yml\n"
-
-RETURN = "# internal"

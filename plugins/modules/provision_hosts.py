@@ -57,5 +57,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/provision.yml\n"
-
-RETURN = "# internal"

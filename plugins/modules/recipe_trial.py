@@ -46,5 +46,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/fit.yml\n"
-
-RETURN = "# internal"

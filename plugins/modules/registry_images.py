@@ -29,8 +29,6 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/run.yml\n"
 
-RETURN = "# internal"
-
 from ..module_utils.common.door import start_module
 from ..module_utils.containers.oci_index import Image, OciError, listing
 from ..module_utils.containers.push_host import find_images, push

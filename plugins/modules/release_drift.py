@@ -64,5 +64,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/drift.yml\n"
-
-RETURN = "# internal"

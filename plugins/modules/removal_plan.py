@@ -74,8 +74,6 @@ options:
 
 EXAMPLES = "\n# playbooks/remove.yml\n"
 
-RETURN = "# internal"
-
 import platform
 from typing import Any
 

@@ -42,5 +42,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/remove.yml\n"
-
-RETURN = "# internal"

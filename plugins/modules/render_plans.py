@@ -32,5 +32,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/render.yml\n"
-
-RETURN = "# internal"

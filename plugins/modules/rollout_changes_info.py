@@ -72,5 +72,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/collect_changes.yml\n"
-
-RETURN = "# internal"

@@ -58,5 +58,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
-
-RETURN = "# internal"

@@ -47,5 +47,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/apply.yml\n"
-
-RETURN = "# internal"

@@ -26,5 +26,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/plan.yml\n"
-
-RETURN = "# internal"

@@ -32,5 +32,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/rollout/tasks/finish.yml\n"
-
-RETURN = "# internal"

@@ -98,5 +98,3 @@ options:
 """
 
 EXAMPLES = "\n# roles/vllm/tasks/plan.yml\n"
-
-RETURN = "# internal"

@@ -37,5 +37,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
-
-RETURN = "# internal"

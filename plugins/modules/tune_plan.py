@@ -59,5 +59,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tune.yml\n"
-
-RETURN = "# internal"

@@ -36,5 +36,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tune.yml\n"
-
-RETURN = "# internal"

@@ -66,5 +66,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/tasks/tune_measurement.yml\n"
-
-RETURN = "# internal"

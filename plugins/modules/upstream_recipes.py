@@ -38,5 +38,3 @@ options:
 """
 
 EXAMPLES = "\n# playbooks/fetch_recipes.yml\n"
-
-RETURN = "# internal"

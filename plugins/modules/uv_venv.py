@@ -62,8 +62,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = "# internal"
-
 import os
 from http import HTTPStatus
 from urllib.parse import urlsplit

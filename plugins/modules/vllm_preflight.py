@@ -77,8 +77,6 @@ options:
 
 EXAMPLES = "\n# roles/vllm/tasks/host.yml\n"
 
-RETURN = "# internal"
-
 import os
 import platform
 

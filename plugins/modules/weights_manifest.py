@@ -114,8 +114,6 @@ seealso:
 
 EXAMPLES = "\n# playbooks/import_models.yml\n"
 
-RETURN = "# internal"
-
 import os
 
 from ..module_utils.common.door import AnsibleModule, start_module

@@ -30,8 +30,6 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/configure.yml\n"
 
-RETURN = "# internal"
-
 import os
 
 from ..module_utils.common.door import start_module

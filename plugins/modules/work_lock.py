@@ -51,8 +51,6 @@ options:
 
 EXAMPLES = "\n# roles/rollout/tasks/lock.yml\n"
 
-RETURN = "# internal"
-
 import contextlib
 import json
 import os
