@@ -189,30 +189,25 @@ ansible_facts:
 
 import platform
 
-from ..module_utils.accelerator.cpu_host import CpuError, read_cpu
+from ..module_utils.accelerator.cpu_host import read_cpu
 from ..module_utils.accelerator.drivers_host import read_drivers
-from ..module_utils.accelerator.pci_host import KERNEL_TREES, PciError, read_functions
+from ..module_utils.accelerator.pci_host import KERNEL_TREES, read_functions
 from ..module_utils.accelerator.pythons_host import read_pythons
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.vllm.fabric_host import near_rdma
 
 
-def main() -> None:
+@door(DOCUMENTATION, others=KERNEL_TREES)
+def main(module: AnsibleModule) -> Result:
     # The action plugin of the same name has the catalogue and handles the options that are not read below.
-    module = start_module(DOCUMENTATION, others=KERNEL_TREES)
-    try:
-        functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
-        cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())
-    except (PciError, CpuError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(
-        changed=False,
-        functions=[function.as_dict() for function in functions],
-        cpu=cpu.as_dict(),
-        drivers=read_drivers(module.params["sysfs_root"], module.params["proc_root"]),
-        pythons=read_pythons(),
-        rdma=near_rdma((function.address for function in functions), module.params["sysfs_root"]),
-    )
+    functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
+    return {
+        "functions": [function.as_dict() for function in functions],
+        "cpu": read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine()).as_dict(),
+        "drivers": read_drivers(module.params["sysfs_root"], module.params["proc_root"]),
+        "pythons": read_pythons(),
+        "rdma": near_rdma((function.address for function in functions), module.params["sysfs_root"]),
+    }
 
 
 if __name__ == "__main__":

@@ -39,18 +39,14 @@ problems:
   returned: success
 """
 
-from ..module_utils.accelerator.pci_host import PciError
 from ..module_utils.chip_identity.read_host import read_identities
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
-    try:
-        found = read_identities(module.params["sysfs_root"])
-    except PciError as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, chips=[chip._asdict() for chip in found.chips], problems=found.problems)
+@door(DOCUMENTATION)
+def main(module: AnsibleModule) -> Result:
+    found = read_identities(module.params["sysfs_root"])
+    return {"chips": [chip._asdict() for chip in found.chips], "problems": found.problems}
 
 
 if __name__ == "__main__":

@@ -102,9 +102,9 @@ options:
 
 EXAMPLES = "\n# roles/cann/tasks/inspect.yml\n"
 
-from ..module_utils.accelerator.pci_host import KERNEL_TREES, PciError
+from ..module_utils.accelerator.pci_host import KERNEL_TREES
 from ..module_utils.cann import host as cann
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.cuda import host as cuda
 from ..module_utils.rocm import host as rocm
 from ..module_utils.vendor_stack.faults import NO_FAULTS, FaultBook
@@ -113,18 +113,14 @@ from ..module_utils.vendor_stack.state_module import foreign_option
 READ = {"cuda": cuda.read_state, "rocm": rocm.read_state, "cann": cann.read_state}
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION, others=KERNEL_TREES)
+@door(DOCUMENTATION, others=KERNEL_TREES)
+def main(module: AnsibleModule) -> Result:
     options = module.params
     wrong = foreign_option(options)
     if wrong:
         module.fail_json(msg=wrong)
     book = FaultBook.from_document(options["faults"]) if options["faults"] else NO_FAULTS
-    try:
-        state = READ[options["stack"]](options, book)
-    except PciError as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, **state)
+    return READ[options["stack"]](options, book)
 
 
 if __name__ == "__main__":

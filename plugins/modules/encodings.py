@@ -98,7 +98,7 @@ files:
 
 import os
 
-from ..module_utils.common.door import AnsibleModule, start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.encodings.files import EncodingsError
 from ..module_utils.encodings.host import (
     EncodingOutcome,
@@ -113,20 +113,17 @@ from ..module_utils.transfer.fetch import Settings
 PART = 1024 * 1024
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
-    try:
-        outcomes = run(module)
-    except (EncodingsError, OSError) as exc:
-        module.fail_json(msg=str(exc))
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
+    outcomes = run(module)
     for outcome in outcomes:
         for reason in outcome.skipped:
             module.warn(f"source skipped for {outcome.state.name}: {reason}")
-    module.exit_json(
-        changed=any(outcome.state.changed for outcome in outcomes),
-        files=[outcome.as_dict() for outcome in outcomes],
-        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed],
-    )
+    return {
+        "changed": any(outcome.state.changed for outcome in outcomes),
+        "files": [outcome.as_dict() for outcome in outcomes],
+        "diff": [outcome.diff() for outcome in outcomes if outcome.state.changed],
+    }
 
 
 def run(module: AnsibleModule) -> list[EncodingOutcome]:

@@ -76,13 +76,13 @@ EXAMPLES = "\n# roles/vllm/tasks/encodings.yml\n"
 
 from typing import Any
 
-from ..module_utils.common.door import AnsibleModule, start_module
-from ..module_utils.encodings.library import RefusedError, Use
+from ..module_utils.common.door import AnsibleModule, Result, door
+from ..module_utils.encodings.library import Use
 from ..module_utils.encodings.library_host import ask_library, read_accepted, read_state, write_accepted
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     uses = [Use.from_dict(entry) for entry in module.params["uses"]]
     for use in uses:
         if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):
@@ -90,11 +90,7 @@ def main() -> None:
                 msg=f"uses of {use.directory}: expected either python, or image and an engine; found python "
                 f"{use.python!r}, image {use.image!r}, engine {module.params['engine']!r}"
             )
-    try:
-        result = run(module, uses)
-    except (RefusedError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, **result)
+    return run(module, uses)
 
 
 def run(module: AnsibleModule, uses: list[Use]) -> dict[str, Any]:

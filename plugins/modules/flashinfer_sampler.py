@@ -35,21 +35,16 @@ import glob
 import os
 import shutil
 import tempfile
-from typing import Any
 
-from ..module_utils.common.door import AnsibleModule, run_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.common.files_host import bytes_of, publish
 from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
 UNFINISHED = ".sampler-"
 
 
-def main() -> None:
-    run_module(ensure, DOCUMENTATION, OSError)
-
-
-def ensure(module: AnsibleModule) -> dict[str, Any]:
-    """Compile the sampler unless it is there, and return the module's result."""
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     path, capability = module.params["path"], module.params["compute_capability"]
     packages = glob.glob(os.path.join(glob.escape(path), "lib", "python3*", "site-packages", "flashinfer"))
     if not packages and module.check_mode and not os.path.isdir(path):

@@ -49,11 +49,10 @@ EXAMPLES = "\n# roles/gateway/tasks/configure.yml\n"
 
 import time
 
-from ..module_utils.common.door import AnsibleModule, start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.gateway.certificate_host import (
     MAX_DAYS,
     RENEW_DAYS,
-    CertificateError,
     CertificateOutcome,
     check_site_certificate,
     issue_from_site_ca,
@@ -61,24 +60,22 @@ from ..module_utils.gateway.certificate_host import (
 )
 
 
-def main() -> None:
-    module = start_module(
-        DOCUMENTATION,
-        required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
-    )
-    try:
-        found = _certificate(module)
-    except (CertificateError, OSError) as exc:
-        module.fail_json(msg=str(exc))
+@door(
+    DOCUMENTATION,
+    OSError,
+    required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
+)
+def main(module: AnsibleModule) -> Result:
+    found = _certificate(module)
     for text in found.warnings:
         module.warn(text)
-    module.exit_json(
-        changed=bool(found.reason),
-        certificate=found.certificate,
-        key=found.key,
-        not_after=found.not_after,
-        reason=found.reason,
-    )
+    return {
+        "changed": bool(found.reason),
+        "certificate": found.certificate,
+        "key": found.key,
+        "not_after": found.not_after,
+        "reason": found.reason,
+    }
 
 
 def _certificate(module: AnsibleModule) -> CertificateOutcome:

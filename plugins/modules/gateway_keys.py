@@ -72,32 +72,28 @@ EXAMPLES = "\n# roles/gateway/tasks/keys.yml\n"
 
 from typing import Any
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.gateway.clients import Client, maps_of, maps_without
-from ..module_utils.gateway.maps_host import MapsError, client_lines, read_maps, update_maps
+from ..module_utils.gateway.maps_host import client_lines, read_maps, update_maps
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION, mutually_exclusive=[("clients", "remove")])
+@door(DOCUMENTATION, mutually_exclusive=[("clients", "remove")])
+def main(module: AnsibleModule) -> Result:
     options = module.params
-    try:
-        requested = requested_maps(options)
-        only_read = options["clients"] is None and options["remove"] is None
-        found = update_maps(
-            requested, options["directory"], options["socket"], options["group"], module.check_mode or only_read
-        )
-    except MapsError as exc:
-        module.fail_json(msg=str(exc))
+    requested = requested_maps(options)
+    only_read = options["clients"] is None and options["remove"] is None
+    is_trial = module.check_mode or only_read
+    found = update_maps(requested, options["directory"], options["socket"], options["group"], is_trial)
     diff = {"before": client_lines(found.before), "after": client_lines(found.after)} if module._diff else {}
-    module.exit_json(
-        changed=found.changed and not only_read,
-        added=found.differences["added"],
-        changed_clients=found.differences["changed"],
-        removed=found.differences["removed"],
-        present=found.present,
-        running=found.running,
+    return {
+        "changed": found.changed and not only_read,
+        "added": found.differences["added"],
+        "changed_clients": found.differences["changed"],
+        "removed": found.differences["removed"],
+        "present": found.present,
+        "running": found.running,
         **({"diff": diff} if diff else {}),
-    )
+    }
 
 
 def requested_maps(options: dict[str, Any]) -> dict[str, dict[str, str]]:

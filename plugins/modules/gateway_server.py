@@ -206,7 +206,7 @@ started:
 import dataclasses
 import time
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.gateway.admission_report_host import read_admission
 from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
@@ -216,8 +216,8 @@ from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersE
 from ..module_utils.gateway.usage_host import tokens_per_second
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION)
+def main(module: AnsibleModule) -> Result:
     options = module.params
     paths = GatewayPaths(**{each.name: options[each.name] for each in dataclasses.fields(GatewayPaths)})
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -226,13 +226,10 @@ def main() -> None:
     )
     selection = Selection(options["servers"], options["hosts"], options["groups"])
     gateway = GatewayServers(paths)
-    try:
-        check_request(request, selection)
-        outcome = gateway.change(selection, request, module.check_mode)
-        if request.state != STATUS and not module.check_mode:
-            gateway.wait(outcome, request, options["wait"])
-    except ServersError as exc:
-        module.fail_json(msg=str(exc))
+    check_request(request, selection)
+    outcome = gateway.change(selection, request, module.check_mode)
+    if request.state != STATUS and not module.check_mode:
+        gateway.wait(outcome, request, options["wait"])
     problem = ""
     if request.state == RETURNED and options["watch"] > 0 and not module.check_mode:
         try:
@@ -248,7 +245,7 @@ def main() -> None:
     if request.state == STATUS:
         more = {"scale": read_report(), "admission": read_admission(options["config"])}
         more["tokens_per_s"] = tokens_per_second(paths.usage_file, time.time())
-    module.exit_json(**result_of(outcome), **diff, **more)
+    return {**result_of(outcome), **diff, **more}
 
 
 if __name__ == "__main__":

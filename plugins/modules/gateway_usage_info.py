@@ -27,8 +27,8 @@ EXAMPLES = "\n# playbooks/gateway_usage.yml\n"
 
 import time
 
-from ..module_utils.common.door import start_module
-from ..module_utils.gateway.usage_host import UsageError, read_usage
+from ..module_utils.common.door import AnsibleModule, Result, door
+from ..module_utils.gateway.usage_host import read_usage
 from ..module_utils.gateway.usage_period import PeriodError, time_of
 
 DATABASE = "/var/lib/gateway-usage/usage.sqlite"
@@ -36,8 +36,8 @@ DATABASE = "/var/lib/gateway-usage/usage.sqlite"
 OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION)
+def main(module: AnsibleModule) -> Result:
     now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:
         text = module.params[name]
@@ -45,11 +45,7 @@ def main() -> None:
             times[name] = time_of(text, now) if text else now + 3600
         except PeriodError as exc:
             module.fail_json(msg=f"{OPTIONS[name]}: {exc}")
-    try:
-        found = read_usage(DATABASE, times["since"], times["end"])
-    except UsageError as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, **found)
+    return read_usage(DATABASE, times["since"], times["end"])
 
 
 if __name__ == "__main__":

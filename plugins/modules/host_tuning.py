@@ -66,7 +66,7 @@ options:
 EXAMPLES = "\n# roles/host_tuning/tasks/set.yml\n"
 
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.common.processes_host import boot_id
 from ..module_utils.host_tuning.host import REBOOT_MARK, HostSettings
 from ..module_utils.host_tuning.plan import decide, describe, reboot_reasons
@@ -75,32 +75,29 @@ from ..module_utils.host_tuning.settings import TuningError, wanted_of
 from ..module_utils.vendor_stack.reboot import boot_mark
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     host = HostSettings(module.params["sysfs_root"], module.params["proc_root"])
-    try:
-        saved = host.saved()
-        words = host.iommu_words()
-        wanted = wanted_of(module.params, words, host.grubby)
-        plan = decide(wanted, host.read({*wanted, *saved}), saved)
-        reasons = reboot_reasons(plan, wanted, words, host.command_line())
-        refusal = refusal_of(module.params, host, reasons)
-        if refusal and not module.check_mode:
-            raise TuningError(refusal)
-        if not module.check_mode:
-            host.apply(plan)
-    except (TuningError, OSError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(
-        changed=bool(plan.changes) or plan.saved != saved,
-        settings=[step._asdict() for step in plan.steps],
-        lines=describe(plan.steps),
-        notes=list(plan.notes),
-        plan={"reboot": reasons},
-        no_reboot=refusal,
-        mark={"path": REBOOT_MARK, "content": boot_mark(boot_id(), reasons)},
+    saved = host.saved()
+    words = host.iommu_words()
+    wanted = wanted_of(module.params, words, host.grubby)
+    plan = decide(wanted, host.read({*wanted, *saved}), saved)
+    reasons = reboot_reasons(plan, wanted, words, host.command_line())
+    refusal = refusal_of(module.params, host, reasons)
+    if refusal and not module.check_mode:
+        raise TuningError(refusal)
+    if not module.check_mode:
+        host.apply(plan)
+    return {
+        "changed": bool(plan.changes) or plan.saved != saved,
+        "settings": [step._asdict() for step in plan.steps],
+        "lines": describe(plan.steps),
+        "notes": list(plan.notes),
+        "plan": {"reboot": reasons},
+        "no_reboot": refusal,
+        "mark": {"path": REBOOT_MARK, "content": boot_mark(boot_id(), reasons)},
         **({"diff": diff_of(plan)} if module._diff and plan.changes else {}),
-    )
+    }
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ notes:
 
 EXAMPLES = "\n# playbooks/status.yml\n"
 
-from ..module_utils.common.door import run_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.health.last_faults_host import read_last_faults
 
 
-def main() -> None:
-    run_module(lambda _module: {"changed": False, "instances": read_last_faults()}, DOCUMENTATION, OSError)
+@door(DOCUMENTATION, OSError)
+def main(_module: AnsibleModule) -> Result:
+    return {"instances": read_last_faults()}
 
 
 if __name__ == "__main__":

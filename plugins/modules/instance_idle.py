@@ -78,30 +78,27 @@ waited_s:
 """
 
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.endpoint.client import AddressError, TimedClient
 from ..module_utils.endpoint.idle import EngineLoad, IdleWait, read_load, wait_until_idle
 from ..module_utils.instance.config_file import InstanceError
 from ..module_utils.instance.config_host import NotInstalledError, endpoint_in
 from ..module_utils.instance.listener_host import processes_of
-from ..module_utils.vllm.unit import Unit, UnitError
+from ..module_utils.vllm.unit import Unit
 
 # A healthy engine reads its sockets within seconds.
 ANSWER = 5.0
 ACTIVE = ("active", "activating", "deactivating", "reloading")
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION)
+def main(module: AnsibleModule) -> Result:
     module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)
-    try:
-        if unit.state().active not in ACTIVE:
-            module.exit_json(**result_of(IdleWait(True, EngineLoad(), 0.0), False))
-        client = client_of(options["instance"], options["config_dir"])
-    except (UnitError, OptionError) as exc:
-        module.fail_json(msg=str(exc))
+    if unit.state().active not in ACTIVE:
+        return result_of(IdleWait(True, EngineLoad(), 0.0), False)
+    client = client_of(options["instance"], options["config_dir"])
 
     def read() -> EngineLoad:
         """Read the load of the instance; one that was stopped in the meantime is idle."""
@@ -109,11 +106,7 @@ def main() -> None:
         return EngineLoad(gone=True) if load.problem and unit.state().active not in ACTIVE else load
 
     timeout, settle = (0.0, 0.0) if module.check_mode else (options["timeout"], options["settle"])
-    try:
-        quiet = wait_until_idle(read, timeout, settle)
-    except UnitError as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(**result_of(quiet, True))
+    return result_of(wait_until_idle(read, timeout, settle), True)
 
 
 class OptionError(Exception):

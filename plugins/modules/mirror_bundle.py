@@ -66,14 +66,13 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
 
-from ..module_utils.common.door import run_module
-from ..module_utils.mirror.bundle import BundleError
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.mirror.record_host import planned, present, verified
 
 
-def main() -> None:
-    states = {"planned": planned, "present": present, "verified": verified}
-    run_module(lambda module: states[module.params["state"]](module), DOCUMENTATION, BundleError, OSError)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
+    return {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
 
 
 if __name__ == "__main__":

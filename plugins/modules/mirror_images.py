@@ -43,15 +43,15 @@ EXAMPLES = "\n# playbooks/mirror.yml\n"
 
 import os
 
-from ..module_utils.common.door import run_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.containers.copy_host import run
-from ..module_utils.containers.oci_index import OciError
 
 
-def main() -> None:
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     # Readable for all, because a web server serves the directory.
     os.umask(0o022)
-    run_module(run, DOCUMENTATION, OSError, OciError)
+    return run(module)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ options:
 
 EXAMPLES = "\n# roles/mirror/tasks/run.yml\n"
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.containers.oci_index import Image, OciError, listing
 from ..module_utils.containers.push_host import find_images, push
 from ..module_utils.containers.registry_socket_host import Registry
@@ -38,29 +38,26 @@ from ..module_utils.containers.registry_socket_host import Registry
 START_SECONDS = 15
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     registry = Registry(module.params["socket"])
-    try:
-        images = find_images(module.params["root"])
-        present = ask_all(images, registry, module.check_mode)
-        missing = [image for image in images if present[image.name] != image.digest]
-        if not module.check_mode:
-            for image in missing:
-                push(image, registry)
-    except (OSError, OciError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(
-        changed=bool(missing),
-        images=[{"name": image.name, "digest": image.digest} for image in images],
-        pushed=[image.name for image in missing],
-        diff={
+    images = find_images(module.params["root"])
+    present = ask_all(images, registry, module.check_mode)
+    missing = [image for image in images if present[image.name] != image.digest]
+    if not module.check_mode:
+        for image in missing:
+            push(image, registry)
+    return {
+        "changed": bool(missing),
+        "images": [{"name": image.name, "digest": image.digest} for image in images],
+        "pushed": [image.name for image in missing],
+        "diff": {
             "before_header": registry.path,
             "after_header": registry.path,
             "before": listing(images, present),
             "after": listing(images, {image.name: image.digest for image in images}),
         },
-    )
+    }
 
 
 def ask_all(images: list[Image], registry: Registry, check_mode: bool) -> dict[str, str | None]:

@@ -66,7 +66,7 @@ import os
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-from ..module_utils.common.door import start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.pinning.web import RetryingClient, TooLargeError
 from ..module_utils.weights.manifest import WeightsError
 from ..module_utils.wheels.build_host import ensure
@@ -78,13 +78,9 @@ TIMEOUT = 30  # seconds without a byte from the index
 ROOT_PAGE_LIMIT = 4 << 20
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
-    try:
-        result = ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
-    except (OSError, VenvError) as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(**result)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
+    return ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
 
 
 # The options as messages name them, each with the variable of the role vllm that sets it.

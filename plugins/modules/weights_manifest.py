@@ -116,24 +116,20 @@ EXAMPLES = "\n# playbooks/import_models.yml\n"
 
 import os
 
-from ..module_utils.common.door import AnsibleModule, start_module
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.pinning.contents import revision_of
 from ..module_utils.pinning.write_host import Request, Written, compare_manifest, pin_model, write_manifest
-from ..module_utils.weights.manifest import WeightsError
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
-    try:
-        written = run(module)
-    except (WeightsError, OSError) as exc:
-        module.fail_json(msg=str(exc))
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
+    written = run(module)
     if written.lost_modelscope:
         module.warn(
             f"{written.path}: the name on ModelScope was removed, because the files have changed; "
             "set modelscope_model to check it and write it again"
         )
-    module.exit_json(**result(written))
+    return result(written)
 
 
 def run(module: AnsibleModule) -> Written:

@@ -32,30 +32,26 @@ EXAMPLES = "\n# roles/mirror/tasks/configure.yml\n"
 
 import os
 
-from ..module_utils.common.door import start_module
-from ..module_utils.wheels.index import WheelError
+from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.wheels.make_index_host import make_index
 
 
-def main() -> None:
-    module = start_module(DOCUMENTATION)
+@door(DOCUMENTATION, OSError)
+def main(module: AnsibleModule) -> Result:
     # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
-    try:
-        found = make_index(module.params["root"], module.params["trust_stamps"], module.check_mode)
-    except (OSError, WheelError) as exc:
-        module.fail_json(msg=str(exc))
+    found = make_index(module.params["root"], module.params["trust_stamps"], module.check_mode)
     unreadable = [entry.wheel.filename for entry in found.entries if not entry.world_readable]
     if unreadable:
         where = os.path.join(module.params["root"], "wheels")
         module.warn(f"files in {where} that a web server may not be able to read (chmod o+r): {', '.join(unreadable)}")
-    module.exit_json(
-        changed=found.changed,
-        projects=found.projects,
-        wheels=len(found.entries),
-        bytes=sum(entry.stamp[0] for entry in found.entries),
-        diff=found.diff,
-    )
+    return {
+        "changed": found.changed,
+        "projects": found.projects,
+        "wheels": len(found.entries),
+        "bytes": sum(entry.stamp[0] for entry in found.entries),
+        "diff": found.diff,
+    }
 
 
 if __name__ == "__main__":

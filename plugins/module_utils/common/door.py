@@ -10,7 +10,11 @@ from ansible.module_utils.basic import AnsibleModule
 from .documented import documented_arguments
 from .module import guard
 
-__all__ = ["AnsibleModule", "run_module", "start_module"]
+__all__ = ["AnsibleModule", "Result", "door", "start_module"]
+
+Result = Mapping[str, Any]
+# How the names of this collection's modules begin.
+_OWN = __name__.partition(".module_utils.")[0]
 
 
 def start_module(
@@ -27,16 +31,27 @@ def start_module(
     return module
 
 
-def run_module(
-    work: Callable[[AnsibleModule], Mapping[str, Any]],
-    documentation: str,
-    *errors: type[Exception],
-    **more: Any,
-) -> None:
-    """End with what ``work`` returns for the module of this process; the text of one of its errors is the message."""
-    module = start_module(documentation, **more)
-    try:
-        result = work(module)
-    except errors as exc:
-        module.fail_json(msg=str(exc))
-    module.exit_json(**result)
+def door(
+    documentation: str, *errors: type[Exception], **more: Any
+) -> Callable[[Callable[[AnsibleModule], Result]], Callable[[], None]]:
+    """Return what makes the ``main`` of a module of a function that returns its result; ``more`` is for start_module.
+
+    ``changed`` is false unless it is in the result. The text of an exception of this collection, or of ``errors``, is
+    the whole message for the user, as for ControllerAction.
+    """
+
+    def decorate(work: Callable[[AnsibleModule], Result]) -> Callable[[], None]:
+        def main() -> None:
+            module = start_module(documentation, **more)
+            try:
+                result = work(module)
+            except Exception as exc:
+                # Ansible runs a module as __main__.
+                if not isinstance(exc, errors) and not type(exc).__module__.startswith((_OWN, "__main__")):
+                    raise
+                module.fail_json(msg=str(exc))
+            module.exit_json(**{"changed": False, **result})
+
+        return main
+
+    return decorate

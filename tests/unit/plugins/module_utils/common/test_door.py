@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.door import run_module, start_module
+from ansible_collections.baremetal.inference.plugins.module_utils.common.door import door, start_module
+from ansible_collections.baremetal.inference.plugins.module_utils.common.file_set_host import FileSetError
 
 from tests.fakes.module_arguments import patch_module_args
 
@@ -26,7 +27,7 @@ class SiteError(Exception):
 
 def printed(capsys, work, *errors, name="a", **more):
     with patch_module_args({"name": name}), pytest.raises(SystemExit):
-        run_module(work, OPTIONS, *errors, **more)
+        door(OPTIONS, *errors, **more)(work)()
     return json.loads(capsys.readouterr().out)
 
 
@@ -43,9 +44,21 @@ def test_an_expected_error_is_the_message_and_a_terminal_can_print_it(capsys):
     assert found["failed"] and found["msg"] == "a: found \\x1b[2J"
 
 
+@pytest.mark.parametrize("error", [FileSetError, type("OptionError", (Exception,), {"__module__": "__main__"})])
+def test_an_error_of_the_collection_or_of_the_module_itself_is_expected(capsys, error):
+    def work(_module):
+        raise error("a: found b")
+
+    assert printed(capsys, work)["msg"] == "a: found b"
+
+
+def test_nothing_is_changed_unless_the_result_says_so(capsys):
+    assert printed(capsys, lambda _module: {"name": "a"})["changed"] is False
+
+
 def test_any_other_error_is_a_defect():
     with patch_module_args({"name": "a"}), pytest.raises(ZeroDivisionError):
-        run_module(lambda _module: {"changed": 1 / 0}, OPTIONS, SiteError)
+        door(OPTIONS, SiteError)(lambda _module: {"changed": 1 / 0})()
 
 
 @pytest.mark.parametrize(("more", "expected"), [({}, True), ({"supports_check_mode": False}, False)])
