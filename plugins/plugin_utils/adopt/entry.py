@@ -11,7 +11,7 @@ from ..options.table import Doubt, Foreign, OptionTable
 from .flags import Given, read_flags
 from .replacements import describe, is_accepted, leaves, newer_form, settings_instead, without_replaced
 from .shell import CommandError, as_written, only_there, unreadable
-from .start import Start
+from .start import Start, also_open
 from .variables import CHIPS, sort_variables
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*\Z")
@@ -31,6 +31,7 @@ _CHIPS = r"[0-9]{1,4}(,[0-9]{1,4})*"
 _PLACES = {"host": r"[\w.:-]+", "port": r"[1-9]\d{0,4}", "served-model-name": r"(?s).+", "device-ids": _CHIPS}
 _EXPECTED = {"host": "an address", "port": "a port", "served-model-name": "a name", "device-ids": "numbers of chips"}
 _PLUGINS = ("tool-parser-plugin", "reasoning-parser-plugin")
+_NAME_IT = "name it with -e adopt_model=ORGANISATION/NAME"
 _ALL = "0.0.0.0"  # noqa: S104  vLLM's own default
 
 
@@ -65,7 +66,7 @@ class Release:
 def adopt(start: Start, release: Release, model: str = "") -> Adopted:
     """Return the entry for a start; ``model`` names the weights where the command names a path. Raises CommandError."""
     named, flags = read_flags(start.words, release.table, release.others)
-    adopted = Adopted(_model(named, model), {}, [])
+    adopted = Adopted(_model(named, model, start), {}, [])
     rest: list[Given] = []
     place: dict[str, Any] = {}
     for given in flags:
@@ -99,7 +100,7 @@ def adopt(start: Start, release: Release, model: str = "") -> Adopted:
     return adopted
 
 
-def _model(named: str, wanted: str) -> str:
+def _model(named: str, wanted: str, start: Start) -> str:
     """Return the repository of the weights."""
     if wanted:
         if not _REPOSITORY.match(wanted):
@@ -108,15 +109,15 @@ def _model(named: str, wanted: str) -> str:
     if not named:
         raise CommandError("the command names no model, expected `vllm serve MODEL` or `--model MODEL`")
     if unreadable(named):
-        raise CommandError(f"the model: {only_there(named)}; name it with -e adopt_model=ORGANISATION/NAME")
+        raise CommandError(f"the model: {only_there(named)}; {_NAME_IT}{also_open(start, named)}")
     cached = _CACHED.search(named)
     if cached:
         return "/".join(text for text in cached.groups() if text)
     if not _REPOSITORY.match(named):
         what = ", a path that only that machine has" if re.match(r"[~./]*/", named) else ""
         raise CommandError(
-            f"the model: found {show_value(as_written(named))}{what}, expected a repository of the hub; name it with "
-            "-e adopt_model=ORGANISATION/NAME"
+            f"the model: found {show_value(as_written(named))}{what}, expected a repository of the hub; {_NAME_IT}"
+            f"{also_open(start, named)}"
         )
     return named
 
@@ -130,6 +131,11 @@ def _take(adopted: Adopted, place: dict[str, Any], rest: list[Given], given: Giv
         adopted.secrets.append("VLLM_API_KEY")
     elif name == "hf-token":
         adopted.left_out.append((flag, "a secret; hosts ask no hub, so give the token to pin_weights.yml"))
+    elif name in _OF_SEVERAL:
+        raise CommandError(
+            f"{flag}: the command starts one of several hosts of an instance, which `nodes` of the instance names "
+            "(docs/operate/several-hosts.md); read its other flags without those for hosts"
+        )
     elif part:
         adopted.left_out.append((flag, f"{part}; set args {name}"))
     elif name in _PLACES and not re.fullmatch(_PLACES[name], str(value)):
@@ -139,11 +145,6 @@ def _take(adopted: Adopted, place: dict[str, Any], rest: list[Given], given: Giv
     elif name == "revision":
         reason = f"a manifest pins it: pin_weights.yml -e pin_revision={given.values[0]}" if given.values else ""
         adopted.left_out.append((flag, reason))
-    elif name in _OF_SEVERAL:
-        raise CommandError(
-            f"{flag}: the command starts one of several hosts of an instance, which `nodes` of the instance names "
-            "(docs/operate/several-hosts.md); read its other flags without those for hosts"
-        )
     elif name in _LEFT_OUT:
         adopted.left_out.append((flag, _LEFT_OUT[name]))
     else:

@@ -13,9 +13,15 @@ MOST_BYTES = 64 * 1024
 # Of a word whose variables are replaced: A=$A$A, repeated, would fill the memory.
 _MOST_EXPANDED = 8 * 1024
 
-# These stand for a $, a ` and a $ outside of quotes that a shell would replace; characters of no script.
-_LIVE, _TICK, _BARE = "\ue000", "\ue001", "\ue002"
+# These stand for a $, a ` and a $ outside of quotes that a shell would replace, and for the < of a placeholder;
+# characters of no script.
+_LIVE, _TICK, _BARE, _OPEN = "\ue000", "\ue001", "\ue002", "\ue003"
 _VARIABLE = re.compile(rf"[{_LIVE}{_BARE}](?:(\w+)|\{{(\w+)(?::?-([^{{}}]*))?\}})")
+# What guides have in place of a value: <your model>, which no two redirections look like, and {TP}, outside of JSON
+# and of Jinja.
+_ANGLED = re.compile(r"(?<![\w'\"])<([A-Za-z](?:[\w ./:-]{0,60}[\w.])?>)(?![\w'\"])")
+_MARKED = re.compile(f"{_OPEN}[^>]*>")
+_BRACED = re.compile(r"(?<![{\w$])\{[A-Za-z_][\w.-]{0,60}\}(?!\})")
 # A backslash at the end of a line; blanks and comments behind it come from copying.
 _CONTINUED = re.compile(r"\\[ \t]*(?:#[^\n]*)?\r?\n")
 # A backslash at the end of a comment continues nothing.
@@ -38,7 +44,7 @@ def check_text(text: str) -> None:
     """Raise CommandError for a text that is too long, or holds what no command holds."""
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise CommandError(f"the command has more than {MOST_BYTES:,} bytes, expected one that starts vLLM")
-    odd = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\ue002]", text)
+    odd = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ue000-\ue003]", text)
     if odd:
         raise CommandError(f"the command holds the control character {odd.group()!r}, expected text")
 
@@ -93,7 +99,7 @@ def _split(text: str) -> Iterator[str | None]:
         elif char == "#":
             end = text.find("\n", place)
             place = len(text) if end < 0 else end
-        elif char in "<>" or _NUMBERED.match(text, place):
+        elif (char in "<>" or _NUMBERED.match(text, place)) and not _ANGLED.match(text, place):
             # A redirection, with the name of its file.
             place = _REDIRECTION.match(text, place).end()  # type: ignore[union-attr]
         else:
@@ -104,9 +110,13 @@ def _split(text: str) -> Iterator[str | None]:
 def _read_word(text: str, place: int) -> tuple[str, int]:
     """Return the word that begins at a place, and where it ends."""
     begin, parts = place, []
-    while place < len(text) and not text[place].isspace() and text[place] not in _ENDS + "<>":
-        char = text[place]
-        if char in "'\"":
+    while place < len(text) and not text[place].isspace() and text[place] not in _ENDS:
+        char, angled = text[place], _ANGLED.match(text, place)
+        if angled:
+            part, place = _OPEN + angled.group(1), angled.end()
+        elif char in "<>":
+            break
+        elif char in "'\"":
             part, place = _quoted(text, place)
         elif char == "\\":
             part, place = text[place + 1 : place + 2], place + 2
@@ -150,6 +160,8 @@ def _line(text: str, place: int) -> int:
 
 def interpolated(text: str) -> str:
     """Return a text of a compose file in the same form: there $$ is a $, and any other $ is replaced."""
+    if '"' not in text:
+        text = _ANGLED.sub(rf"{_OPEN}\1", text)
     return text.replace("$$", "\x00").replace("$", _LIVE).replace("\x00", "$")
 
 
@@ -182,22 +194,31 @@ def expand_words(words: Iterable[str], known: Mapping[str, str]) -> Iterator[str
         yield from text.split() if alone else [text]
 
 
-def unreadable(word: str) -> str:
-    """Return the part of a word that only a shell could replace, as it was written; empty where there is none."""
-    found = _VARIABLE.search(word)
-    if found:
-        return as_written(found.group())
+def parts_of(word: str) -> Iterator[str]:
+    """Yield the parts of a word that a shell or a person must replace, as they were written."""
+    for pattern in (_VARIABLE, _MARKED, *(() if '"' in word else (_BRACED,))):
+        yield from (as_written(found.group()) for found in pattern.finditer(word))
     if _TICK in word:
-        return "`...`"
-    return "$(...)" if f"{_LIVE}(" in word else "$" * (_LIVE in word or _BARE in word)
+        yield "`...`"
+    if f"{_LIVE}(" in word:
+        yield "$(...)"
+    elif not _VARIABLE.search(word) and (_LIVE in word or _BARE in word):
+        yield "$"
+
+
+def unreadable(word: str) -> str:
+    """Return the first part of a word that a shell or a person must replace; empty where there is none."""
+    return next(parts_of(word), "")
 
 
 def only_there(word: str) -> str:
     """Return why a word cannot be taken, as the beginning of a sentence; empty where it can."""
     part = unreadable(word)
+    if part.startswith(("<", "{")):
+        return f"found {part}, which stands for a value"
     return f"found {part}, which only a shell of that machine can replace" if part else ""
 
 
 def as_written(word: str) -> str:
     """Return a word without marks."""
-    return word.replace(_LIVE, "$").replace(_BARE, "$").replace(_TICK, "`")
+    return word.replace(_LIVE, "$").replace(_BARE, "$").replace(_TICK, "`").replace(_OPEN, "<")

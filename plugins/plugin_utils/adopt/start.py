@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import Iterator, Mapping, Sequence
 
 from ...module_utils.common.kinds import show_value
-from .redaction import is_image
-from .shell import CommandError, as_written, expand, expand_words, only_there, script, unreadable
+from .redaction import is_image, may_be_secret
+from .shell import CommandError, as_written, expand, expand_words, only_there, parts_of, script, unreadable
 
 # The modules of vLLM's server; the second one is its forerunner without OpenAI's API.
 _MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
@@ -39,6 +39,8 @@ SHELL_IMAGES = {
     "intel/vllm": "xpu",
     "nvidia/vllm": "cuda",
 }
+# Words of guides in place of a path or a name.
+_EXAMPLE = re.compile(r"[\w./~-]{0,60}\bpath[/_]to[/_][\w./-]{1,60}|(?:[\w.-]{1,60}/)?your[_-][\w-]{1,60}", re.I)
 _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
 # Other numbers in the tags of AMD, NVIDIA and LMCache are their own: rocm7.0.0_vllm_0.11.1_20251103, 25.09-py3.
 _OTHERS_VERSION = re.compile(r"vllm[_-]" + _VERSION.pattern)
@@ -169,16 +171,32 @@ def finish(start: Start, words: Sequence[str], known: Mapping[str, str]) -> bool
             start.env.update(exported)
             start.words = list(expand_words(behind, {**known, **exported}))
             return True
-    if repository_of(start.image).rpartition("/")[2] not in IMAGES or start.entrypoint or is_shell(words):
+    # The sentence on an image that cannot be read names what else cannot.
+    known_image = repository_of(start.image).rpartition("/")[2] in IMAGES
+    served = known_image or ("--model" in words and unreadable(start.image))
+    if not served or start.entrypoint or is_shell(words):
         return False
     start.words = list(expand_words(words[1:] if words[0] == "serve" else words, known))
     return True
 
 
+def also_open(start: Start, *named: str) -> str:
+    """Return the end of a sentence that names all other words in place of a value; secrets and shell variables in the
+    environment are none, because the machine has those."""
+    found = [*parts_of(start.image), *(part for port in start.ports for part in parts_of(port))]
+    for name, value in start.env.items():
+        found += [part for part in parts_of(value or "") if part[0] in "<{" and not may_be_secret(name, value)]
+    for before, word in zip(["", *start.words], start.words):
+        if not may_be_secret(before.lstrip("-"), word):
+            found += [*parts_of(word), *([word] if _EXAMPLE.fullmatch(word) else [])]
+    others = [part for part in dict.fromkeys(found) if not any(part in as_written(name) for name in named)]
+    return f"; also write values in place of {', '.join(others)}" if others else ""
+
+
 def check_image(start: Start) -> None:
     """Raise CommandError for an image that is none of vLLM, and starts something else."""
     if unreadable(start.image) and not start.stack:
-        raise CommandError(f"the image: {only_there(start.image)}; write its name")
+        raise CommandError(f"the image: {only_there(start.image)}; write its name{also_open(start, start.image)}")
     if start.image and not unreadable(start.image) and not is_image(start.image):
         raise CommandError("the image: found a word that no image is called, expected one such as vllm/vllm-openai")
     if not start.stack and _OTHER_HARDWARE.search(repository_of(start.image)):

@@ -43,6 +43,55 @@ def test_one_that_cannot_be_read_is_answered_in_one_sentence(entry):
     assert entry["refused"] in str(caught.value) and "\n" not in str(caught.value)
 
 
+# As guides write them, with what the sentence has to name.
+OPEN = [
+    (
+        "docker run -e HF_TOKEN=<your-token> vllm/vllm-openai:latest --model ${MODEL} --api-key <the-key> -tp {TP} "
+        "--port <port>",
+        ["${MODEL}", "{TP}", "<port>"],
+    ),
+    (
+        "vllm serve PATH/TO/MODEL -tp {TP} --max-model-len <MAX LEN> --served-model-name your-name",
+        ["PATH/TO/MODEL", "{TP}", "<MAX LEN>", "your-name"],
+    ),
+    (
+        "docker run -p $PORT:8000 -e NCCL_SOCKET_IFNAME=<nic> -v /path/to/models:/m $IMAGE --model {ORG}/{NAME}",
+        ["$PORT", "<nic>", "$IMAGE", "{ORG}", "{NAME}"],
+    ),
+    ("bash -c 'vllm serve <your-model> --host <ip>'", ["<your-model>", "<ip>"]),
+    (
+        "services:\n  a:\n    image: ${IMAGE}\n    command: --model <model> --port ${PORT}\n",
+        ["${IMAGE}", "<model>", "${PORT}"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), OPEN)
+def test_all_placeholders_are_named_in_one_sentence(text, parts):
+    with pytest.raises(CommandError) as caught:
+        answer(AdoptRequest(), text)
+    message = str(caught.value)
+    assert {part for part in parts if part not in message} == set() and "\n" not in message
+    assert "your-token" not in message and "the-key" not in message and "/m" not in message.split("; ", 1)[1]
+
+
+def test_placeholders_beside_the_model_are_left_out_each_with_its_reason():
+    text = "vllm serve o/m -tp <N> --max-model-len {MAX_LEN} --port ${PORT} > log --served-model-name 'a {b}' <in.txt"
+    found = answer(AdoptRequest(), text)
+    reasons = {each["word"]: each["reason"] for each in found["left_out"]}
+    assert reasons["-tp"].startswith("found <N>,") and reasons["--max-model-len"].startswith("found {MAX_LEN},")
+    assert reasons["--port"].startswith("found ${PORT},") and reasons["--served-model-name"].startswith("found {b},")
+
+
+def test_what_json_and_templates_hold_is_no_placeholder():
+    text = (
+        "vllm serve o/m --chat-template '{% for m in ms %}<s>{{m}}{% endfor %}' --served-model-name '{{name}}' "
+        """--override-generation-config '{"stop": ["<end>", "{x}"]}'"""
+    )
+    found = answer(AdoptRequest(), text)
+    assert found["left_out"] == [] and found["instances"]["chat"]["args"]["chat-template"].count("<s>{{m}}") == 1
+
+
 HOSTILE = """
 services:
   chat:
