@@ -23,7 +23,7 @@ def count_of(chips):
     return 4 if chips in ("gb200", "gb300") else 8
 
 
-def planned(directory, weights, chips, args=None, precision="", manifest=None, dense=False, spans=(), base_env=None, **more):
+def planned(directory, weights, chips, args=None, precision="", manifest=None, dense=False, spans=(), **more):
     """Return the plan of an instance of all chips of a host, or of the hosts ``spans``. Raises PlanError.
 
     The number format is that of the recipe's variant, ``manifest`` what that of the weights has besides their files.
@@ -31,7 +31,7 @@ def planned(directory, weights, chips, args=None, precision="", manifest=None, d
     (directory / "org").mkdir(parents=True, exist_ok=True)
     recipe = {"model": {"model_id": f"org/{weights}", "context_length": 4096}}
     recipe["model"] |= {"architecture": "dense"} if dense else {}
-    recipe["model"] |= {"base_env": base_env} if base_env else {}
+    recipe["model"] |= {"base_env": more.pop("base_env", {})}
     recipe |= {"compatible_strategies": ["multi_node_tp"]} if spans else {}
     recipe["variants"] = {"default": {"precision": precision} if precision else {}}
     (directory / "org" / "model.yaml").write_text(json.dumps(recipe))
@@ -337,7 +337,7 @@ def test_trays_of_a_rack_use_no_nvlink_between_them_unless_the_site_sets_it(tmp_
 
 @pytest.mark.parametrize(("chips", "value"), [("gb200", None), ("gb300", None), ("b200", "1")])
 def test_one_tray_does_not_ask_for_nvlink_between_trays(tmp_path, chips, value):
-    # With 1, NCCL checks the IMEX channel on one host too (src/init.cc: nNodes > 1 && ... || ncclParamMNNVLEnable() == 1).
+    # NCCL checks it where (src/init.cc): nNodes > 1 && ncclParamMNNVLEnable() != 0 || ncclParamMNNVLEnable() == 1
     more = {"base_env": {"NCCL_MNNVL_ENABLE": "1"}}
     plan = planned(tmp_path / "a", "any", chips, **more)
     assert plan["env"].get("NCCL_MNNVL_ENABLE") == value
