@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The lines that the burn-in program prints: its measurements, its progress, and why it ended."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Mapping
 

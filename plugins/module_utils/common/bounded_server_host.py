@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server that nobody who reaches it can fill: a bounded number of connections, each for a bounded time."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import ipaddress

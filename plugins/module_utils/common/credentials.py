@@ -4,8 +4,6 @@
 The time grows with the length of the text only: a host may send any.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Iterator, Match
 

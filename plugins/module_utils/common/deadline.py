@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A deadline for what waits for another host."""
 
-from __future__ import annotations
-
 import threading
 from typing import Callable, TypeVar
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A loop of a service that nothing ends but the service."""
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read from an engine's own figures whether it is idle."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Callable

@@ -11,8 +11,6 @@ After a reload the replaced worker of HAProxy keeps half of its bound for what w
 that of the new one rises from nothing: if it filled the engine at once, a higher class that comes next would wait.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Mapping

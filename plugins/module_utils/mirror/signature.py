@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keyrings of OpenPGP, and what gpgv reports about a signature."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from typing import NamedTuple

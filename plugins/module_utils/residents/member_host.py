@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One of the instances that share chips, and what is known of it."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Threads that publish finished files: they wait for the disk, so that the connections need not."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from typing import Callable

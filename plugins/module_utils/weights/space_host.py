@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check that a host has space for weights: bytes, inodes, and a file system that can be written."""
 
-from __future__ import annotations
-
 import os
 from typing import Collection, Iterable, Mapping
 
