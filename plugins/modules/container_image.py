@@ -52,7 +52,6 @@ from ..module_utils.containers.store_host import Store, ensure_image
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = ensure_image(module, Store(module))
     except (ContainerError, OSError) as exc:

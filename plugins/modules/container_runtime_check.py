@@ -62,7 +62,6 @@ from ..module_utils.container_runtime.host import read_host
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:
         result: tuple[int, str, str] = module.run_command(list(words), handle_exceptions=True)

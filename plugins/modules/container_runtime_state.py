@@ -30,7 +30,6 @@ from ..module_utils.container_runtime.host import read_host
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:
         # Package managers are only queried; a missing program is not an error here.

@@ -255,7 +255,6 @@ def main() -> None:
         required_one_of=[("instance", "model")],
         mutually_exclusive=[("api_key", "api_key_file")],
     )
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         endpoint = Endpoint(module.params, module.run_command, module.no_log_values)
         nothing = nothing_to_ask(endpoint) if module.check_mode else ""

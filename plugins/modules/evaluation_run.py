@@ -88,7 +88,6 @@ from ..module_utils.vllm.unit import UnitError
 
 def main() -> None:
     module = start_module(DOCUMENTATION, supports_check_mode=False)
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"instance {module.params['instance']}, task {module.params['task']}"
     try:
         evaluation = Evaluation(module)

@@ -56,7 +56,6 @@ from ..module_utils.vllm.unit import Unit, UnitError, mask
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     where = f"{platform.node()}: instance {module.params['instance']}"
     secrets: list[str] = []
 

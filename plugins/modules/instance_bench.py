@@ -183,7 +183,6 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         measurement = measurement_of(module.params["measurement"])
         if module.params["timeout"] <= 0:

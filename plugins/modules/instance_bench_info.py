@@ -81,7 +81,6 @@ def inspect(module: AnsibleModule, instance: Instance, chips: Chips) -> dict[str
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         instance = read_instance(module.params["instance"], module.params["root"])
         module.no_log_values.update(instance.secrets)

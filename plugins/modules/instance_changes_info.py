@@ -78,7 +78,6 @@ def main() -> None:
         path = os.path.join(module.params["state_dir"], name, "model")
         if not os.path.islink(path) or os.readlink(path) != target:
             found.setdefault(name, []).append(path)
-    module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         staged = prepared(module)
         states = status_of_host(module.run_command, "/", {}, 2) if module.params["states"] else {}

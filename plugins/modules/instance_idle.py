@@ -93,7 +93,6 @@ ACTIVE = ("active", "activating", "deactivating", "reloading")
 
 @door(DOCUMENTATION)
 def main(module: AnsibleModule) -> Result:
-    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     options = module.params
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)
     if unit.state().active not in ACTIVE:

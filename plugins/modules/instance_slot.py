@@ -184,7 +184,6 @@ def main() -> None:
         DOCUMENTATION,
         required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],
     )
-    module.run_command_environ_update = {"LC_ALL": "C"}
     # systemd must be able to enter the directories of its files, whatever root's umask is.
     os.umask(0o022)
     try:

@@ -63,7 +63,6 @@ from ..module_utils.slots.state import SlotError
 
 def main() -> None:
     module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
-    module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params
     items = [Item(**entry) for entry in params["entries"]]
     if module.check_mode:

@@ -97,7 +97,6 @@ SHARED = {"auto": None, "yes": True, "no": False}
 
 def main() -> None:
     module = start_module(DOCUMENTATION, others=SITE_ARGUMENTS)
-    module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         result = plan(module)
     except (RemovalError, SlotError, OSError) as exc:

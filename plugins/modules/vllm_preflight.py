@@ -101,7 +101,6 @@ from ..module_utils.vllm.space_host import describe_full
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    module.run_command_environ_update = {"LC_ALL": "C"}
     try:
         container = inspect_engine(module) if module.params["containers"] else {}
     except ContainerError as exc:

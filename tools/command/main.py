@@ -4,8 +4,6 @@
 It chooses playbooks and variables, runs `ansible-playbook` and returns its status; -v prints the line.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

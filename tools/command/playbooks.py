@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The verbs of `inference`, read from verbs.toml: the line of Ansible that each stands for, and its run."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import itertools

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`inference init DIR` writes a site, after six questions or from flags; `inference lab` is the lab of a checkout."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -28,6 +28,8 @@ def start_module(
     arguments = {**documented_arguments(documentation, secret), **(others or {})}
     module = AnsibleModule(argument_spec=arguments, **{"supports_check_mode": True, **more})
     guard(module)
+    # What a command says is read, and is quoted where it fails.
+    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     return module
 
 
