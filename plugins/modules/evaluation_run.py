@@ -12,8 +12,8 @@ description:
   - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed
     after an hour.
   - The tool is ended as soon as another process than the instance's listens at the port.
-  - The tool runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
-    is never kept; what of it gets into a message is masked.
+  - The tool runs as its own user, who has a number and no account, gets the key in its environment and asks no
+    hub. Its log may quote the key and is never kept; what of it gets into a message is masked.
 extends_documentation_fragment: baremetal.inference.attributes.unsupported
 options:
   instance:
@@ -34,7 +34,7 @@ options:
     choices: [lm-eval, gpt-oss, aisbench]
     default: lm-eval
   work:
-    description: A directory of this run alone, C(evaluate-X.INSTANCE). One in it is given to the user C(nobody).
+    description: A directory of this run alone, C(evaluate-X.INSTANCE). One in it is given to the user of the tool.
     type: path
     required: true
   task:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,6 +17,8 @@ from typing import Any, Iterator
 from tests.fakes import gateways
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/mirror"
+PROVISIONER = ROLE.parent / "provisioner"
+NFT = shutil.which("nft") or shutil.which("nft", path="/usr/sbin")
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 
 
@@ -39,21 +42,34 @@ def place() -> Iterator[Path]:
 
 
 def nginx(
-    directory: Path, connections: int = 768, **names: Any
+    directory: Path, connections: int = 768, processes: int = 2, **names: Any
 ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
-    """Start nginx with the role's site and the numbers of Debian's nginx.conf; its own files lie in ``directory``."""
+    """Start nginx with the role's site and the numbers of Debian's nginx.conf; its own files lie in ``directory``.
+
+    With ``provisioner_http_port`` among the names it is the site of the role provisioner.
+    """
     names = {"mirror_registry": False, "__mirror_address": "127.0.0.1", "mirror_server_name": "_", **names}
-    site = gateways.render("mirror.conf.j2", names, ROLE).replace("# Ansible managed", "")
+    role, name = (PROVISIONER, "nginx.conf.j2") if "provisioner_http_port" in names else (ROLE, "mirror.conf.j2")
+    site = gateways.render(name, names, role).replace("# Ansible managed", "")
     user = "user www-data; " if os.geteuid() == 0 else ""
     own = "".join(
         f"{name}_temp_path {directory}/{name}; " for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     path = directory / "nginx.conf"
     path.write_text(
-        f"{user}daemon off; error_log stderr crit; pid {directory}/pid; worker_processes 2; "
+        f"{user}daemon off; error_log stderr crit; pid {directory}/pid; worker_processes {processes}; "
         f"events {{ worker_connections {connections}; }} http {{ {own}{site} }}"
     )
     return started(NGINX, "-e", "stderr", "-c", path)
+
+
+def bound(of: str, port: int) -> tuple[str, int]:
+    """Return the rules of the kernel for nginx's port, and how many connections a process of nginx takes then."""
+    names = {"mirror_openings_of": of, "mirror_openings_ports": [port]}
+    unit = gateways.render("openings.service.j2", names, ROLE)
+    tasks = (ROLE / "tasks/openings.yml").read_text(encoding="utf-8")
+    rules = re.findall(r"(?m)^StandardInputText=(.*)$", unit)
+    return "\n".join(rules), int(re.findall(r"replace: '\\g<1>([0-9]+);'", tasks)[0])
 
 
 def answer(port: int, method: str, path: str) -> tuple[int, bytes]:

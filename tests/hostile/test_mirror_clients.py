@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import resource
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -129,3 +132,93 @@ def test_one_address_gets_as_many_downloads_as_200_hosts_and_no_more(files):
             assert answer(port, "GET", "/weights/config.json")[0] == 503
             (another,) = silent(stack, port, 1, b"GET /weights/config.json HTTP/1.0\r\n\r\n", "127.0.0.2")
             assert another.recv(12) == b"HTTP/1.1 200"
+
+
+# Runs in a network of its own, where the rules of the kernel count for nobody else: one address sends half heads over
+# as many connections as it can open, and another one downloads.
+ATTACKED = """
+import contextlib, json, os, socket, subprocess, sys, time
+from pathlib import Path
+from tests.fakes import mirrors
+
+role, bounded, attack = json.loads(sys.argv[1])
+PORT, SIZE = 8080, 32 << 20
+
+def download():
+    began, request = time.monotonic(), b"GET /weights/model HTTP/1.0\\r\\n\\r\\n"
+    with socket.create_connection(("127.0.0.1", PORT), 20) as client:
+        client.sendall(request)
+        length = 0
+        while part := client.recv(1 << 20):
+            length += len(part)
+    return time.monotonic() - began if length > SIZE else None
+
+def tried():
+    with contextlib.suppress(OSError):
+        return download()
+
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+rules, connections = mirrors.bound(role, PORT)
+if bounded:
+    subprocess.run([mirrors.NFT, "-f", "-"], input=rules, text=True, check=True)
+with mirrors.place() as root, mirrors.place() as own:
+    (root / "weights").mkdir()
+    (root / "weights/model").touch()
+    os.truncate(root / "weights/model", SIZE)
+    names = (
+        {"provisioner_address": "127.0.0.1", "provisioner_http_port": PORT, "provisioner_http_root": str(root)}
+        if role == "provisioner" else {"mirror_root": str(root), "mirror_port": PORT}
+    )
+    with mirrors.nginx(own, connections if bounded else 768, 1, **names):
+        while not tried():
+            time.sleep(0.1)
+        alone = [tried() for _n in range(5)]
+        with mirrors.started(sys.executable, "-c", attack, str(PORT)):
+            time.sleep(3)
+            found = [tried() for _n in range(15)]
+print(json.dumps([alone, found]))
+"""
+HALF_HEADS = """
+import collections, contextlib, os, resource, selectors, socket, sys
+# It wants nginx's connections, not the processor on which both of them are.
+os.nice(19)
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+kept, known = collections.deque(), selectors.DefaultSelector()
+while True:
+    for _n in range(50):
+        each = socket.socket()
+        each.bind(("127.0.0.2", 0))
+        each.setblocking(False)
+        each.connect_ex(("127.0.0.1", int(sys.argv[1])))
+        kept.append(each)
+        known.register(each, selectors.EVENT_WRITE)
+    for key, _events in known.select(0.01):
+        known.unregister(key.fileobj)
+        with contextlib.suppress(OSError):
+            key.fileobj.send(b"GET / HTTP/1.1\\r\\nHost: x\\r\\nX-a: ")
+    while len(kept) > 4000:
+        each = kept.popleft()
+        with contextlib.suppress(KeyError):
+            known.unregister(each)
+        each.close()
+"""
+
+
+def attacked(role, bounded):
+    """Return the seconds of each download, None for one that failed: before the attack, and during it."""
+    command = ["unshare", "--net", sys.executable, "-c", ATTACKED, json.dumps([role, bounded, HALF_HEADS])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TOP), str(TOP / ".collections")])}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or mirrors.NFT is None, reason="needs root, for a network of its own, and nftables"
+)
+@pytest.mark.parametrize("role", ["mirror", "provisioner"])
+def test_one_address_with_half_heads_slows_nobody_at_one_process_of_nginx(role):
+    alone, found = attacked(role, bounded=True)
+    assert None not in found
+    # Without the bounds two of three failed.
+    assert sorted(found)[len(found) // 2] < 2 * max(alone)

@@ -96,3 +96,13 @@ def test_nginx_can_be_reloaded_and_stopped_in_its_confinement(host):
     host.check_output("systemctl reload nginx")
     host.check_output("systemctl restart nginx")
     assert host.run("curl -fs --retry 5 --retry-connrefused %s/simple/", MIRROR).rc == 0
+
+
+def test_the_connections_of_an_address_are_bounded(host):
+    assert host.service("mirror-openings").is_enabled
+    assert "tcp dport { 80, 5000 }" in host.check_output("nft list table inet mirror-openings")
+    assert re.search(r"(?m)^\s*worker_connections 16384;", host.file("/etc/nginx/nginx.conf").content_string)
+    pid = host.check_output("systemctl show --property MainPID --value nginx")
+    limit = host.check_output("grep 'Max open files' /proc/%s/limits", pid)
+    # As many as the host of the lab allows.
+    assert int(limit.split()[3]) >= 16384

@@ -27,8 +27,9 @@ from ..instance.listener_guard_host import ListenerGuard
 from ..instance.marks import RUN_DIR
 from .tool import MOST_BYTES, OUT, OutputError, Tool, shorten
 
-# It reads questions and answers of models, and holds the key of one instance.
-USER = "nobody"
+# It reads questions and answers of models, and holds the key of one instance. So each run has its own user: the
+# number of this process above all numbers that systemd and container engines give (systemd's UIDS-GIDS).
+_FIRST_USER = 1_879_048_192
 # What the tool and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
 # Seconds after which a run has its questions, and with them the lock of its instance.
@@ -69,7 +70,7 @@ def lock_instance(name: str, root: str = "/") -> Iterator[None]:
         except LockedError as exc:
             raise BusyError(
                 f"another evaluation of this instance is running: {exc.holder}; perhaps it is that of an interrupted "
-                f"playbook: wait for its end, or end it on the host: pkill -u {USER} -f evaluate-"
+                f"playbook: wait for its end, or end it on the host: pkill -f 'evaluate-.*[.]{name}/'"
             ) from exc
         yield
 
@@ -86,6 +87,12 @@ def remove_abandoned(work: str, instance: str) -> None:
         with contextlib.suppress(OSError):
             if name != own and abandoned.match(name) and os.lstat(path).st_mtime < time.time() - _COPIED:
                 remove_tree(path, ignore_errors=True)
+
+
+def account() -> pwd.struct_passwd:
+    """Return the user of the tool of this process, who has no other process and no file."""
+    number = _FIRST_USER + os.getpid()
+    return pwd.struct_passwd(("evaluation", "x", number, number, "", "/", "/usr/sbin/nologin"))
 
 
 def read_data(path: str) -> tuple[list[dict[str, Any]], int]:
@@ -111,10 +118,10 @@ def prepare(work: str, files: Mapping[str, str]) -> str:
         with open(f"{own}/{path}", "w", encoding="utf-8") as file:
             file.write(text)
     if os.geteuid() == 0:
-        account = pwd.getpwnam(USER)
+        user = account()
         for directory, _directories, names in os.walk(own):
             for path in (directory, *(os.path.join(directory, name) for name in names)):
-                os.lchown(path, account.pw_uid, account.pw_gid)
+                os.lchown(path, user.pw_uid, user.pw_gid)
         # Not before: a process of this user could put links in place of directories meanwhile.
         os.chmod(work, 0o711)  # noqa: S103 (its user may go through it, and see and write nothing there)
     return own
@@ -137,7 +144,7 @@ def run(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=become(pwd.getpwnam(USER)) if os.geteuid() == 0 else None,
+            preexec_fn=become(account()) if os.geteuid() == 0 else None,
         )
         status: int | None = None
         try:

@@ -74,6 +74,8 @@ def environment(work: str, key: str) -> dict[str, str]:
     """Return the whole environment of a tool: it writes below ``work`` only and asks no hub."""
     return {
         "PATH": "/usr/bin:/bin",
+        # The user has a number and no name, for which Python's getpass would ask.
+        "USER": "evaluation",
         "HOME": work,
         "TMPDIR": work,
         "PYTHONPATH": f"{work}/python",

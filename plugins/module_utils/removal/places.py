@@ -155,6 +155,9 @@ HOST = (
     Place("/etc/keepalived/keepalived.conf", "gateway", EVERYTHING),
     Place("/etc/nginx/conf.d/mirror.conf", "mirror", EVERYTHING),
     Place("/etc/systemd/system/nginx.service.d/50-mirror.conf", "mirror", EVERYTHING),
+    Place("/etc/systemd/system/nginx.service.d/60-mirror.conf", "mirror", EVERYTHING),
+    Place("/etc/systemd/system/mirror-openings.service", "mirror", EVERYTHING),
+    Place("/etc/nginx/nginx.conf", "mirror, provisioner", NOTHING),
     Place("/etc/nginx/sites-enabled/default", "mirror", NOTHING),
     Place("/var/lib/prometheus/node-exporter/mirror.prom", "mirror", EVERYTHING),
     Place("/var/lib/baremetal-inference/mirror-accepted", "mirror", EVERYTHING),
@@ -164,6 +167,8 @@ HOST = (
     Place("/srv/mirror/", "mirror, you", NOTHING),
     Place("/etc/systemd/system/baremetal-provisioner.service", "provisioner", EVERYTHING),
     Place("/etc/nginx/conf.d/provisioner.conf", "provisioner", EVERYTHING),
+    Place("/etc/systemd/system/nginx.service.d/60-provisioner.conf", "provisioner", EVERYTHING),
+    Place("/etc/systemd/system/provisioner-openings.service", "provisioner", EVERYTHING),
     Place("/etc/baremetal-provisioner/", "provisioner", EVERYTHING),
     Place("/usr/local/lib/baremetal-provisioner/", "provisioner", EVERYTHING),
     Place("/opt/provisioner/", "provisioner", EVERYTHING),
@@ -218,11 +223,14 @@ SERVICES = (
     Service(
         "provisioner",
         "/etc/systemd/system/baremetal-provisioner.service",
-        ("baremetal-provisioner.service",),
+        ("baremetal-provisioner.service", "provisioner-openings.service"),
         ("nginx.service",),
     ),
     Service(
-        "mirror", "/etc/systemd/system/nginx.service.d/50-mirror.conf", ("docker-registry.service",), ("nginx.service",)
+        "mirror",
+        "/etc/systemd/system/nginx.service.d/50-mirror.conf",
+        ("docker-registry.service", "mirror-openings.service"),
+        ("nginx.service",),
     ),
 )
 

@@ -19,6 +19,7 @@ EXPOSURE = {
     "gateway-agent.service": 2.0,
     "gateway-usage.service": 2.0,
     "host-tuning.service": 4.0,
+    "openings.service": 2.5,
     "prometheus-node-exporter.service": 4.0,
     "vllm-group@.service": 4.5,
     "vllm-health.service": 4.0,

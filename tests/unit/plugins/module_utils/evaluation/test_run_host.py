@@ -7,6 +7,8 @@ import pwd
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -16,7 +18,6 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation import run_host
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import TOOL
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
-    USER,
     BusyError,
     lock_instance,
     missing_bytes,
@@ -35,6 +36,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.liste
 RECORDED = Path(__file__).resolve().parents[4] / "fixtures/evaluation"
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PLANTED": "yes"}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+# Another process of the module, which prints the number of its tool.
+OTHER_RUN = """
+import os, socket, subprocess, sys
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import become
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import account
+words = ["sleep", "60"]
+with subprocess.Popen(words, env={"OPENAI_API_KEY": "secret"}, preexec_fn=become(account())) as tool:
+    print(tool.pid, flush=True)
+"""
 
 
 @pytest.fixture
@@ -70,10 +82,23 @@ def test_status_output_and_environment_of_a_command(work, run):
 @AS_ROOT
 def test_it_runs_without_rights_in_a_directory_of_its_own(work, run):
     own = prepare(str(work), {"tasks/a.yaml": "text"})
-    ended = run(["sh", "-c", "id -un; id -G; cat tasks/a.yaml; touch there"], ENVIRONMENT, own, 20)
-    account = pwd.getpwnam(USER)
-    assert ended.log.split("\n")[:2] == [USER, str(account.pw_gid)] and "text" in ended.log and ended.status == 0
-    assert (work / "tool/there").stat().st_uid == account.pw_uid
+    ended = run(["sh", "-c", "id -u; id -G; cat tasks/a.yaml; touch there"], ENVIRONMENT, own, 20)
+    number = run_host.account().pw_uid
+    assert ended.log.split("\n")[:2] == [str(number)] * 2 and "text" in ended.log and ended.status == 0
+    assert (work / "tool/there").stat().st_uid == number
+    with pytest.raises(KeyError):
+        pwd.getpwuid(number)
+
+
+@AS_ROOT
+def test_a_tool_reads_no_key_of_another_run_and_cannot_end_it(work, run):
+    """Two at the same time, as two playbooks may have them at one host."""
+    own = prepare(str(work), {})
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", OTHER_RUN], env=env, stdout=subprocess.PIPE, text=True) as other:
+        number = other.stdout.readline().strip()
+        ended = run(["sh", "-c", f"cat /proc/{number}/environ; kill {number}"], ENVIRONMENT, own, 20)
+    assert "Permission denied" in ended.log and "not permitted" in ended.log and "secret" not in ended.log
 
 
 @AS_ROOT
