@@ -9,12 +9,22 @@ import os
 import pwd
 import signal
 import time
+from functools import partial
+from itertools import islice
 from typing import Callable, Iterator, Sequence
+
+from .deadline import finish_within
+from .files_host import bytes_of, listed, target_of
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 # Seconds in which all processes of a program have to end; one that hangs in a driver does not.
 _ENDING = 10.0
+# Any user makes the command line and the list of mapped files of a process as long as he likes, at no cost of memory,
+# and puts them where they are never read (FUSE). The kernel starts no program with more than 6 MiB of arguments; a
+# large engine maps files in 10 MiB of lines. Seconds for one process, and for all.
+MOST_WORDS, MOST_MAPS, MOST_PATHS = 8 << 20, 64 << 20, 1 << 16
+_SECONDS_OF_ONE, _SECONDS_OF_ALL = 5.0, 60.0
 
 
 def boot_id(proc_root: str = "/proc") -> str:
@@ -37,6 +47,38 @@ def started_at(pid: int, proc_root: str = "/proc") -> int | None:
             return int(file.read().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
         return None
+
+
+def texts_of_processes(proc: str = "/proc") -> Iterator[tuple[int, list[bytes] | None]]:
+    """Yield the number of each process and what it names: its command line, its mapped files, its directory, its
+    program and its open files. None instead of the texts if they are too long or not read in time: it may use anything.
+    """
+    deadline = time.monotonic() + _SECONDS_OF_ALL
+    for name in filter(str.isdigit, listed(proc)):
+        left = min(deadline - time.monotonic(), _SECONDS_OF_ONE)
+        texts: list[bytes] | None = None
+        with contextlib.suppress(TimeoutError):
+            texts = finish_within(left, partial(_texts_of, f"{proc}/{name}")) if left > 0 else None
+        yield int(name), texts
+
+
+def _texts_of(directory: str) -> list[bytes] | None:
+    words, maps = bytes_of(f"{directory}/cmdline", MOST_WORDS + 1), bytes_of(f"{directory}/maps", MOST_MAPS + 1)
+    links = ["cwd", "exe", *(f"fd/{name}" for name in listed(f"{directory}/fd"))]
+    targets = (os.fsencode(target_of(f"{directory}/{link}")) for link in links)
+    # A server has a descriptor for each connection, which names nothing.
+    paths = list(islice((target for target in targets if target.startswith(b"/")), MOST_PATHS + 1))
+    if len(words) > MOST_WORDS or len(maps) > MOST_MAPS or len(paths) > MOST_PATHS:
+        return None
+    return [words, maps, *paths]
+
+
+def words_of(pid: int | str, seconds: float = _SECONDS_OF_ONE) -> str:
+    """Return the beginning of a process's command line for a message, empty where it is not read in time."""
+    with contextlib.suppress(TimeoutError):
+        words = finish_within(seconds, partial(bytes_of, f"/proc/{pid}/cmdline", 4096))
+        return words.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    return ""
 
 
 def become(account: pwd.struct_passwd, groups: Sequence[int] | None = ()) -> Callable[[], None]:

@@ -11,6 +11,7 @@ from typing import Iterable, Iterator
 
 from ..common.files_host import text_of
 from ..common.kinds import show_value
+from ..common.processes_host import words_of
 from ..instance.sock_diag_host import Row, listening
 from ..instance.socket_unit_host import BeyondError, paths_of
 
@@ -62,7 +63,7 @@ def listeners(ports: Iterable[int]) -> list[Listener]:
 
 
 def _listener(port: int, row: Row, pid: int | None) -> Listener:
-    command = text_of(f"/proc/{pid}/cmdline").replace("\0", " ").strip() if pid else ""
+    command = words_of(pid) if pid else ""
     unit = unit_of(text_of(f"/proc/{pid}/cgroup")) if pid else None
     # systemd itself keeps the sockets of some services; then the group in which it was made says whose it is.
     return Listener(port, pid, command, unit or _unit_of_group(row.group), row.uid)

@@ -23,7 +23,7 @@ from .fetch_host import (
 from .files_host import ModelState
 from .manifest import WeightsError, check_unique, parse_manifest
 from .progress_host import Reporter
-from .retention_host import OldDirectory, find_prunable, mark_served, remove_old
+from .retention_host import OldDirectory, UnknownUseError, find_prunable, mark_served, remove_old
 from .serving_host import REFUSE, REPORT, describe_serving, find_serving
 from .sources import Access, parse_sources
 
@@ -88,7 +88,11 @@ def _run(
     check_preconditions(states, site)
 
     def superfluous() -> list[OldDirectory]:
-        return find_prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+        try:
+            return find_prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+        except UnknownUseError as exc:
+            module.warn(str(exc))
+            return []
 
     if module.check_mode and not params["check_sources"]:
         return [FetchOutcome(state) for state in states], superfluous()

@@ -8,9 +8,10 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
-from typing import Iterable, Iterator, Sequence
+from typing import Iterable, Sequence
 
 from ..common.files_host import listed
+from ..common.processes_host import texts_of_processes
 from .lock_host import lock_model_directory
 from .manifest import Manifest, WeightsError
 from .plan import STAMP_NAME
@@ -22,6 +23,10 @@ _REVISIONS = re.compile(rb"[0-9a-f]{40}")
 
 # File systems of one host. Any other may have users that are not visible here.
 _LOCAL = re.compile("bcachefs|btrfs|exfat|ext[234]|f2fs|jfs|nilfs2|ntfs3|overlay|ramfs|reiserfs|tmpfs|vfat|xfs|zfs")
+
+
+class UnknownUseError(Exception):
+    """A process may use any revision; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ def find_prunable(
 ) -> list[OldDirectory]:
     """Return what may be removed from the repositories of ``manifests``, sorted by path.
 
-    A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError.
+    A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError
+    and UnknownUseError.
     """
     if keep < 0 or shared:
         return []
@@ -174,23 +180,17 @@ def running_revisions(proc: str = "/proc") -> set[str]:
     """Return every revision that a process names: in its command line, as its directory, as an open or mapped file.
 
     An instance that was not restarted still uses the former target of its symlink; other programs have no symlink.
+    Raises UnknownUseError.
     """
     found: set[bytes] = set()
-    for name in listed(proc):
-        if name.isdigit():
-            for text in _process(f"{proc}/{name}"):
-                found.update(_REVISIONS.findall(text))
+    for pid, texts in texts_of_processes(proc):
+        if texts is None:
+            raise UnknownUseError(
+                f"no old revision is removed, because process {pid} may use any: its command line or its list of "
+                "mapped files is too long or cannot be read in time; find out what it is, and run again without it"
+            )
+        found.update(*map(_REVISIONS.findall, texts))
     return {revision.decode() for revision in found}
-
-
-def _process(directory: str) -> Iterator[bytes]:
-    for name in ("cmdline", "maps"):
-        # A process may end, or belong to another user and not be readable.
-        with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
-            yield file.read()
-    for link in ["cwd", *(f"fd/{name}" for name in listed(f"{directory}/fd"))]:
-        with contextlib.suppress(OSError):
-            yield os.fsencode(os.readlink(f"{directory}/{link}"))
 
 
 def _wanted(manifests: Iterable[Manifest]) -> dict[str, set[str]]:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import processes_host as common
+from ansible_collections.baremetal.inference.plugins.module_utils.removal import processes_host
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.processes_host import read_processes
 
 REVISION = "a" * 40
@@ -38,3 +41,12 @@ def test_a_revision_counts_wherever_it_is_mounted(tmp_path):
     (found,) = read_processes(["/srv/models"], {IDENTITY: "chat"}, str(tmp_path))
     assert found.uses(f"/srv/models/example/tiny/{REVISION}")
     assert found.instance == "chat"
+
+
+@pytest.mark.parametrize(("room", "limit"), [(common, "MOST_WORDS"), (processes_host, "_MOST_NAMES")])
+def test_a_process_that_names_too_much_may_use_anything(tmp_path, monkeypatch, room, limit):
+    process(tmp_path, 31, cmdline="/opt/vllm/a\0/opt/vllm/b\0", cgroup="0::/vllm@chat.service\n")
+    monkeypatch.setattr(room, limit, 1)
+    (found,) = read_processes(["/opt/vllm"], proc=str(tmp_path))
+    assert found.uses("/opt/vllm/c") and found.uses(f"/srv/models/example/tiny/{REVISION}")
+    assert (found.instance, found.description) == ("chat", "process 31 (python3, which may use anything)")

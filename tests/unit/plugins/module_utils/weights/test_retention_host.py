@@ -9,11 +9,13 @@ import subprocess
 import sys
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import processes_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     Found,
     OldDirectory,
+    UnknownUseError,
     find_prunable,
     find_superfluous,
     is_shared,
@@ -154,6 +156,14 @@ def test_revision_that_is_reached_through_another_link_stays(store):
 def test_revision_that_a_process_names_stays(store, files):
     process(store, **files)
     assert look(store) == [B, C]
+
+
+def test_nothing_is_removed_beside_a_process_that_may_use_anything(store, monkeypatch):
+    process(store, cmdline="x" * 9)
+    assert look(store) == [A, B, C]
+    monkeypatch.setattr(processes_host, "MOST_WORDS", 8)
+    with pytest.raises(UnknownUseError, match=r"because process [0-9]+ may use any"):
+        look(store)
 
 
 def test_revision_with_an_open_file_stays(store):
