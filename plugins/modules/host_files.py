@@ -28,9 +28,9 @@ options:
         required: true
       state:
         description: What the path is to be. A directory's missing parents are made too. V(absent) removes a file or a
-          link, no directory.
+          link, no directory. V(removed) removes a directory too, with everything that other users have put into it.
         type: str
-        choices: [file, directory, link, absent]
+        choices: [file, directory, link, absent, removed]
         default: file
       template:
         description:
@@ -82,6 +82,7 @@ from ..module_utils.common.file_set_host import (
     ABSENT,
     FILE,
     LINK,
+    REMOVED,
     Entry,
     FileSetError,
     Found,
@@ -150,7 +151,7 @@ def validate(module: AnsibleModule, entry: Entry, command: str) -> None:
 
 def describe(entry: Entry, found: Found, secret: bool = False) -> dict[str, str]:
     """Return the difference as Ansible shows it: of contents or targets, and of mode, owner and group."""
-    if entry.state == ABSENT:
+    if entry.state in (ABSENT, REMOVED):
         before, after = f"{found.type}\n", "absent\n"
     elif secret and found.content != entry.content:
         before, after = "(content hidden)\n" if found.type else "", "(other content, hidden)\n"

@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass
 from typing import Iterator
 
+from ..common.foreign_trees_host import walk_tree
+
 BLOCK = 16 << 20
 READERS = 4
 # Without O_DIRECT, reads may come from the page cache: such a figure is marked.
@@ -54,7 +56,7 @@ def measure_reads(directory: str, seconds: float, size: int) -> Reading:
 def largest_file(directory: str) -> str:
     """Return the largest file below a directory of at least SMALLEST bytes, empty where there is none."""
     found = ("", SMALLEST - 1)
-    for top, _directories, names in os.walk(directory):
+    for top, _directories, names in walk_tree(directory):
         for name in names:
             path = os.path.join(top, name)
             with contextlib.suppress(OSError):

@@ -10,8 +10,9 @@ import stat
 from typing import Any, Mapping, NamedTuple
 
 from .files_host import open_regular, publish, publish_link
+from .foreign_trees_host import remove_tree
 
-FILE, DIRECTORY, LINK, ABSENT = "file", "directory", "link", "absent"
+FILE, DIRECTORY, LINK, ABSENT, REMOVED = "file", "directory", "link", "absent", "removed"
 # More of a file is not read: it differs from every one of a role.
 MOST_BYTES = 16 * 1024 * 1024
 _TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}
@@ -73,7 +74,7 @@ def inspect(entry: Entry) -> Found:
     own_link = kind == LINK and status.st_uid == os.geteuid()
     if entry.state == DIRECTORY and own_link and os.path.isdir(entry.path):
         status, kind = os.stat(entry.path), DIRECTORY
-    replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK, ABSENT))
+    replaceable = entry.state in (kind, REMOVED) or (kind in (FILE, LINK) and entry.state in (FILE, LINK, ABSENT))
     if not replaceable:
         expected = FILE if entry.state == ABSENT else entry.state
         raise FileSetError(f"{entry.path} is a {kind}; expected a {expected}: move it away and run again")
@@ -87,8 +88,10 @@ def inspect(entry: Entry) -> Found:
 
 def differs(entry: Entry, found: Found, gid: int | None) -> bool:
     """Return whether the entry must be written. ``gid`` is None where its group does not exist yet."""
-    if entry.state == ABSENT or found.type != entry.state:
-        return entry.state != ABSENT or bool(found.type)
+    if entry.state in (ABSENT, REMOVED):
+        return bool(found.type)
+    if found.type != entry.state:
+        return True
     if entry.state == LINK:
         return found.target != entry.target
     owned = found.uid == os.geteuid() and found.gid == gid
@@ -111,7 +114,9 @@ def put_in_place(entry: Entry, found: Found) -> None:
     if gid is None:
         raise FileSetError(f"{entry.path}: the group {entry.group!r} does not exist on this host")
     try:
-        if entry.state == ABSENT:
+        if entry.state == REMOVED and found.type == DIRECTORY:
+            remove_tree(entry.path)
+        elif entry.state in (ABSENT, REMOVED):
             os.unlink(entry.path)
         elif entry.state == LINK:
             publish_link(entry.target, entry.path)

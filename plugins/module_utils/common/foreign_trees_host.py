@@ -41,6 +41,8 @@ def remove_tree(path: str, ignore_errors: bool = False) -> None:
     except OSError as exc:
         if exc.errno != errno.EMFILE and not ignore_errors:
             raise
+        if not os.path.lexists(path):
+            return
     words = ["rm", "--recursive", "--force", "--one-file-system", "--", path]
     done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode and not ignore_errors:

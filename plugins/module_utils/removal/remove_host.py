@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from functools import partial
 from typing import Callable, Iterable, Mapping
 
@@ -139,10 +138,10 @@ class Removal:
         if not name.startswith("."):
             # After this rename, no unit can start from it.
             doomed = os.path.join(top, f".{name}.removed")
-            shutil.rmtree(doomed, ignore_errors=True)
+            remove_tree(doomed, ignore_errors=True)
             os.rename(path, doomed)
             sync_directory(top)
-        shutil.rmtree(doomed)
+        remove_tree(doomed)
         return True
 
     def _image(self, item: Item) -> bool:

@@ -7,13 +7,13 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping
 
 from ..common.files_host import sha256_of, sync_directory, sync_tree
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
+from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..transfer.partial_file import make_directory
 from .manifest import Manifest, ManifestFile, WeightsError, partial_directory
 from .plan import STAMP_NAME, FileStatus, make_stamp
@@ -64,7 +64,7 @@ def link_verified_files(state: ModelState) -> None:
 def remove_unlisted_files(state: ModelState) -> None:
     """Remove files that the manifest does not name, such as a partial file of another manifest."""
     wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
-    for parent, _directories, names in os.walk(state.partial):
+    for parent, _directories, names in walk_tree(state.partial):
         for name in names:
             path = os.path.join(parent, name)
             if path not in wanted:
@@ -79,13 +79,13 @@ def publish_model(state: ModelState) -> None:
     """
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old, ignore_errors=True)
     sync_tree(state.partial)
     if os.path.isdir(state.directory):
         os.rename(state.directory, old)
     os.rename(state.partial, state.directory)
     sync_directory(parent)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old, ignore_errors=True)
 
 
 def stat_files(directory: str, manifest: Manifest) -> dict[str, FileStatus]:

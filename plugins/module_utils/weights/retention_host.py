@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from typing import Iterable, Sequence
 
 from ..common.files_host import listed
+from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.processes_host import texts_of_processes
 from .lock_host import lock_model_directory
 from .manifest import Manifest, WeightsError
@@ -123,9 +123,9 @@ def remove_old(old: OldDirectory) -> bool:
             doomed = old.path
             if old.kind == REVISION:
                 doomed = os.path.join(directory, f".{name}.removed")
-                shutil.rmtree(doomed, ignore_errors=True)
+                remove_tree(doomed, ignore_errors=True)
                 os.rename(old.path, doomed)
-            shutil.rmtree(doomed)
+            remove_tree(doomed)
     except (WeightsError, FileNotFoundError):
         return False
     return True
@@ -216,7 +216,7 @@ def _list_directories(directory: str) -> list[Found]:
 def _disk_usage(directory: str, name: str) -> int:
     """Return the bytes on disk of files without a second link; the files of an unfinished repair have one."""
     total = 0
-    for parent, _directories, names in os.walk(os.path.join(directory, name)):
+    for parent, _directories, names in walk_tree(os.path.join(directory, name)):
         for found in (os.lstat(os.path.join(parent, name)) for name in names):
             total += found.st_blocks * 512 if found.st_nlink == 1 else 0
     return total

@@ -5,6 +5,7 @@ import os
 from typing import Collection, Iterable, Mapping
 
 from ..common.files_host import existing_above
+from ..common.foreign_trees_host import walk_tree
 from .files_host import ModelState
 from .manifest import WeightsError
 from .plan import check_inodes, check_space, round_up_to_blocks
@@ -60,7 +61,7 @@ def _needed_inodes(state: ModelState) -> int:
 def _needed_bytes(state: ModelState, shared: Collection[str], block: int) -> int:
     """Return the bytes that the missing files still need, without linked files and those already in partial files."""
     needed = sum(round_up_to_blocks(file.size, block) for file in state.missing if file.name not in shared)
-    for parent, _directories, names in os.walk(state.partial):
+    for parent, _directories, names in walk_tree(state.partial):
         needed -= sum(_disk_bytes(os.path.join(parent, name)) for name in names)
     return max(needed, 0)
 

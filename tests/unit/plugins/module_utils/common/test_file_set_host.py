@@ -14,6 +14,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.file_se
 
 DEFAULTS = {"state": "file", "mode": "0640", "group": None, "content": "text\n", "target": None}
 
+from tests.fakes.nested import make_nested
+
 
 def entry(path: Path, **options: Any) -> Entry:
     return Entry.from_dict({**DEFAULTS, "path": str(path), **options})
@@ -81,6 +83,19 @@ def test_a_file_or_a_link_is_removed_once(tmp_path):
         assert put(requested)
         assert not put(requested)
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_what_another_user_has_made_thousands_of_levels_deep_is_removed(tmp_path):
+    # ansible.builtin.file fails there, and with it every further run.
+    requested = entry(tmp_path / "name", state="removed", mode=None)
+    assert not put(requested)
+    for make in (make_nested, os.mkfifo, os.mknod):
+        make(tmp_path / "name")
+        assert put(requested)
+        assert not put(requested)
+    (tmp_path / "name").symlink_to(tmp_path.parent)
+    assert put(requested)
+    assert tmp_path.exists() and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -12,24 +12,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
     walk_tree,
 )
 
-# More than Python's recursion, the usual number of open files, and the kernel's longest path.
-DEPTH = 2500
+from tests.fakes.nested import DEPTH, make_nested
 
 
 @pytest.fixture
 def deep(tmp_path):
     """A directory with as many below each other as its user liked to make."""
     top = tmp_path / "chat"
-    top.mkdir()
+    make_nested(top)
     (top / "file").write_text("x")
     (top / "link").symlink_to("/")
-    level = os.open(top, os.O_RDONLY)
-    for _number in range(DEPTH):
-        os.mkdir("d", dir_fd=level)
-        below = os.open("d", os.O_RDONLY, dir_fd=level)
-        os.close(level)
-        level = below
-    os.close(level)
     yield top
     subprocess.run(["rm", "-rf", str(top)], check=True)
 

@@ -24,6 +24,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.retent
     remove_old,
 )
 
+from tests.fakes.nested import make_nested
+
 A, B, C, D = (digit * 40 for digit in "abcd")
 OLD = [Found(A, 1), Found(B, 2), Found(C, 3)]
 WANTED = Manifest("example/tiny", D, (ManifestFile("config.json", 2, "0" * 64),))
@@ -248,6 +250,18 @@ def test_nothing_is_removed_while_another_run_fetches(store):
         assert not remove_old(OldDirectory(str(tiny / A), "revision", 0))
     assert (tiny / A / ".verified.json").exists()
     assert remove_old(OldDirectory(str(tiny / A), "revision", 0))
+
+
+def test_a_revision_that_its_owner_made_thousands_of_levels_deep_is_measured_and_removed(store):
+    tiny = store / "models/example/tiny"
+    make_nested(tiny / A / "d")
+    found = find_prunable(str(store / "models"), [WANTED], 2, str(store / "state"), False, str(store / "proc"))
+    assert [os.path.basename(old.path) for old in found] == [A]
+    assert remove_old(found[0])
+    assert names(tiny) == [B, C, D]
+    make_nested(tiny / f".{B}.removed")
+    assert remove_old(OldDirectory(str(tiny / B), "revision", 0))
+    assert names(tiny) == [C, D]
 
 
 def test_what_another_run_has_taken_away_is_no_error(store):
