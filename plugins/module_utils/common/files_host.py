@@ -18,8 +18,6 @@ import stat
 import time
 from typing import Callable, Iterator
 
-from .foreign_trees_host import walk_tree
-
 # A publication takes less time, because the content is in memory: an older file beside it is from a killed process.
 _ABANDONED_SECONDS = 3600.0
 _SUFFIX = ".partial"
@@ -112,7 +110,7 @@ def sync_directory(path: str) -> None:
 
 def sync_tree(top: str) -> None:
     """Make the names in a directory and in all directories below it durable."""
-    for directory, _directories, _names in walk_tree(top):
+    for directory, _directories, _names in os.walk(top):
         sync_directory(directory)
 
 

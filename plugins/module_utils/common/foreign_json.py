@@ -10,12 +10,27 @@ from typing import Any
 
 # More brackets before a document are not a message.
 _MOST_BRACKETS = 100
+_MARGIN = 50
 
 
 def load_json(text: str | bytes) -> Any:
     """Return the data of a JSON text. Raises ValueError, also for lists or objects that are nested too deeply."""
     try:
         return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def dump_json(data: Any) -> str:
+    """Return the JSON text of data that load_json has read. Raises ValueError.
+
+    It may be nested too deeply all the same: where this is called, less of Python's stack may be left. A reader may
+    have less still, so the text is nested some levels less than this could write.
+    """
+    for _level in range(_MARGIN):
+        data = [data]
+    try:
+        return json.dumps(data)[_MARGIN:-_MARGIN]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

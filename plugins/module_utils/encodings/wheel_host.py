@@ -37,7 +37,7 @@ def from_wheel(wheel: io.BytesIO, name: str, origin: str) -> bytes:
             if not members:
                 raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
             return from_library(read_member(archive, members[0], _MOST_LIBRARY), name, f"{origin}: {members[0]}")
-    except (OSError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as exc:
+    except (OSError, RuntimeError, EOFError, UnicodeError, zlib.error, zipfile.BadZipFile) as exc:
         raise EncodingsError(f"{origin}: cannot be read as a wheel: {exc}") from exc
 
 

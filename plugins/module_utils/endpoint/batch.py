@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import uuid
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
 
-from ..common.foreign_json import load_json
+from ..common.foreign_json import dump_json, load_json
 from ..common.kinds import show_value
 
 # Bytes of a line; a gateway refuses larger bodies than 64 MiB by default.
@@ -112,7 +111,10 @@ def answer_of(request: Request, status: int, body: bytes, failure: str) -> bytes
     # As vLLM has it: the answer of an engine that refuses a request is the error.
     error = {"message": failure} if failure else data if status != 200 else None
     entry = {"id": f"batch-{unique}", "custom_id": request.custom_id, "response": response, "error": error}
-    line = json.dumps(entry).encode() + b"\n"
+    try:
+        line = dump_json(entry).encode() + b"\n"
+    except ValueError as exc:
+        return answer_of(request, status, b"", f"the answer cannot be written: {exc}")
     if len(line) > MAX_LINE:
         # JSON in ASCII may be several times as long, and a second run could not read it.
         return answer_of(request, status, b"", f"the answer has more than {MAX_LINE} bytes")

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ..common.foreign_json import dump_json
 from .answers import BadAnswerError, error_message, quote, read_object, reasoning_of, refuse_failure, value_at
 from .client import Reply
 
@@ -53,7 +53,7 @@ def read_stream(lines: Sequence[tuple[float, bytes]]) -> Stream:
             break
         try:
             _add_chunk(stream, read_object(data, "it"), seconds)
-        except BadAnswerError as exc:
+        except (BadAnswerError, ValueError) as exc:
             raise BadAnswerError(f"chunk {stream.chunks} of the stream: {exc}") from exc
         stream.chunks += 1
     return stream
@@ -61,7 +61,7 @@ def read_stream(lines: Sequence[tuple[float, bytes]]) -> Stream:
 
 def _add_chunk(stream: Stream, chunk: Mapping[str, Any], seconds: float) -> None:
     if "error" in chunk:
-        raise BadAnswerError(f"it is an error: {error_message(json.dumps(chunk).encode())}")
+        raise BadAnswerError(f"it is an error: {error_message(dump_json(chunk).encode())}")
     if chunk.get("usage"):
         stream.tokens = value_at(chunk, "usage", "completion_tokens", kind=int)
     # The chunk with the usage has no choice.

@@ -29,7 +29,9 @@ def read_starts() -> dict[str, dict[str, Any]]:
 
 
 def _journal(run: str) -> list[str]:
-    """Return the first lines of a run of a unit, and those of systemd about it."""
-    return read_journal(
-        ["--output=short-monotonic", f"_SYSTEMD_INVOCATION_ID={run}", "+", f"INVOCATION_ID={run}"], MAX_BYTES
-    )
+    """Return the first lines of a run of a unit, and those of systemd about it.
+
+    Any user can log a field such as INVOCATION_ID; those that begin with _ are journald's own word.
+    """
+    of_systemd = [f"INVOCATION_ID={run}", "_PID=1", "_UID=0"]
+    return read_journal(["--output=short-monotonic", f"_SYSTEMD_INVOCATION_ID={run}", "+", *of_systemd], MAX_BYTES)

@@ -18,6 +18,7 @@ import shutil
 import signal
 import stat
 import tarfile
+import zlib
 from typing import IO, Any, Callable, Iterator
 
 from ..common.files_host import text_of
@@ -242,7 +243,7 @@ def unpack(file: IO[bytes], top: str, most: int) -> str:
             if os.path.isdir(os.path.join(fresh, part)):
                 os.makedirs(os.path.dirname(os.path.join(top, part)), exist_ok=True)
                 os.rename(os.path.join(fresh, part), os.path.join(top, part))
-    except (tarfile.TarError, EOFError, OSError) as exc:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
         raise CacheError(f"the archive cannot be unpacked: {exc}") from exc
     finally:
         remove_tree(fresh, ignore_errors=True)

@@ -111,8 +111,9 @@ class Host:
         A configuration that the running engine has taken over does not count: the module instance_adapters notes that.
         """
         newest = (0.0, "")
-        marks = ForeignDirectory(self.at(f"{RUN_DIR}/{name}"))
-        config, applied = f"{CONFIG_DIR}/{name}.yaml", marks.text(APPLIED).strip()
+        # Only root's mark: the engine owns the directory, and could hide that it runs with an older configuration.
+        mark = ForeignDirectory(self.at(f"{RUN_DIR}/{name}")).text(APPLIED, owner=os.geteuid())
+        config, applied = f"{CONFIG_DIR}/{name}.yaml", mark.strip()
         files = [entry.path for entry in state.files if (entry.path, entry.sha256) != (config, applied)]
         for path in [*files, link_of(name)]:
             with contextlib.suppress(OSError):

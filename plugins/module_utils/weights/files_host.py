@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping
 
-from ..common.files_host import sha256_of, sync_directory, sync_tree
+from ..common.files_host import sha256_of, sync_directory
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..common.foreign_trees_host import remove_tree, walk_tree
@@ -80,7 +80,8 @@ def publish_model(state: ModelState) -> None:
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
     remove_tree(old, ignore_errors=True)
-    sync_tree(state.partial)
+    for below, _directories, _names in walk_tree(state.partial):
+        sync_directory(below)
     if os.path.isdir(state.directory):
         os.rename(state.directory, old)
     os.rename(state.partial, state.directory)

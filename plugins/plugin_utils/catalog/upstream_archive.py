@@ -31,7 +31,7 @@ def read_archive(archive: Path, version: str) -> dict[str, bytes]:
                 if wanted and (name == LICENCE or _RECIPE.fullmatch(name)):
                     stream = tar.extractfile(member)
                     found[name] = stream.read() if stream else b""
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as exc:
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as exc:
         raise UpstreamError(f"{archive}: not a source distribution: {exc}") from exc
     return found
 

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
@@ -219,7 +220,7 @@ def read_answers(path: str) -> dict[str, Any]:
         if len(text) > MOST_BYTES:
             raise EvaluationError(f"{path}: the answers have more than {MOST_BYTES >> 20} MiB")
         data = load_json(text)
-    except (OSError, EOFError, ValueError) as exc:
+    except (OSError, EOFError, ValueError, zlib.error) as exc:
         raise EvaluationError(f"{path}: the answers cannot be read: {exc}") from exc
     return check_answers(data, path)
 

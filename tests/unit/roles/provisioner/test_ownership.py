@@ -33,7 +33,7 @@ def test_root_writes_below_no_directory_of_ironics_user():
         json.dumps(task)
         for task in TASKS
         # A tree is removed without following links. Ironic's user makes its database itself.
-        if task is not DIRECTORIES and "become_user" not in task and '"state": "absent"' not in json.dumps(task)
+        if task is not DIRECTORIES and "become_user" not in task and '"state": "removed"' not in json.dumps(task)
     ]
     assert len(OWN) == 2
     assert [text for text in of_root if any(f"{path}/" in text for path in OWN)] == []

@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import find_document, load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import (
+    dump_json,
+    find_document,
+    load_json,
+)
 
 TOP = Path(__file__).resolve().parents[5]
 
@@ -20,6 +24,18 @@ def test_texts_and_bytes_are_read():
 def test_what_cannot_be_read_is_a_value_error(text):
     with pytest.raises(ValueError):
         load_json(text)
+
+
+def test_what_was_read_and_cannot_be_written_is_a_value_error():
+    assert dump_json({"b": [1], "a": None}) == '{"b": [1], "a": null}'
+    deep = []
+    for _level in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        dump_json(deep)
+    # Python would call itself to remove them.
+    while deep:
+        deep = deep.pop()
 
 
 def test_no_program_takes_less_stack_than_the_parser_needs():

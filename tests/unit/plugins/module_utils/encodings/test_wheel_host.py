@@ -70,6 +70,12 @@ def test_a_list_of_files_without_end_is_not_read():
         from_wheel(io.BytesIO(wheel), "o200k_base.tiktoken", "x.whl")
 
 
+def test_a_name_that_is_no_utf8_is_refused():
+    wheel = make_wheel(b"", "openai_harmony/\u00e9.so").replace("\u00e9".encode(), b"\xff\xff")
+    with pytest.raises(EncodingsError, match=r"x.whl: cannot be read as a wheel"):
+        from_wheel(io.BytesIO(wheel), "o200k_base.tiktoken", "x.whl")
+
+
 def test_something_else_is_no_wheel():
     with pytest.raises(EncodingsError, match=r"x.whl: cannot be read as a wheel: File is not a zip file"):
         from_wheel(io.BytesIO(b"<html>"), "o200k_base.tiktoken", "x.whl")

@@ -68,6 +68,12 @@ def test_an_answer_has_the_fields_of_run_batch(status, body, failure, response, 
     assert answered_id(1, text) == "one"
 
 
+def test_an_answer_that_is_nested_as_deeply_as_json_is_read_ends_no_batch():
+    for depth in (*range(700, 1000), 100_000):
+        found = answer_of(Request("one", "/v1/embeddings", {}), 200, b"[" * depth + b"]" * depth, "")
+        assert answered_id(1, found) == "one"
+
+
 @pytest.mark.parametrize("text", [b"hello", b"[]", b"{}", b"5"])
 def test_a_file_that_is_no_output_is_left_alone(text):
     with pytest.raises(BatchError, match="line 7 of the output: is no answer of a batch"):

@@ -8,7 +8,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.start
 
 SHOW = r"printf 'Id=vllm@chat.service\nInvocationID=abc\n\nId=vllm@embed-2.service\nInvocationID=\n'"
 JOURNAL = """
-case "$*" in *_SYSTEMD_INVOCATION_ID=abc" + INVOCATION_ID=abc"*) ;; *) exit 1 ;; esac
+case "$*" in *_SYSTEMD_INVOCATION_ID=abc" + INVOCATION_ID=abc _PID=1 _UID=0") ;; *) exit 1 ;; esac
 echo '[    1.000000] systemd[1]: Starting vllm@chat.service - vLLM instance chat...'
 echo '[    4.500000] vllm-chat[7]: Starting vLLM server on http://127.0.0.1:8000'
 """

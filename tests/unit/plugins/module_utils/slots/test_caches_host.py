@@ -11,6 +11,7 @@ import pwd
 import signal
 import tarfile
 import tracemalloc
+import zlib
 from hashlib import sha256
 from types import SimpleNamespace
 
@@ -174,6 +175,15 @@ def test_a_cut_archive_is_refused_even_if_its_manifest_names_it(first, tmp_path,
     with pytest.raises(CacheError):
         seed(tmp_path / "second", archive, rewritten(archive, manifest, whole[: int(len(whole) * part)] or b"x"))
     assert files_in(tmp_path / "second") == {}
+
+
+def test_an_archive_with_a_block_that_deflate_does_not_know_is_refused(tmp_path):
+    # More than is read ahead: the headers are whole, the content is not.
+    content = header(tarfile.REGTYPE, 1 << 20) + os.urandom(1 << 19)
+    packer = zlib.compressobj(wbits=31)
+    begun = packer.compress(content) + packer.flush(zlib.Z_FULL_FLUSH)
+    with pytest.raises(CacheError, match="the archive cannot be unpacked"):
+        caches_host.unpack(io.BytesIO(begun + b"\xff" * 99), str(tmp_path), LARGE * 2)
 
 
 def test_an_archive_that_is_not_there_is_refused(first, tmp_path):
