@@ -401,6 +401,10 @@ def parts_of(entry: Model, partition: Any, memory_gib: float | None = None) -> i
         raise AcceleratorError(f"accelerator_partition: {entry.key}: {exc}") from exc
 
 
-def servable_chips(catalogue: Catalogue) -> list[Accelerator]:
-    """Return one chip of each model that vLLM can serve on, without the CPU."""
-    return [declared_accelerator(catalogue, key, 1) for key, model in catalogue.models.items() if not model.unsupported]
+def servable_chips(catalogue: Catalogue, count: int = 1) -> list[Accelerator]:
+    """Return so many chips of each model that vLLM can serve on, where a host can have them, without the CPU."""
+    return [
+        declared_accelerator(catalogue, key, count)
+        for key, model in catalogue.models.items()
+        if not model.unsupported and not count_problem(catalogue, key, count)
+    ]

@@ -328,7 +328,8 @@ META: dict[str, Check] = {
 # The keys of meta that a plan follows.
 META_DECIDES = ("hardware", "default_variant")
 _JUDGE = {"when": _conditions(True), "unless": _conditions(True)}
-_GUARD = {**_JUDGE, "refuse": TEXT, "warn": TEXT}
+_INSTEAD = _object({"args": _map(_scalar), "strategy": TEXT})
+_GUARD = {**_JUDGE, "refuse": TEXT, "warn": TEXT, "instead": _list(_INSTEAD, "a list of keys of an instance")}
 _ISSUE = {**_JUDGE, "symptom": TEXT, "advice": TEXT}
 RECIPE = _object(
     {

@@ -50,7 +50,7 @@ def library(
         families=load_families(),
         restrictions=load_restrictions(),
         notes=cache(lambda kind, name: file_notes(kind, name, paths[kind])),
-        chips=lambda: servable_chips(load_catalogue()),
+        chips=cache(lambda count: servable_chips(load_catalogue(), count)),
         router=cache(load_router),
     )
 

@@ -11,7 +11,7 @@ from ..options.restricted import DEEPEST, is_deep
 from ..options.table import Doubt, Foreign, OptionTable, Unknown
 from ..options.values import NUMBER, read_number
 from .conditions import applies
-from .inputs import PlanError
+from .inputs import PlanError, Serves, always
 from .side_models import adapter_problems
 
 # A shell variable, as guides write it.
@@ -23,17 +23,27 @@ STOP_AT_VARIABLES = "fail-on-environ-validation"
 FRONTEND = "VLLM_USE_RUST_FRONTEND"
 
 
-def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str) -> list[str]:
-    """Return the warnings of the recipe's guards. Raises PlanError for the first guard that refuses."""
+def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str, serves: Serves = always) -> list[str]:
+    """Return the warnings of the recipe's guards. Raises PlanError for the first guard that refuses.
+
+    The sentence ends with those keys of an instance that the guard names instead and that can be planned.
+    """
     warnings = []
     for guard in recipe.get("guards") or []:
         if not applies(guard, facts):
             continue
         if guard.get("refuse"):
-            raise PlanError(f"{where}: {guard['refuse']}")
+            ways = [_describe_keys(keys) for keys in guard.get("instead") or () if serves(**keys)]
+            way_out = f"; set {', or '.join(ways)}" if ways else "; take another host" * bool(guard.get("instead"))
+            raise PlanError(f"{where}: {guard['refuse']}{way_out}")
         if guard.get("warn"):
             warnings.append(f"{where}: {guard['warn']}")
     return warnings
+
+
+def _describe_keys(keys: Mapping[str, Any]) -> str:
+    args = ", ".join(f"{name} {value}" for name, value in (keys.get("args") or {}).items())
+    return f"args {args}" if args else ", ".join(f"{name} {value}" for name, value in keys.items())
 
 
 def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -236,33 +236,24 @@ def read_tokens(length: Any) -> int:
     return max(0, int(read_number(str(length)) or 0))
 
 
-def check_fit(
-    where: str,
-    needs: float | None,
-    words: str,
-    chips: int,
-    accelerator: Accelerator,
-    share: float | None,
-    ways: Sequence[str] = (),
-) -> None:
-    """Raise PlanError with the calculation when an instance does not fit into its chips.
+def fit_problem(needs: float | None, words: str, chips: int, accelerator: Accelerator, share: float | None) -> str:
+    """Return the calculation by which an instance does not fit into its chips, "" where it fits.
 
-    ``share`` is its gpu-memory-utilization, None for an estimate, which counts against the whole memory. ``ways`` are
-    clauses on what would fit.
+    ``share`` is its gpu-memory-utilization, None for an estimate, which counts against the whole memory.
     """
     if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
-        return
+        return ""
     each = accelerator.memory_mib / 1024
     has = each * chips * (1 if share is None else share)
-    if round(needs - has, 3) > 0:  # the longest context that fits leaves nothing over
-        mig = mig_instances(accelerator.partition) > 0
-        more = "larger MIG instances (accelerator_partition)" if mig else "more chips (tensor-parallel-size)"
-        of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if share is not None else ""
-        raise PlanError(
-            f"{where}: does not fit: {words} make {round(needs, 1):g} GiB, {chips} x {accelerator.model} have "
-            f"{each * chips:.1f} GiB{of}; take {more}, a smaller max-model-len or variant, "
-            f"or another host{''.join(f'; {way}' for way in ways)}"
-        )
+    if round(needs - has, 3) <= 0:  # the longest context that fits leaves nothing over
+        return ""
+    mig = mig_instances(accelerator.partition) > 0
+    more = "larger MIG instances (accelerator_partition)" if mig else "more chips (tensor-parallel-size)"
+    of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if share is not None else ""
+    return (
+        f"does not fit: {words} make {round(needs, 1):g} GiB, {chips} x {accelerator.model} have "
+        f"{each * chips:.1f} GiB{of}; take {more}, a smaller max-model-len or variant, or another host"
+    )
 
 
 def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:

@@ -19,7 +19,7 @@ from .engine_memory import Engine
 from .families import with_family_features, with_family_guards
 from .groups import Group, check_spanning, group_of, port_of
 from .hardware import Accelerator, exact_blocks
-from .inputs import Library, Manifest, PlanError, SiteSettings, UnknownNameError
+from .inputs import Library, Manifest, PlanError, Serves, SiteSettings, UnknownNameError, always
 from .locks import check_lock, choose_lock
 from .memory import model_request
 from .runtime import choose_release, choose_runtime, choose_stack
@@ -36,7 +36,10 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """One entry of vllm_instances with all choices that do not depend on which chips it gets."""
+    """One entry of vllm_instances with all choices that do not depend on which chips it gets.
+
+    ``serves`` tells which advice a refusal may give.
+    """
 
     name: str
     requested: Mapping[str, Any]
@@ -51,6 +54,7 @@ class Chosen:
     demand: Demand
     software: Software
     group: Group | None = None
+    serves: Serves = always
 
     @property
     def where(self) -> str:
@@ -91,7 +95,13 @@ def pinned_name(recipe: Mapping[str, Any], variant: Mapping[str, Any], requested
 
 
 def choose(
-    host: str, name: str, requested: Mapping[str, Any], accelerator: Accelerator, site: SiteSettings, library: Library
+    host: str,
+    name: str,
+    requested: Mapping[str, Any],
+    accelerator: Accelerator,
+    site: SiteSettings,
+    library: Library,
+    serves: Serves = always,
 ) -> Chosen:
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
@@ -101,7 +111,7 @@ def choose(
     release_key = f"{where}.release" if requested.get("release") else "vllm_release"
     release = _load(release_key, library.release, release_name)
     stack = choose_stack(release, release_name, accelerator)
-    variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
+    variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict, serves)
     entry = _variant(recipe, variant, accelerator)
     recipe = with_family_guards(recipe, repository_of(recipe, entry), library.families)
     version = str(release["vllm"])
@@ -166,6 +176,7 @@ def choose(
         ),
         software=software,
         group=group,
+        serves=serves,
     )
 
 

@@ -9,13 +9,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Iterator, Mapping
 
-from .inputs import PlanError
+from .inputs import PlanError, Serves, always
 from .model_shape import experts_of
 
 # VocabParallelEmbedding adds entries up to a multiple of this.
 VOCABULARY_STEP = 64
 # Sizes up to here are tried for the message.
 MOST_CHIPS = 1024
+# A number of heads may have many divisors.
+MOST_TRIED = 32
 
 
 @dataclass(frozen=True)
@@ -132,18 +134,16 @@ def size_of(args: Mapping[str, Any], name: str, default: int = 1) -> int:
     return int(text) if re.fullmatch("0*[1-9][0-9]{0,17}", text) else default
 
 
-def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str) -> None:
+def check_sizes(args: Mapping[str, Any], config: Mapping[str, Any], where: str, serves: Serves = always) -> None:
     """Raise PlanError where vLLM cannot start with the sizes among the arguments, of a recipe or of an instance."""
     tensor, data = size_of(args, "tensor-parallel-size"), size_of(args, "data-parallel-size")
     sizes = Parallelism(tensor, size_of(args, "pipeline-parallel-size"), data, bool(args.get("enable-expert-parallel")))
     division = Division(config)
     problem = division.problem(sizes)
     if problem:
-        able = [
-            size
-            for size in range(1, min(2 * tensor, MOST_CHIPS) + 1)
-            if division.problem(replace(sizes, tensor=size)) is None
-        ]
+        sizes_of = range(1, min(2 * tensor, MOST_CHIPS) + 1)
+        able = [size for size in sizes_of if division.problem(replace(sizes, tensor=size)) is None][:MOST_TRIED]
+        able = [size for size in able if serves(args={"tensor-parallel-size": size})]
         way_out = f"; possible tensor-parallel-size: {', '.join(map(str, able))}" if able else ""
         raise PlanError(f"{where}: vLLM cannot start with {_describe(sizes)}: {problem}{way_out}")
     local = size_of(args, "data-parallel-size-local", data)

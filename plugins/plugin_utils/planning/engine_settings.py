@@ -135,7 +135,7 @@ def compose_settings(
         check_resident(entry, composed, accelerator, library.others(entry.table.version))
     check_preload(entry, composed, accelerator)
     _check_options(entry, composed, accelerator, site, library)
-    check_sizes(composed.args, config_of(entry, library), entry.where)
+    check_sizes(composed.args, config_of(entry, library), entry.where, entry.serves)
     if entry.group is not None and entry.group.disaggregated:
         check_requested(composed.args, entry.where)
     elif entry.group is not None:

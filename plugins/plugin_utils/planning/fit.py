@@ -7,16 +7,17 @@ numbers decide.
 
 import math
 from dataclasses import replace
-from typing import Any, Mapping, Sequence
+from itertools import islice
+from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from ..options.table import Doubt
 from ..options.values import read_number
-from .chips import GIB, check_fit, least_gib, read_tokens, required_gib
+from .chips import GIB, fit_problem, least_gib, read_tokens, required_gib
 from .choices import Chosen
 from .compose import Composed, Layer
 from .divisions import size_of
 from .hardware import Accelerator
-from .inputs import Library, Manifest, how_to_pin
+from .inputs import Library, Manifest, PlanError, Serves, always, how_to_pin
 from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
 from .side_models import side_models
@@ -29,6 +30,8 @@ TENSOR = "tensor-parallel-size"
 CPU_CACHE = "VLLM_CPU_KVCACHE_SPACE"
 # So many other chips are named, those with the least memory first.
 _NAMED_CHIPS = 4
+# Nobody serves one instance on more hosts of too few chips; a recipe may need any memory.
+_MOST_HOSTS = 64
 
 
 def request_of(
@@ -88,8 +91,9 @@ def estimate_doubt(
     if library.manifest(entry.pinned) is not None or not _is_as_is(entry, composed):
         return []
     times = 2 ** math.ceil(math.log2(needs / has))
-    larger = times * chips <= accelerator.most_together and entry.group is None
-    more = f", or set args {TENSOR} {size_of(composed.args, TENSOR) * times}" if larger else ""
+    size = size_of(composed.args, TENSOR) * times
+    larger = times * chips <= accelerator.most_together and entry.group is None and entry.serves(args={TENSOR: size})
+    more = f", or set args {TENSOR} {size}" if larger else ""
     return [
         f"{entry.where}: needs {needs:g} GiB by vram_minimum_gb of the recipe, and the {chips} x {accelerator.model} "
         f"that it names have {has:.1f} GiB; if vLLM does not start, lower {LENGTH}{more}"
@@ -147,15 +151,18 @@ def required_memory(
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(_cpu_gib(needs or 0, loaded, composed), least_gib(entry.variant)) or None
-    if manifest is not None or _is_as_is(entry, composed):
-        variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
+    share = None if manifest is None else entry.engine.share(composed.args)
+    if (manifest is not None or _is_as_is(entry, composed)) and (
+        problem := fit_problem(needs, words, room, accelerator, share)
+    ):
+        variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room, entry.serves)
         ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
         if request is not None and not request.fits():
-            ways += ways_out(request, suited_chips(entry, request.precision, library))
+            ways += ways_out(request, suited_chips(entry, request.precision, library, chips), entry.serves)
         if manifest is None and needs is not None:
-            ways += estimated_ways(entry.recipe, needs, room, accelerator, suited_chips(entry, "", library))
-        share = None if manifest is None else entry.engine.share(composed.args)
-        check_fit(entry.where, needs, words, room, accelerator, share, ways)
+            suited = suited_chips(entry, "", library, room)
+            ways += estimated_ways(entry.recipe, needs, room, accelerator, suited, entry.serves)
+        raise PlanError(f"{entry.where}: {problem}{''.join(f'; {way}' for way in ways)}")
     return None if needs is None else round(needs, 1)
 
 
@@ -191,23 +198,31 @@ def cache_doubt(entry: Chosen, composed: Composed, accelerator: Accelerator, lib
     ]
 
 
-def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:
+def ways_out(request: Request, suited: Sequence[Accelerator], serves: Serves = always) -> list[str]:
     """Return what would fit instead, a clause each: more chips, a shorter context, ``suited`` chips."""
     ways = []
-    size = _smallest_size(request)
+    size = next((size for size in _larger_sizes(request) if serves(args={TENSOR: size})), None)
     if size:
         ways.append(f"{TENSOR} {size} would fit")
     tokens = request.longest_context()
-    if tokens and tokens < request.tokens:
+    if tokens and tokens < request.tokens and serves(args={LENGTH: tokens}):
         ways.append(f"{LENGTH} {tokens} would fit")
-    chips = [chip.model for chip in _larger(request, suited)]
-    if chips:
-        ways.append(f"as many chips of {', '.join(chips[:_NAMED_CHIPS])} would do")
-    return ways
+    return ways + _chips_clause(_larger(request, suited), serves)
+
+
+def _chips_clause(chips: Iterable[Accelerator], serves: Serves) -> list[str]:
+    """Return the clause that names the first chips that can be planned with."""
+    names = [chip.model for chip in islice((chip for chip in chips if serves(chip=chip)), _NAMED_CHIPS)]
+    return [f"as many chips of {', '.join(names)} would do"] if names else []
 
 
 def estimated_ways(
-    recipe: Mapping[str, Any], needs: float, chips: int, accelerator: Accelerator, suited: Sequence[Accelerator]
+    recipe: Mapping[str, Any],
+    needs: float,
+    chips: int,
+    accelerator: Accelerator,
+    suited: Sequence[Accelerator],
+    serves: Serves = always,
 ) -> list[str]:
     """Return what would hold ``needs`` GiB by the recipe's own estimate instead of ``chips`` chips, a clause each."""
     each = (accelerator.memory_mib or 0) / 1024
@@ -216,19 +231,25 @@ def estimated_ways(
     sizes = [
         2**power for power in range(8) if chips < 2**power <= accelerator.most_together and each * 2**power >= needs
     ]
-    if sizes:
-        ways.append(f"{sizes[0]} chips of this host would do")
-    larger = [
-        chip
-        for chip in sorted(suited, key=lambda chip: chip.memory_mib or 0)
-        if chip.stack != "cpu" and (chip.memory_mib or 0) / 1024 > max(each, needs / chips)
-    ]
-    if larger:
-        ways.append(f"as many chips of {', '.join(chip.model for chip in larger[:_NAMED_CHIPS])} would do")
+    size = next((size for size in sizes if serves(args={TENSOR: size})), None)
+    if size:
+        ways.append(f"{size} chips of this host would do")
+    ways += _chips_clause(
+        (
+            chip
+            for chip in sorted(suited, key=lambda chip: chip.memory_mib or 0)
+            if chip.stack != "cpu" and (chip.memory_mib or 0) / 1024 > max(each, needs / chips)
+        ),
+        serves,
+    )
     spread = [name for name in compatible(recipe, accelerator) if name in MULTI_NODE and _divides(recipe, name)]
     if spread and chips >= accelerator.count and each:
         least = max(needs / each, _least_chips(recipe, accelerator, spread))
-        ways.append(f"{-int(-least // accelerator.count)} such hosts together would do (nodes)")
+        hosts = -int(-least // accelerator.count)
+        # Most models can be divided by powers of two only.
+        hosts_of = (hosts, 2 ** math.ceil(math.log2(hosts)))
+        hosts = next((number for number in hosts_of if 1 < number <= _MOST_HOSTS and serves(hosts=number)), 0)
+        ways += [f"{hosts} such hosts together would do (nodes)"] if hosts else []
     return ways
 
 
@@ -242,27 +263,26 @@ def _least_chips(recipe: Mapping[str, Any], accelerator: Accelerator, strategies
     return min((accelerator.pick(each.get(name)) or 0 for name in strategies), default=0)
 
 
-def suited_chips(entry: Chosen, precision: str, library: Library) -> list[Accelerator]:
-    """Return the chips that recipe and variant list, where they list any, and that have the weights' number format."""
+def suited_chips(entry: Chosen, precision: str, library: Library, count: int = 1) -> list[Accelerator]:
+    """Return so many of each chip that recipe and variant list, if they list any, and that has the number format."""
     listed = (entry.recipe.get("meta") or {}).get("hardware") or {}
     return [
         chip
-        for chip in library.chips()
+        for chip in library.chips(count)
         if precision not in dict(chip.lacks)
         and not unsuited(entry.recipe, entry.variant, chip)
         and (not listed or chip.pick(listed) not in (None, "unsupported"))
     ]
 
 
-def _smallest_size(request: Request) -> int | None:
-    """Return the smallest tensor parallel size above today's, a power of two that the host has, that fits."""
+def _larger_sizes(request: Request) -> Iterator[int]:
+    """Yield the tensor parallel sizes above today's, powers of two that the host has, that fit."""
     size = 2
     while size <= request.accelerator.most_together:
         other = replace(request, args={**request.args, TENSOR: size})
         if other.footprint().chips > request.footprint().chips and other.fits():
-            return size
+            yield size
         size *= 2
-    return None
 
 
 def _larger(request: Request, chips: Sequence[Accelerator]) -> list[Accelerator]:

@@ -2,7 +2,7 @@
 """The inputs of a plan besides instances and hardware: the site's settings, and the source of files."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Collection, Mapping, Sequence
+from typing import Any, Callable, Collection, Mapping, Protocol, Sequence
 
 from ..options.restricted import Restrictions
 from ..options.table import Foreign, OptionTable
@@ -25,6 +25,20 @@ class PermissionNeededError(PlanError):
 
 class UnknownNameError(PlanError):
     """No directory has a file of the name; the message lacks the key that holds the name, which the caller knows."""
+
+
+class Serves(Protocol):
+    """Tells whether an instance can be planned, alone, with other keys, on other chips or on several hosts.
+
+    Advice is asked about before it is given, because several rules may refuse an instance, and each knows its own only.
+    """
+
+    def __call__(self, *, chip: Accelerator | None = None, hosts: int = 1, **keys: Any) -> bool: ...
+
+
+def always(*, chip: Accelerator | None = None, hosts: int = 1, **keys: Any) -> bool:  # noqa: ARG001
+    """Return True: where advice itself is tried, nobody reads further advice."""
+    return True
 
 
 def how_to_pin(model: str) -> str:
@@ -75,8 +89,9 @@ class Library:
 
     ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
     returns the tables of the other releases, ``notes`` the warnings about a file by its kind (recipes, releases,
-    weights) and name, ``chips`` one of each chip that the catalogue has. ``families`` holds the guards and known issues
-    of families of models, ``restrictions`` what a recipe cannot set alone, ``router`` returns the lock of vllm-router.
+    weights) and name, ``chips`` so many of each chip of the catalogue as it is asked for, where a host can have them.
+    ``families`` holds the guards and known issues of families of models, ``restrictions`` what a recipe cannot set
+    alone, ``router`` returns the lock of vllm-router.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -90,5 +105,5 @@ class Library:
     families: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     restrictions: Restrictions = field(default_factory=Restrictions)
     notes: Callable[[str, str], Sequence[str]] = lambda _kind, _name: ()
-    chips: Callable[[], Sequence[Accelerator]] = lambda: ()
+    chips: Callable[[int], Sequence[Accelerator]] = lambda _count: ()
     router: Callable[[], Mapping[str, Any]] = dict

@@ -5,7 +5,7 @@ Recipes, releases and manifests come from a Library, which the caller provides: 
 in tests from plain data.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ...module_utils.instance.scale_door import PORT as DOOR_PORT
@@ -26,7 +26,7 @@ from .explanation import explain
 from .fit import cache_doubt, estimate_doubt, loaded_models, named_models, required_memory
 from .groups import check_group_ports, check_router_ports, note_other_groups
 from .hardware import Accelerator
-from .inputs import Library, PlanError, SiteSettings, how_to_pin
+from .inputs import Library, PermissionNeededError, PlanError, Serves, SiteSettings, always, how_to_pin
 from .instances import check_instances, check_ports, exposure, replica_name, with_dashes, without_effect
 from .kernels import ISSUES, compiles
 from .named_files import unmounted
@@ -37,8 +37,11 @@ from .residents import check_memory, demands_of, groups_of, resident_warnings, s
 from .runtime import container_of, devices_of, image_of, launch_of, venv_of
 from .scale import door_of, scale_of
 from .start_failures import START_FAILURES
+from .strategies import SINGLE_NODE
 from .variants import check_format, untried_hardware, variant_doubts
 
+# What an instance has to allow is named in as few errors.
+_MOST_PERMISSIONS = 8
 # Where everybody who sets up a host reaches it.
 SSH_PORT = 22
 
@@ -75,8 +78,55 @@ def plan_instances(
     if not instances:
         return []
     instances = with_dashes(instances)
+    shared = _Shared(host, accelerator, site, library)
+    return _plan_together(shared, instances, {name: _advisor(shared, name, instances[name]) for name in instances})
+
+
+def _advisor(shared: _Shared, name: str, requested: Mapping[str, Any]) -> Serves:
+    """Return what tells whether an instance can be planned, alone, with changes."""
+
+    def serves(*, chip: Accelerator | None = None, hosts: int = 1, **keys: Any) -> bool:
+        instance = {**requested, **keys, "args": {**(requested.get("args") or {}), **keys.get("args", {})}}
+        # Those that take turns with others do so on the same chips.
+        left_out = {"residents"}
+        site, accelerator = shared.site, chip or shared.accelerator
+        if chip is not None:
+            # There are as many of them as one replica has here.
+            left_out |= {"chips", "replicas"}
+        if accelerator.stack != shared.accelerator.stack:
+            # The releases and images of another stack are others.
+            left_out.add("release")
+            site = replace(site, release="", image="", runtime="")
+        if hosts > 1:
+            left_out |= {"replicas", "chips", *(["strategy"] if instance.get("strategy") in SINGLE_NODE else [])}
+            nodes = [shared.host, *(f"{shared.host}-{number}" for number in range(2, hosts + 1))]
+            instance["nodes"] = nodes
+            site = replace(site, members={node: {"address": node, "interface": node} for node in nodes})
+        instance = {key: value for key, value in instance.items() if key not in left_out}
+        changed = replace(shared, accelerator=accelerator, site=site)
+        for _permission in range(_MOST_PERMISSIONS):
+            try:
+                (plan, *_) = _plan_together(changed, {name: instance}, {})
+            except PermissionNeededError as exc:
+                allowed = {key: {**(instance.get(key) or {}), **values} for key, values in exc.settings.items()}
+                instance = {**instance, **allowed}
+            except PlanError:
+                return False
+            else:
+                manifest = shared.library.manifest(plan["models"][0]) or {}
+                return hosts == 1 or not size_doubts(plan["args"], manifest.get("config") or {}, name)
+        return False
+
+    return serves
+
+
+def _plan_together(shared: _Shared, instances: Mapping[str, Any], advisors: Mapping[str, Serves]) -> list[PlanDocument]:
+    """Return the plans of checked instances; an advisor tells which advice a refusal may give, always without one."""
+    host, accelerator, site, library = shared.host, shared.accelerator, shared.site, shared.library
     chosen = [
-        with_chips(choose(host, name, instances[name], accelerator, site, library), accelerator)
+        with_chips(
+            choose(host, name, instances[name], accelerator, site, library, advisors.get(name, always)), accelerator
+        )
         for name in sorted(instances)
     ]
     for entry in chosen:
@@ -84,7 +134,6 @@ def plan_instances(
         check_parts(entry.where, entry.demand.chips, sizes.tensor, entry.group is not None, entry.runtime, accelerator)
     demands = demands_of(chosen)
     allotted = share_out(chosen, allot(demands, accelerator))
-    shared = _Shared(host, accelerator, site, library)
     plans: list[PlanDocument] = []
     loaded = {}
     for entry in chosen:
@@ -121,7 +170,7 @@ def _warnings(
     warnings += size_doubts(composed.args, config_of(entry, library), entry.where)
     warnings += untried_hardware(entry.recipe, accelerator, entry.where)
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
-    warnings += judge(entry.recipe, facts, entry.where)
+    warnings += judge(entry.recipe, facts, entry.where, entry.serves)
     warnings += [
         f"{entry.where}: the recipe's {name} has no effect: {steps[-1].because}"
         for key, steps in composed.history.items()
@@ -158,7 +207,7 @@ def _plan(
     name = replica_name(entry.name, number)
     model = entry.model
     manifest = library.manifest(entry.pinned)
-    check_format(entry.recipe, model, manifest, accelerator, entry.where)
+    check_format(entry.recipe, model, manifest, accelerator, entry.where, entry.serves)
     check_packages(entry, manifest, library.families.get("packages") or ())
     weights = weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])

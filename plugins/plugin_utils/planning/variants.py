@@ -8,7 +8,7 @@ from ...module_utils.common.spelling import nearest
 from ..common.versions import satisfies
 from .chips import holds_estimate
 from .hardware import Accelerator
-from .inputs import PlanError
+from .inputs import PlanError, Serves, always
 
 TRY_IT = (
     "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
@@ -28,7 +28,12 @@ W8A8, OWN_WEIGHTS = "int8", "ascend_310p"
 
 
 def choose_variant(
-    recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, where: str, strict: bool = True
+    recipe: Mapping[str, Any],
+    accelerator: Accelerator,
+    requested: str | None,
+    where: str,
+    strict: bool = True,
+    serves: Serves = always,
 ) -> str:
     """Return the requested variant, else the recipe's for this hardware. Raises PlanError with the reason.
 
@@ -46,7 +51,7 @@ def choose_variant(
     if lacking or (unlisted and strict):
         raise PlanError(
             f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {lacking or unlisted}; "
-            f"{_way_out(recipe, accelerator)}{'' if lacking else TRY_IT}"
+            f"{_way_out(recipe, accelerator, serves)}{'' if lacking else TRY_IT}"
         )
     return str(name)
 
@@ -88,6 +93,7 @@ def check_format(
     manifest: Mapping[str, Any] | None,
     accelerator: Accelerator,
     where: str,
+    serves: Serves = always,
 ) -> None:
     """Raise PlanError where the manifest gives the weights a number format that this hardware lacks.
 
@@ -98,12 +104,14 @@ def check_format(
     if reason:
         raise PlanError(
             f"{where}: the weights of {model} are {found}, which {accelerator.model} does not support: {reason}; "
-            f"{_way_out(recipe, accelerator, model)}"
+            f"{_way_out(recipe, accelerator, serves, model)}"
         )
 
 
-def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelerator, chips: int) -> list[str]:
-    """Return the other variants that run on this hardware and, by the recipe, fit into this many chips."""
+def other_variants(
+    recipe: Mapping[str, Any], chosen: str, accelerator: Accelerator, chips: int, serves: Serves = always
+) -> list[str]:
+    """Return the other variants that can be planned on this hardware and, by the recipe, fit into this many chips."""
     room = (accelerator.memory_mib or 0) / 1024 * chips
     return [
         _described(name, variant or {})
@@ -112,6 +120,7 @@ def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelera
         and (variant or {}).get("vram_minimum_gb")
         and holds_estimate(variant, room)
         and not unsuited(recipe, variant or {}, accelerator)
+        and serves(variant=name)
     ]
 
 
@@ -120,17 +129,20 @@ def _described(name: str, variant: Mapping[str, Any]) -> str:
     return f"{name} (weights {variant['model_id']})" if variant.get("model_id") else name
 
 
-def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
+def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, serves: Serves, besides: str = "") -> str:
     """Return the variants of a recipe that run on this hardware, with their own weights, as a clause.
 
     ``besides`` are weights that do not run on it, even if the recipe allows them.
     """
     own = recipe["model"]["model_id"]
-    fit = [
-        _described(name, variant or {})
+    suited = {
+        name: variant or {}
         for name, variant in (recipe.get("variants") or {}).items()
         if not unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
-    ]
+    }
+    fit = [_described(name, variant) for name, variant in suited.items() if serves(variant=name)]
+    if suited and not fit:
+        return f"no variant of this recipe can be served on {accelerator.count} of it"
     return f"the variants that run on it: {', '.join(fit)}" if fit else "no variant of this recipe runs on it"
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -63,8 +64,10 @@ def said(*words, **more):
 
 
 def family_words(text):
-    """Return the guards of the catalogue whose sentence a text has."""
-    return [guard for guard in GUARDS if (guard.get("refuse") or guard["warn"]) in text]
+    """Return the guards of the catalogue whose sentence a text has: a whole clause."""
+    ends = re.compile(r"; | vllm_instances|\Z")
+    clauses = [(guard, f": {guard.get('refuse') or guard['warn']}") for guard in GUARDS]
+    return [guard for guard, clause in clauses if clause in text and ends.match(text, text.index(clause) + len(clause))]
 
 
 TP4 = {"tensor-parallel-size": 4}
@@ -148,8 +151,8 @@ SAID = [
     ("MiniMax-M2.5", "h200", {}, OLD, "tensor-parallel-size 4"),
     ("Qwen3-235B-A22B-FP8", "h200", {}, OLD, "tensor-parallel-size 4"),
     ("Qwen3-30B-A3B-Instruct-2507-FP8", "h200", TP4, OLD, "tensor-parallel-size 2"),
-    ("Step-3.5-Flash-FP8", "h200", TP4, {}, "single_node_dep"),
-    ("Qwen3.8-Flash-Next", "h200", {}, {}, "single_node_tep"),
+    ("Step-3.5-Flash-FP8", "h200", TP4, {}, "; set args tensor-parallel-size 2"),
+    ("Qwen3.8-Flash-Next", "h200", {}, {}, "; set args tensor-parallel-size 4"),
     ("MiMo-V2.5", "h200", EXPERTS, {}, "also with expert parallelism"),
     ("Qwen3-Next-80B-A3B", "h200", {"no-enable-chunked-prefill": True}, {}, "only with chunked prefill"),
     ("any", "h200", {"moe-backend": "flashinfer_trtllm"}, {}, "moe-backend: null"),

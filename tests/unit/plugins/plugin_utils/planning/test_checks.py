@@ -65,6 +65,19 @@ TABLE = OptionTable.from_data(
 )
 
 
+def test_a_guard_names_only_what_can_be_planned_instead():
+    guard = {"refuse": "Eight is too many", "instead": [{"args": {"tensor-parallel-size": 4}}, {"strategy": "x"}]}
+
+    def told(serves):
+        with pytest.raises(PlanError) as caught:
+            judge({"guards": [guard]}, {}, "chat", serves)
+        return str(caught.value)
+
+    assert told(lambda **_keys: True) == "chat: Eight is too many; set args tensor-parallel-size 4, or strategy x"
+    assert told(lambda **keys: "strategy" in keys) == "chat: Eight is too many; set strategy x"
+    assert told(lambda **_keys: False) == "chat: Eight is too many; take another host"
+
+
 @pytest.mark.parametrize(
     ("args", "env", "settings", "found"),
     [

@@ -99,6 +99,14 @@ def test_a_refusal_names_chips_with_more_memory_that_the_recipe_lists():
     assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith("; as many chips of a100, h100, h200, b200 would do")
 
 
+@pytest.mark.parametrize("more", [{"chips": [3]}, {"replicas": 4}])
+def test_other_chips_are_as_many_as_one_replica_takes(more):
+    args = {"tensor-parallel-size": 1}
+    ways = refusal("l40s", 4, recipe="openai/gpt-oss-120b", args=args, **more).partition("or another host; ")[2]
+    # Four chips for each of four replicas, or beside the one that is named, are not there.
+    assert ways == "as many chips of a100, h100, h200, b200 would do"
+
+
 def test_a_pinned_draft_model_takes_memory_too():
     features = ["tool_calling", "spec_decoding"]
     plain, unpinned = planned("h200"), planned("h200", features=features)
@@ -156,6 +164,7 @@ def test_what_would_hold_the_recipe_s_own_estimate_is_named():
     assert ways(8, 2, 200, meta={"hardware": {"h100": "verified"}}) == ["4 chips of this host would do"]
     spread = {"meta": {"hardware": {"h100": "verified"}}, "compatible_strategies": ["single_node_tp", "multi_node_tp"]}
     assert ways(8, 8, 911, **spread) == ["2 such hosts together would do (nodes)"]
+    assert ways(8, 8, 1e15, **spread) == []
     assert ways(8, 8, 911, meta={"hardware": {"h100": "verified"}}) == []
     # The variant is for the first of the chips that the recipe lists.
     own = {"meta": {"hardware": {"h200": "verified", "mi325x": "verified"}}}

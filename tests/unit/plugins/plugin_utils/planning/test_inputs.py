@@ -42,7 +42,7 @@ def test_settings_have_defaults_where_the_release_or_the_stack_decides():
 
 def test_a_library_has_no_notes_chips_or_router_unless_a_catalogue_gives_them():
     library = Library(*[lambda *_words: None] * 6)
-    assert library.notes("recipes", "x") == library.chips() == () and library.router() == {}
+    assert library.notes("recipes", "x") == library.chips(8) == () and library.router() == {}
 
 
 def test_errors_of_a_plan_are_caught_as_one():
