@@ -74,14 +74,18 @@ def lacks(offered: Mapping[str, Any], releases: Iterable[str], chips: Iterable[s
     newest = have[-1]
     later = [name for name in offered["vllm"] if sort_key(name) > sort_key(newest)]
     ascend = max(offered["vllm_ascend"], key=sort_key)
-    behind = sort_key(ascend) > sort_key(DEFAULT_RELEASES["cann"])
+    has, newest_ascend = DEFAULT_RELEASES["cann"], offered["vllm_ascend_newest"]
+    lack = ascend if sort_key(ascend) > sort_key(has) else ""
+    if sort_key(ascend) < sort_key(has):
+        lack = f"the source of {has}: it is not in the index; options and variables are those of {newest_ascend}"
+    seen = ", ".join(dict.fromkeys((newest_ascend, ascend)))
     named = offered["hardware"]
     unknown = [f"{name} ({NOT_SERVED.get(name, named[name])})" for name in named if _chip(name) not in known]
     index, recipes = "package index", f"recipes of vLLM {offered['recipes_of']}"
     pinned = sum(name.startswith("recipes/models/") for name in _pins(offered["recipes_of"]))
     return [
         ("releases of vLLM", f"{max(offered['vllm'], key=sort_key)} is the newest", newest, ", ".join(later), index),
-        ("releases of vllm-ascend", ascend, DEFAULT_RELEASES["cann"], ascend if behind else "", index),
+        ("releases of vllm-ascend", seen, has, lack, index),
         (
             "chips in recipes",
             f"{len(named)} names",
@@ -187,8 +191,9 @@ def read(recipes_of: str, vendors: Iterable[Mapping[str, Any]]) -> dict[str, Any
         hardware.update(list((recipe.get("meta") or {}).get("hardware") or ()))
     return {
         "read": today,
-        "vllm": _versions("vllm"),
-        "vllm_ascend": _versions("vllm-ascend"),
+        "vllm": _finals(_versions("vllm")),
+        "vllm_ascend": _finals(_versions("vllm-ascend")),
+        "vllm_ascend_newest": _versions("vllm-ascend", "--pre")[0],
         "recipes_of": recipes_of,
         "recipes": len(files),
         "hardware": dict(sorted(hardware.items())),
@@ -196,11 +201,16 @@ def read(recipes_of: str, vendors: Iterable[Mapping[str, Any]]) -> dict[str, Any
     }
 
 
-def _versions(package: str) -> list[str]:
-    command = [sys.executable, "-m", "pip", "index", "versions", package]
+def _finals(names: Iterable[str]) -> list[str]:
+    return [name for name in names if FINAL.match(name)][:KEPT]
+
+
+def _versions(package: str, *options: str) -> list[str]:
+    """Return the versions of a package in the index, the newest first."""
+    command = [sys.executable, "-m", "pip", "index", "versions", *options, package]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     names = done.stdout.partition("Available versions:")[2].partition("\n")[0].split(",")
-    return [name.strip() for name in names if FINAL.match(name.strip())][:KEPT]
+    return [name.strip() for name in names]
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:

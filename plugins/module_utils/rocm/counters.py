@@ -102,7 +102,8 @@ def _chip(entry: Mapping[str, Any], address: str) -> ChipCounters:
         utilization=scaled(_value(entry, "usage", "gfx_activity"), 0.01),
         memory_used=scaled(_value(entry, "mem_usage", "used_vram"), MIB),
         memory_total=scaled(_value(entry, "mem_usage", "total_vram"), MIB),
-        joules=first_number(_value(entry, "energy", "total_energy_consumption")),
+        # Boards that do not count it have 0.0 for ever.
+        joules=first_number(_value(entry, "energy", "total_energy_consumption")) or None,
         hertz={name: value for name, value in clocks.items() if value is not None},
     )
     known = (chip.watts, chip.utilization, chip.memory_used, chip.joules, *chip.celsius.values(), *chip.hertz.values())

@@ -24,6 +24,9 @@ def test_a_newer_release_is_lacking():
     assert rows()["releases of vLLM"] == ""
     assert rows(vllm=["0.40.0", "0.34.0", "0.33.0"])["releases of vLLM"] == "0.40.0, 0.34.0"
     assert rows(vllm_ascend=["0.31.0"])["releases of vllm-ascend"] == "0.31.0"
+    assert rows(vllm_ascend=["0.30.0"])["releases of vllm-ascend"] == ""
+    # Its front page names a final that the index does not have.
+    assert "the source of 0.30.0" in rows(vllm_ascend=["0.23.0"])["releases of vllm-ascend"]
 
 
 def test_a_chip_that_recipes_name_is_lacking_with_their_number_or_the_reason():
