@@ -25,8 +25,11 @@ PLACES = {"model", "host", "port", "served_model_name", "api_key", "hf_token"}
 COLLECTION = {"fail_on_environ_validation", "shutdown_timeout", "middleware"}
 # The name of the collection's own servers, which is random.
 RANDOM = re.compile(r"'engine_id': '[0-9a-f-]{36}'")
-# What vLLM 0.11 said of the key that it then removed.
-RENAMED = ('"full_cuda_graph": true', '"cudagraph_mode": "FULL"')
+# What vLLM 0.11 said of the key that it then removed, and 0.10 of the flag.
+RENAMED = {
+    '"full_cuda_graph": true': '"cudagraph_mode": "FULL"',
+    "--guided-decoding-backend": "--structured-outputs-config.backend",
+}
 # The default, which the entry writes down.
 DEFAULTS = {"tensor_parallel_size": 1}
 
@@ -47,7 +50,9 @@ def differences(parser, text, **options):
     except Refused:
         _model, flags = read_flags(start.words, load_table(NEWEST), other_tables(NEWEST))
         kept = [word for given in flags if given.flag not in left_out for word in (given.flag, *given.values)]
-        expected = parser.read(["vllm", "serve", "m", *(word.replace(*RENAMED) for word in kept)])
+        for old, new in RENAMED.items():
+            kept = [word.replace(old, new) for word in kept]
+        expected = parser.read(["vllm", "serve", "m", *kept])
     names = {word.lstrip("-").replace("-", "_") for word in left_out}
     planned = comparable(parser.read(list(compared.plan["argv"])), names)
     expected = comparable(expected, names)
