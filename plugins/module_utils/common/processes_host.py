@@ -20,9 +20,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
 # Seconds in which all processes of a program have to end; one that hangs in a driver does not.
 _ENDING = 10.0
-# Any user makes the command line and the list of mapped files of a process as long as he likes, at no cost of memory,
-# and puts them where they are never read (FUSE). The kernel starts no program with more than 6 MiB of arguments; a
-# large engine maps files in 10 MiB of lines. Seconds for one process, and for all.
+# Any user makes the command line and the list of mapped files of a process as long as he likes, at no cost of memory.
+# The kernel reads no file for them (FOLL_ANON), but userfaultfd, where users may have it, can let a reader wait. It
+# starts no program with more than 6 MiB of arguments; a large engine maps files in 10 MiB of lines. Seconds for one
+# process, and for all.
 MOST_WORDS, MOST_MAPS, MOST_PATHS = 8 << 20, 64 << 20, 1 << 16
 _SECONDS_OF_ONE, _SECONDS_OF_ALL = 5.0, 60.0
 
