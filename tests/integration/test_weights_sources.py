@@ -108,6 +108,15 @@ def test_hub_with_a_token_of_the_controllers_environment_that_nobody_sees(site, 
     assert left == []
 
 
+def test_home_of_the_environment_may_differ_from_the_accounts(site, server):
+    server.files = {f"/example/tiny/resolve/{REVISION}/{name}": data for name, data in FILES.items()}
+    elsewhere = {"HOME": str(site.home / "elsewhere"), "ANSIBLE_ASYNC_DIR": "~/.ansible_async"}
+    code, text = site.run([f"hub:{server.url}"], elsewhere.items())
+    assert code == 0, text
+    assert site.content() == FILES
+    assert list((site.home / "elsewhere/.ansible_async").iterdir()) == []
+
+
 def test_token_file_that_everybody_can_read_is_refused_before_anything(site, server):
     (site.home / "token").write_text(TOKEN)
     (site.home / "token").chmod(0o644)

@@ -50,9 +50,9 @@ def run_in_background(
     """
     path = f"{_directory(action)}/{name.rpartition('.')[2]}-{secrets.token_hex(8)}.json"
     started = _start(action, name, {**args, "progress_file": path}, task_vars)
-    if "ansible_job_id" not in started:
+    if "results_file" not in started:
         return started
-    return _follow(action, str(started["ansible_job_id"]), path, task_vars, tell, interval)
+    return _follow(action, started, path, task_vars, tell, interval)
 
 
 def write_access_file(action: ActionBase, secret: str) -> str:
@@ -106,7 +106,7 @@ def _start(action: ActionBase, name: str, args: dict[str, Any], task_vars: dict[
 
 def _follow(
     action: ActionBase,
-    job: str,
+    job: Mapping[str, Any],
     path: str,
     task_vars: dict[str, Any],
     tell: Callable[[Progress], None],
@@ -143,18 +143,24 @@ def _read_progress(action: ActionBase, path: str) -> Progress | None:
     return parse_progress(answer["stdout"]) if answer["rc"] == 0 else None
 
 
-def _job_result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
-    """Ask for the result of a job, in which ``finished`` is set once it has one; ``cleanup`` removes it."""
+def _job_result(
+    action: ActionBase, job: Mapping[str, Any], task_vars: dict[str, Any], mode: str = "status"
+) -> dict[str, Any]:
+    """Ask for the result of a job, in which ``finished`` is set once it has one; ``cleanup`` removes it.
+
+    It lies where the job says: that is below its HOME, which may differ from the home of the account.
+    """
+    place, name = os.path.split(str(job["results_file"]))
     found: dict[str, Any] = action._execute_module(
         module_name="ansible.legacy.async_status",
-        module_args={"jid": job, "mode": mode, "_async_dir": _directory(action)},
+        module_args={"jid": name, "mode": mode, "_async_dir": place},
         task_vars=task_vars,
     )
     return found
 
 
 def _finish_job(
-    action: ActionBase, job: str, result: dict[str, Any], gone: str, task_vars: dict[str, Any]
+    action: ActionBase, job: Mapping[str, Any], result: dict[str, Any], gone: str, task_vars: dict[str, Any]
 ) -> dict[str, Any]:
     """Return a module's result without the keys of the job; ``gone`` is the message where the job left no result."""
     _job_result(action, job, task_vars, "cleanup")
