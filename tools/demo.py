@@ -19,6 +19,7 @@ from typing import TextIO
 
 TOP = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
+LOG = "demo.log"  # in LAB_HOME
 HOSTS = ("mirror", "cpu-12")
 QUESTION = "Is the fleet ready?"
 # Seconds between two updates of a phase's line on a terminal, and between two new lines elsewhere.
@@ -40,13 +41,15 @@ def main() -> None:
     arguments = parser.parse_args()
     if os.geteuid():
         sys.exit("The demo boots hosts in containers, which needs root. Run: sudo make demo")
+    # Every phase takes the same directory, although they run in the checkout.
+    os.environ["LAB_HOME"] = os.path.abspath(os.environ.get("LAB_HOME") or TOP / ".lab")
     os.chdir(TOP)
     os.environ.setdefault("LAB_NAME", "demo")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     if arguments.action == "down":
         take_down()
         return
-    log = Path(os.environ.get("LAB_HOME", ".lab")) / "demo.log"
+    log = Path(os.environ["LAB_HOME"], LOG)
     log.parent.mkdir(parents=True, exist_ok=True)
     print(f"The whole output goes to {log}", flush=True)
     started = time.monotonic()
@@ -89,7 +92,7 @@ def last_lines(path: str, first: int, count: int) -> str:
 
 def endpoint(host: str, instance: str) -> str:
     """Return the URL of an instance of a lab host."""
-    lab = Path(os.environ.get("LAB_HOME", ".lab")) / os.environ["LAB_NAME"]
+    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"])
     address = json.loads((lab / "inventory.json").read_text())["lab"]["hosts"][host]["ansible_host"]
     command = (".venv/bin/ansible-inventory", "-i", "inventories/lab", "--host", host)
     variables = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -122,7 +125,8 @@ def report(url: str, answer: str, seconds: float) -> None:
 
 
 def take_down() -> None:
-    """Remove the lab: hosts, network, keys, images, downloads. `bin/lab down` keeps the last two."""
+    """Remove the lab: hosts, network, keys, images, downloads, log. `bin/lab down` keeps the last two."""
+    Path(os.environ["LAB_HOME"], LOG).unlink(missing_ok=True)
     if Path(PYTHON).exists():
         status = subprocess.run(("bin/lab", "down", "--all"), check=False).returncode
         if status:

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Fill the disk for the lab's mirror (.lab/mirror) with playbooks/mirror.yml, as for a real site: wheels, encodings, and the
+# Fill the disk for the lab's mirror ($LAB_HOME/mirror; LAB_HOME is .lab by default) with playbooks/mirror.yml, as for a real site: wheels, encodings, and the
 # smoke model in two revisions. Existing files stay unchanged. With MOLECULE_LONG=1 also 1.1 GB of wheels for evaluations.
 set -euo pipefail
+home=${LAB_HOME:+$(realpath -m "$LAB_HOME")}
 cd "$(dirname "$0")/../.."
+home=${home:-$PWD/.lab}
 python=.venv/bin/python
-carried=$PWD/.lab/mirror
+carried=$home/mirror
 # The source of the smoke model: the lab builds it.
-made=$PWD/.lab/made
+made=$home/made
 model=baremetal/gpt-oss-smoke
 evaluation=false
 [[ -z ${MOLECULE_LONG:-} ]] || evaluation=true

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -37,6 +40,8 @@ def test_a_phase_that_fails_shows_the_end_of_its_output_and_names_the_log(tmp_pa
 
 def test_a_lab_that_cannot_be_removed_ends_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_HOME", str(tmp_path))
+    (tmp_path / "demo.log").touch()
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").touch()
     (tmp_path / "bin").mkdir()
@@ -44,6 +49,7 @@ def test_a_lab_that_cannot_be_removed_ends_with_a_sentence(tmp_path, monkeypatch
     (tmp_path / "bin/lab").chmod(0o755)
     with pytest.raises(SystemExit, match=r"^`bin/lab down --all` ended with 125; .* Run `make demo-down` again$"):
         demo.take_down()
+    assert not (tmp_path / "demo.log").exists()
 
 
 def test_without_root_nothing_is_begun(tmp_path, monkeypatch):
@@ -53,3 +59,21 @@ def test_without_root_nothing_is_begun(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="needs root"):
         demo.main()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("given", "place"), [("", "checkout/.lab"), ("my lab", "my lab"), ("{}/own", "own")])
+def test_the_mirrors_disk_is_filled_where_the_lab_looks_for_it(tmp_path, given, place):
+    script = tmp_path / "checkout/tools/lab/content.sh"
+    script.parent.mkdir(parents=True)
+    shutil.copy(demo.TOP / "tools/lab/content.sh", script)
+    (tmp_path / "checkout/.venv/bin").mkdir(parents=True)
+    for name in ("python", "ansible-playbook"):
+        program = tmp_path / "checkout/.venv/bin" / name
+        program.write_text('#!/bin/sh\necho "$@" >> "$SEEN"\n')
+        program.chmod(0o755)
+    seen = tmp_path / "seen"
+    environment = {**os.environ, "LAB_HOME": given.format(tmp_path), "SEEN": str(seen)}
+    subprocess.run([script], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / place / "mirror").is_dir()
+    assert f"bundle_dir: '{tmp_path / place}/mirror'" in seen.read_text()
+    assert f"{tmp_path / place}/made/manifests" in seen.read_text()
