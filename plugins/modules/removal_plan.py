@@ -118,6 +118,8 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
         tuple(params["also"]),
     )
     found = decide(request, contents)
+    # A host without instances has none that a name could be mistaken for: a second run ends well.
+    known = {*contents.instances, *request.declared} or {*request.names}
     size = sum(item.size for item in found.items)
     return {
         "changed": False,
@@ -125,6 +127,8 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
         "instances": [item.name for item in found.items if item.kind == INSTANCE],
         "lines": [*map(describe, found.items), f"together {format_bytes(size)}"] if found.items else ["nothing"],
         "kept": [*found.kept, *found.absent],
+        "absent": list(found.absent),
+        "known": [name for name in request.names if request.kind != INSTANCE or name in known],
         "bytes": size,
     }
 

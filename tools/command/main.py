@@ -78,8 +78,7 @@ def _run(parser: Parser, verb: Verb, given: argparse.Namespace) -> int:
 
 def make_parser() -> Parser:
     """Return the parser of all verbs."""
-    text = "Serve language models on bare metal: one command in front of Ansible's playbooks."
-    parser = Parser(prog="inference", description=text)
+    parser = Parser(prog="inference", description="Serve language models on bare metal, with Ansible's playbooks.")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     keys = verbs.add_parser("key", help="the clients of the gateways: add, list, end")
     groups = {"": verbs, "key": keys.add_subparsers(metavar="VERB", required=True)}

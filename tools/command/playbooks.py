@@ -19,9 +19,8 @@ import tomllib
 TOP = Path(__file__).resolve().parents[2]
 SERVING = ["site", "gateway"]  # what `apply` and `check` run: for servers and mirrors, and for gateways
 Done = subprocess.CompletedProcess[str]
-CALLBACK = "ANSIBLE_STDOUT_CALLBACK"
 # `ansible` takes another callback than its own only with the first of these.
-RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", CALLBACK: "baremetal.inference.run_json"}
+RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "baremetal.inference.run_json"}
 # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
 QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"}
 # What begins an error, and what only repeats one about the inventory.
@@ -64,8 +63,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
     inventory = find_inventory(given) if verb.hosts else "localhost,"
     hosts = ",".join(given.hosts)
     names = _serving(inventory, hosts) if verb.playbooks == SERVING else verb.playbooks
-    if given.json and verb.json:
-        variables = {verb.json: "json", **variables}
+    variables = {**({verb.json: "json"} if given.json and verb.json else {}), **variables}
     if hosts and verb.hosts != "-l":
         variables[verb.hosts] = hosts
     words = [*verb.arguments, *(word for name, value in variables.items() for word in literal(name, value))]
@@ -75,7 +73,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
         # Faults of a gateway are reported before a server changes: its first play always runs, and only checks.
         runs.insert(0, (["gateway"], ["--tags", "always"]))
     callback = "run_lines" if not given.json else "verify_json" if names == ["verify"] else "run_json"
-    added = {CALLBACK: f"baremetal.inference.{callback}"} if given.json or not given.verbose else {}
+    added = {"ANSIBLE_STDOUT_CALLBACK": f"baremetal.inference.{callback}"} if given.json or not given.verbose else {}
     # The user's own callback stays where no document is asked for, and -v has Ansible's.
     added |= {} if given.json else os.environ
     for books, own in runs:
@@ -91,7 +89,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
 
 
 def logs(given: argparse.Namespace) -> int:
-    """Print the last lines of an instance's journal, which holds no key: they are masked where vLLM prints them."""
+    """Print the end of the journal of an instance, also of a removed one. Keys are masked where vLLM prints them."""
     since = [f"--since={given.since}"] if given.since else []
     words = ["journalctl", "--no-pager", "--unit", f"vllm@{given.instance}.service", "--lines", given.lines, *since]
     return _ask_host(given, "ansible.builtin.command", {"argv": words}, "stdout")
@@ -109,7 +107,13 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
     """Run a module, print one value of each host, or the whole document, and return the status."""
     inventory = find_inventory(given)
     _known_hosts(inventory, given.host)
-    document = run_ad_hoc(given, [given.host, "-i", inventory, "-b"], module, arguments)
+    words = [given.host, "-i", inventory, "-b"]
+    document = run_ad_hoc(given, words, module, arguments)
+    if any(result.get("stdout") == "-- No entries --" for result in document["results"].values()):
+        asked = {"instance": given.instance, "checks": ["models"], "ready_timeout": 1}
+        errors = run_ad_hoc(given, words, "baremetal.inference.endpoint", asked)["errors"]
+        document["errors"] += [error for error in errors if "is not installed on this host" in error["message"]]
+        document["ok"] &= not document["errors"]
     if given.json:
         return _show_document(document)
     for host, result in document["results"].items():
@@ -157,12 +161,10 @@ def _serving(inventory: str, hosts: str) -> list[str]:
     gateways = _hosts_of(inventory, "gateways")
     if not hosts:
         return SERVING if gateways else ["site"]
-    chosen = _known_hosts(inventory, hosts)
-    groups = zip(SERVING, (_hosts_of(inventory, "inference:mirrors"), gateways))
-    names = [name for name, group in groups if not chosen.isdisjoint(group)]
-    if not names:
+    chosen, groups = _known_hosts(inventory, hosts), (_hosts_of(inventory, "inference:mirrors"), gateways)
+    if chosen.isdisjoint(set().union(*groups)):
         raise CommandError(f"{hosts}: none of these is in the group inference, mirrors or gateways")
-    return names
+    return [name for name, group in zip(SERVING, groups) if not chosen.isdisjoint(group)]
 
 
 def _hosts_of(inventory: str, pattern: str) -> set[str]:

@@ -141,10 +141,9 @@ def _files(answers: Answers, servers: Addresses, gateways: Addresses, found: dic
         change(SERVED, "    host: 0.0.0.0 .*", "    # It listens on loopback; a gateway needs host: 0.0.0.0.")
         return written
     # The lines of the team product, once for each team.
-    teams = answers["teams"]
     lines = r"(  product: .*\n)  research: .*\n"
-    change(CLIENTS, lines, lambda found: "".join(found[1].replace("product", team) for team in teams))
-    names = ["gateway.secret", *(f"{team}.key" for team in teams)]
+    change(CLIENTS, lines, lambda found: "".join(found[1].replace("product", team) for team in answers["teams"]))
+    names = ["gateway.secret", *(f"{team}.key" for team in answers["teams"])]
     return written | {f".keys/{name}": f"{secrets.token_hex(32)}\n" for name in names}
 
 

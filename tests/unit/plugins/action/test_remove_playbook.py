@@ -87,7 +87,17 @@ def test_check_mode_lists_a_run_removes_and_a_second_run_changes_nothing(there, 
     assert list(there.picture()) == ["etc/systemd/system/vllm@.service"]
     rc, said, changed = remove(remove_instance="chat")
     assert (rc, changed) == (0, 0), said
-    assert "instance 'chat' is not on this host; the host has none" in said
+    assert "instance 'chat' is not on this host; the host has none" in said.replace("''", "'")
+
+
+@pytest.mark.parametrize("name", ["chatt", "chat-2", "other"])
+def test_an_instance_that_no_host_has_or_declares_is_an_error(there, remove, name):
+    before = there.picture()
+    for words in ([], ["-l", "here,beside"]):
+        rc, said, _changed = remove(*words, remove_instance=f"chat,{name}")
+        assert (rc and f"instance '{name}' is not on this host; nearest: 'chat'" in said) or name == "other", said
+        assert rc and "no other host of this run has or declares it. Nothing was removed" in said, said
+        assert there.picture() == before
 
 
 # Variable, value, what is gone from the host afterwards, and what both lists name.

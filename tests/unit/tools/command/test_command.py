@@ -459,6 +459,18 @@ def test_an_instance_that_is_not_there_is_named(here):
     assert done.stderr.startswith("here chat: instance chat is not installed on this host: /etc/vllm/chat.yaml")
 
 
+def test_the_journal_of_an_instance_that_never_was_is_no_empty_one(here, tmp_path_factory):
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "journalctl").write_text("#!/bin/sh\necho '-- No entries --'\n")
+    (programs / "journalctl").chmod(0o755)
+    done = run("logs", "here", "chta", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
+    assert done.returncode
+    assert "here chta: instance chta is not installed on this host: /etc/vllm/chta.yaml is not there; " in done.stderr
+    (programs / "journalctl").write_text("#!/bin/sh\necho what a removed instance wrote\n")
+    done = run("logs", "here", "chta", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
+    assert (done.returncode, done.stdout) == (0, "what a removed instance wrote\n")
+
+
 def test_verify_shows_its_table_even_where_every_host_fails(here):
     (here / "host_vars").mkdir()
     (here / "host_vars/here.yml").write_text("vllm_instances: {chat: {}}\nansible_become: false\n", encoding="utf-8")
