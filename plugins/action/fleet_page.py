@@ -7,10 +7,11 @@ from typing import Any
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.answers import ANSWERS, FAULTS, SERVERS, SLOTS, STARTS, describe_silent, readable
 from ..plugin_utils.common.output import show
-from ..plugin_utils.fleet_page.faults import rows_of, with_faults
+from ..plugin_utils.fleet_page.faults import fault_rows, with_faults
 from ..plugin_utils.fleet_page.lines import fleet_lines, totals
 from ..plugin_utils.fleet_page.page import page
 from ..plugin_utils.fleet_page.reader import FleetReader, open_page, page_parts, read_fleet
+from ..plugin_utils.fleet_page.rows import fleet_rows, instance_rows, service_rows
 from ..plugin_utils.fleet_page.service import describe_answers, describe_services, services_table, with_service
 from ..plugin_utils.fleet_page.starts import describe_starts
 from ..plugin_utils.fleet_page.table import WIDTH, fleet_table
@@ -40,7 +41,8 @@ class ActionModule(ControllerAction):
         more = [*describe_services(gateways), *describe_answers(answers)]
         more += [*describe_silent(installed, "instances"), *describe_starts(starts)]
         more += describe_silent(faults, "instances")
-        blocks = [fleet_table(lines, time.time()), services, more]
+        now = time.time()
+        blocks = [fleet_table(lines, now), services, more]
         table = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
         # Display shows the text as it is; a callback would quote it.
         show("\n".join(table))
@@ -51,8 +53,13 @@ class ActionModule(ControllerAction):
         failed = (
             {"failed": True, "msg": f"not read: {', '.join(sorted(silent))}; the reasons stand above"} if silent else {}
         )
-        last = {"faults": rows_of(faults)} if faults else {}
-        return {**written, **failed, **last, "table": table, "totals": totals(lines)}
+        instances = instance_rows(lines, gateways, addresses, answers, faults, now)
+        rows = {"fleet": fleet_rows(lines), "instances": instances}
+        rows |= {
+            "services": service_rows(instances, gateways, lines),
+            **({"faults": fault_rows(faults)} if faults else {}),
+        }
+        return {**written, **failed, "rows": rows, "table": table, "totals": totals(lines)}
 
     def _write(self, page_file: PageFile, text: str) -> dict[str, Any]:
         """Write the page where it differs; return the keys of the result about it."""

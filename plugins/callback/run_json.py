@@ -16,8 +16,9 @@ description:
   - C(errors) has a row for each task that failed, with C(host), C(task) and C(message). C(host) is empty where the task
     runs once, for all hosts.
   - C(messages) has what the playbook showed with M(ansible.builtin.debug), in order; C(warnings) has those of tasks.
-  - C(faults) has the last fault of each instance where M(baremetal.inference.fleet_page) was given them, with C(at)
-    (seconds since the epoch), C(host), C(instance) and C(text).
+  - C(changes) has a row for each task that changed a host, or would change it in check mode, with C(host) and C(task).
+  - C(fleet), C(instances), C(services) and C(totals) are the rows and the totals of M(baremetal.inference.fleet_page),
+    and C(faults) the last faults where it was given them.
   - C(results) has the whole result of each host when C(ansible) runs one module.
   - C(ok) is true when there was a host and nothing failed on any.
 """
@@ -42,7 +43,8 @@ class CallbackModule(CallbackBase):
         self._messages: list[Any] = []
         self._warnings: list[str] = []
         self._results: dict[str, Any] = {}
-        self._faults: dict[str, Any] = {}
+        self._rows: dict[str, Any] = {}
+        self._changes: list[dict[str, str]] = []
         self._own = OwnCounts()
         self._is_ad_hoc = False
 
@@ -50,7 +52,9 @@ class CallbackModule(CallbackBase):
         self._is_ad_hoc = playbook._file_name == "__adhoc_playbook__"
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        host, _task, values = self._read(result)
+        host, task, values = self._read(result)
+        if values.get("changed") and not self._is_ad_hoc:
+            self._changes.append({"host": host, "task": task.get_name()})
         # debug marks what it shows.
         if values.get("_ansible_verbose_always"):
             self._messages.append(values.get("msg"))
@@ -58,10 +62,10 @@ class CallbackModule(CallbackBase):
             self._results[host] = {key: value for key, value in values.items() if not key.startswith("_ansible")}
 
     def _read(self, result: Any) -> tuple[str, Any, Mapping[str, Any]]:
-        """Return what read_result does, and keep the warnings, and the faults that the controller has checked."""
+        """Return what read_result does, and keep the warnings, and the rows of the fleet."""
         host, task, values = read_result(result)
-        if task.action == "baremetal.inference.fleet_page" and "faults" in values:
-            self._faults = {"faults": values["faults"]}
+        if task.action == "baremetal.inference.fleet_page" and "rows" in values:
+            self._rows = {**values["rows"], "totals": values["totals"]}
         self._warnings += [text for text in map(str, values.get("warnings") or ()) if text not in self._warnings]
         return host, task, values
 
@@ -84,5 +88,6 @@ class CallbackModule(CallbackBase):
         hosts = {name: {word: found[key] for word, key in words.items()} for name, found in counts.items()}
         is_ok = bool(hosts) and not stats.failures and not stats.dark
         document = {"ok": is_ok, "hosts": hosts, "errors": self._errors, "messages": self._messages}
-        document |= self._faults
+        document["changes"] = self._changes
+        document |= self._rows
         show_json({**document, "warnings": self._warnings, **({"results": self._results} if self._is_ad_hoc else {})})

@@ -20,6 +20,8 @@ STATUS, DRAINED, RETURNED = "status", "drained", "ready"
 ADMIN, EVENT = "admin", "event"
 SCHEMA = 1
 _OWNER = re.compile(r"(?P<kind>rollout|admin|event):[\w.@+-]+\Z", re.ASCII)
+# Why remove.yml has drained a server, where nobody gave another reason.
+REMOVED = "removed from the host"
 _FIELDS = ("owner", "reason", "since", "state")
 
 Records = Mapping[str, Mapping[str, str]]

@@ -38,7 +38,7 @@ def with_faults(lines: Iterable[Line], faults: Faults) -> list[Line]:
     ]
 
 
-def rows_of(faults: Faults) -> list[dict[str, Any]]:
+def fault_rows(faults: Faults) -> list[dict[str, Any]]:
     """Return the last fault of each instance for programs, by host and instance."""
     return [each._asdict() for host in sorted(faults) for each in _faults_of(host, faults)]
 

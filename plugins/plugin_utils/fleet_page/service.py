@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Add to the lines of a fleet what its gateways report about the servers of each host."""
 
+import time
 from collections import defaultdict
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Container, Iterable, Mapping, NamedTuple, Sequence
 
-from ...module_utils.gateway.servers import server_prefix
+from ...module_utils.gateway.servers import REMOVED, owner_kind, server_prefix
 from ...module_utils.gateway.state import READY
 from ..common.answers import describe_silent
 from ..common.output import problem_of
 from ..common.tables import table
 from .chips import DRAINED, SERVES, SICK, STATES
 from .faults import Faults, last_fault
-from .lines import Line
+from .lines import Line, seconds_of
 from .table import age
 
 # Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
@@ -30,17 +31,19 @@ MOST_HOSTS = 4
 MOST_TEAMS = 20
 # Characters of the reason why an instance does not answer.
 MOST_REASON = 200
-TODO = {
-    SICK: "run vllm-health status and systemctl status vllm@NAME on the host",
-    DRAINED: "return it with undrain.yml when its work is done",
-}
+# What to do about it; HOST and INSTANCE stand for names.
+SEE_SICK = "run `inference logs HOST INSTANCE`; on the host, `vllm-health status`"
+SEE_ROLLOUT = "a rollout has it: wait for its end, or continue it with `inference rollout`"
+SEE_REMOVED = "remove it from vllm_instances, then `inference apply gateways`; or install it: `inference apply HOST`"
+SEE_DRAINED = "return it with `inference undrain HOST` when its work is done"
 
 
 class Problem(NamedTuple):
-    """A server that is out of service or sick: the state it gives its host, and the reason."""
+    """A server that is out of service or sick: the state it gives its host, the reason, and what to do."""
 
     state: str
     text: str
+    todo: str
 
 
 def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
@@ -52,7 +55,7 @@ def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
     hosts = {server_prefix(line.host): line.host for line in lines}
     problems = _problems(results, hosts)
     well = {
-        hosts.get(_prefix_of(name, hosts))
+        hosts.get(prefix_of(name, hosts))
         for result in results.values()
         for name, entry in result.get("servers", {}).items()
         if entry["up"] and entry["state"] == READY
@@ -86,7 +89,7 @@ def services_table(
         ]
         return table(PLANNED, rows, width).splitlines()
     names = sorted({service for result in results.values() for service in result.get("backends", {})})
-    rows = [_service_row(name, results, lines, addresses, faults or {}) for name in names]
+    rows = [_service_row(name, results, lines, addresses, faults or {}, time.time()) for name in names]
     return table(SERVICES, rows, width).splitlines()
 
 
@@ -98,12 +101,12 @@ def _planned_row(name: str, lines: Sequence[Line], answers: Answers, faults: Fau
         ", ".join(sorted({pair[1] for line in lines for pair in line.serves if pair[0] == name and pair[1]})),
         _releases(name, lines),
         f"{', '.join(hosts[:MOST_HOSTS])}{more}",
-        _answering([_answer(name, host, answers) for host in hosts]) if answers else "unknown: run verify.yml",
+        _answering([answer_of(name, host, answers) for host in hosts]) if answers else "unknown: run verify.yml",
         last_fault(name, hosts, faults),
     ]
 
 
-def _answer(name: str, host: str, answers: Answers) -> Mapping[str, Any]:
+def answer_of(name: str, host: str, answers: Answers) -> Mapping[str, Any]:
     found = answers.get(host, {}).get("results", ())
     return next((each for each in found if each.get("item") == name), {})
 
@@ -128,13 +131,13 @@ def _releases(name: str, lines: Sequence[Line]) -> str:
 
 
 def _service_row(
-    name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str], faults: Faults
+    name: str, results: Results, lines: Sequence[Line], addresses: Mapping[str, str], faults: Faults, now: float
 ) -> list[str]:
     found = {gateway: result for gateway, result in results.items() if name in result.get("backends", {})}
     backends = [result["backends"][name] for result in found.values()]
     hosts = {server_prefix(line.host): line.host for line in lines}
     servers = [
-        (entry["changed_s"], hosts.get(_prefix_of(key, hosts), key.partition("--")[0]), entry)
+        (seconds_in_state(entry, now), hosts.get(prefix_of(key, hosts), key.partition("--")[0]), entry)
         for result in found.values()
         for key, entry in result.get("servers", {}).items()
         if entry["backend"] == name
@@ -154,6 +157,12 @@ def _service_row(
         last_fault(name, (host for _since, host, _entry in servers), faults),
         _last_change(servers, len(found)),
     ]
+
+
+def seconds_in_state(entry: Mapping[str, Any], now: float) -> float:
+    """Return how long a server has been drained, up or down, not since when its checks fail."""
+    since = seconds_of(entry["since"]) if entry["state"] != READY and entry["owner"] else None
+    return entry["changed_s"] if since is None else max(0.0, now - since)
 
 
 def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], gateways: int) -> str:
@@ -207,42 +216,44 @@ def _problems(results: Results, hosts: Mapping[str, str]) -> dict[str, list[Prob
         for name, entry in result.get("servers", {}).items():
             known[name].add(gateway)
             # A replica that is down because the others are enough is well.
-            problem = None if name in idle and entry["state"] == READY and not entry["up"] else _problem(entry)
+            problem = None if name in idle and entry["state"] == READY and not entry["up"] else problem_of_server(entry)
             if problem:
                 reports[name, problem].add(gateway)
     found: dict[str, list[Problem]] = defaultdict(list)
     for (name, problem), gateways in sorted(reports.items()):
-        prefix = _prefix_of(name, hosts)
+        prefix = prefix_of(name, hosts)
         if prefix:
             place = "" if gateways == known[name] else f" at {', '.join(sorted(gateways))}"
-            found[hosts[prefix]].append(Problem(problem.state, f"{name[len(prefix) :]}: {problem.text}{place}"))
+            found[hosts[prefix]].append(problem._replace(text=f"{name[len(prefix) :]}: {problem.text}{place}"))
     return found
 
 
-def _prefix_of(name: str, prefixes: Mapping[str, str]) -> str:
+def prefix_of(name: str, prefixes: Container[str]) -> str:
     """Return the longest prefix of a server's name, "" for a server of no host; names of hosts may contain ``--``."""
     parts = name.split("--")
     starts = ("--".join(parts[:size]) + "--" for size in range(len(parts) - 1, 0, -1))
     return next((start for start in starts if start in prefixes), "")
 
 
-def _problem(entry: Mapping[str, Any]) -> Problem | None:
+def problem_of_server(entry: Mapping[str, Any]) -> Problem | None:
     if entry["state"] != READY:
         if not entry["owner"]:
-            return Problem(DRAINED, "drained by hand")
+            return Problem(DRAINED, "drained by hand", SEE_DRAINED)
         reason = f": {entry['reason']}" if entry["reason"] else ""
-        return Problem(DRAINED, f"drained by {entry['owner']} since {entry['since']}{reason}")
+        is_removed, of_rollout = entry["reason"] == REMOVED, owner_kind(entry["owner"]) == "rollout"
+        todo = SEE_REMOVED if is_removed else SEE_ROLLOUT if of_rollout else SEE_DRAINED
+        return Problem(DRAINED, f"drained by {entry['owner']} since {entry['since']}{reason}", todo)
     if not entry["up"]:
-        return Problem(SICK, f"down: {entry['why'] or 'no reason given'}")
+        return Problem(SICK, f"down: {entry['why'] or 'no reason given'}", SEE_SICK)
     # A sick server that its service needs stays up.
-    return Problem(SICK, entry["why"]) if entry["why"] else None
+    return Problem(SICK, entry["why"], SEE_SICK) if entry["why"] else None
 
 
 def _with_problems(line: Line, problems: Sequence[Problem]) -> Line:
     if not problems:
         return line
-    worst = min((problem.state for problem in problems), key=STATES.index)
+    worst = min(problems, key=lambda problem: STATES.index(problem.state))
     why = "; ".join(problem.text for problem in problems)
-    if STATES.index(line.state) < STATES.index(worst):
+    if STATES.index(line.state) < STATES.index(worst.state):
         return replace(line, why=f"{line.why}; {why}")
-    return replace(line, state=worst, why=f"{why}; {line.why}" if line.why else why, todo=TODO[worst])
+    return replace(line, state=worst.state, why=f"{why}; {line.why}" if line.why else why, todo=worst.todo)

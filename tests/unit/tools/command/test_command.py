@@ -494,7 +494,10 @@ def test_the_last_faults_are_rows_of_the_document(here, tmp_path_factory):
     text = "xid 64 of 0000:5d:00.0: \\x1b[2Jbad (isolate_host)"
     assert document["faults"] == [{"at": 1795000000, "host": "here", "instance": "chat", "text": text}]
     assert (document["ok"], "gone" in document["errors"][-1]["message"]) == (False, True), document
-    assert "faults" not in json.loads(run("status", "--json", cwd=here).stdout)
+    document = json.loads(run("status", "--json", cwd=here).stdout)
+    assert "faults" not in document
+    assert [row["host"] for row in document["fleet"]] == ["gone", "here"] and document["totals"]["states"]["sick"] == 0
+    assert document["instances"] == document["services"] == document["changes"] == []
 
 
 def test_chat_and_logs_print_one_document(here):

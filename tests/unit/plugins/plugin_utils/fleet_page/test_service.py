@@ -46,6 +46,19 @@ def test_the_state_of_a_server_is_that_of_its_host(entry, state, why):
     assert shown({"gpu-1--chat": entry}) == [(state, why)]
 
 
+@pytest.mark.parametrize(
+    ("more", "command"),
+    [
+        ({}, "`inference undrain HOST`"),
+        ({"owner": "rollout:20261130T141000Z"}, "`inference rollout`"),
+        ({"reason": "removed from the host"}, "`inference apply gateways`"),
+    ],
+)
+def test_the_advice_for_a_drained_host_is_that_of_its_reason(more, command):
+    (found,) = with_service([line()], {"gw": {"servers": {"gpu-1--chat": {**DRAINED, **more}}}})
+    assert command in found.todo
+
+
 def test_a_replica_that_is_down_because_the_others_are_enough_is_well():
     scale = {"chat": {"idle": ["gpu-1--chat"]}}
     results = {"gw-a": {"servers": {"gpu-1--chat": DOWN}, "scale": scale}, "gw-b": {"servers": {"gpu-1--chat": DOWN}}}
@@ -188,7 +201,7 @@ def test_the_table_of_a_thousand_hosts_fits_a_screen_and_says_what_to_do():
     servers = {f"gpu-{number}--chat": DOWN if number < 30 else WELL for number in range(1000)}
     text = fleet_table(with_service(lines, {"gw": {"servers": servers}}), 0)
     assert len(text) <= 60
-    assert "sick, 30 hosts (the first 20): run vllm-health status" in "\n".join(text)
+    assert "sick, 30 hosts (the first 20): run `inference logs HOST INSTANCE`" in "\n".join(text)
 
 
 def test_a_service_that_follows_the_load_says_how_many_replicas_it_has_and_what_came_last():
