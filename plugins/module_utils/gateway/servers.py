@@ -184,11 +184,17 @@ def _may_take(record: Mapping[str, str], request: ServersRequest) -> bool:
 def _make_ready(server: HaproxyServer, request: ServersRequest, change: ServersChange) -> None:
     if server.state == READY:
         return
-    kind = owner_kind(change.records.get(server.name, {}).get("owner", ""))
+    record = change.records.get(server.name, {})
+    kind = owner_kind(record.get("owner", ""))
     by = owner_kind(request.owner)
     if not request.force and by != kind and (by, kind) != (ADMIN, EVENT):
         change.held.append(server.name)
         return
+    if record.get("reason") == REMOVED and not (server.up or request.force):
+        raise ServersError(
+            f"{server.name}: its instance was removed from the host, and nothing answers there; install it with "
+            "`inference apply HOST`, or remove it from vllm_instances, then `inference apply gateways`"
+        )
     change.commands.append(f"set server {server.backend}/{server.name} state ready")
     if server.weightless:
         change.commands.append(f"set server {server.backend}/{server.name} weight 100%")

@@ -12,7 +12,8 @@ VLLM = {
         "This release of vLLM does not know the model's architecture: choose a newer vllm_release"
     ),
     "Cannot find any model weights": (
-        "The pinned files are not in the format that load-format reads: pin the model again with pin_load_format"
+        "The model's files are missing on the host: run site.yml, which fetches them. If it finds all, they are not in "
+        "the format that load-format reads: pin the model again with pin_load_format"
     ),
     "No available memory for the cache blocks": (
         "The weights leave no memory for the KV cache: raise tensor-parallel-size or gpu-memory-utilization, or take a "

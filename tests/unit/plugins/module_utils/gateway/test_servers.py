@@ -40,6 +40,19 @@ def request(state="drained", owner="rollout:1", reason="", min_available=1, forc
     return ServersRequest(state, owner, reason, min_available, force, NOW)
 
 
+def test_a_server_whose_instance_was_removed_is_returned_only_when_one_answers_again():
+    removed = {"a--x": record("admin:al", reason="removed from the host")}
+    again = request("ready", owner="admin:bo")
+    with pytest.raises(ServersError, match=r"^a--x: its instance was removed .* `inference apply HOST`"):
+        decide_change(view(server("a--x", "drain", up=False)), ["a--x"], again, removed)
+    assert decide_change(view(server("a--x", "drain")), ["a--x"], again, removed).changed == ["a--x"]
+    forced = request("ready", owner="admin:bo", force=True)
+    assert decide_change(view(server("a--x", "drain", up=False)), ["a--x"], forced, removed).changed == ["a--x"]
+    # One that was drained for another reason may still be starting.
+    other = {"a--x": record("admin:al")}
+    assert decide_change(view(server("a--x", "drain", up=False)), ["a--x"], again, other).changed == ["a--x"]
+
+
 def test_draining_records_first_who_and_why():
     change = decide_change(view(server("a--x"), server("b--x")), ["a--x"], request(reason="fan"), {})
     assert change.commands == ["set server chat/a--x state drain"]
