@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The document that a verification of a fleet ends with, made from the results of its tasks."""
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterable, List, Mapping
 
 from ..common.answers import ANSWERS, CHECK, find_odd
 from ..common.tables import by_name, table
@@ -11,8 +11,9 @@ Rows = List[Dict[str, Any]]
 _OF_AN_INSTANCE = ("url", "model", "answer", "ready_after_s", "time_to_first_token_s", "tokens_per_second")
 _HEADERS = ("host", "instance", "model", "passed", "seconds", "first token, s", "tokens/s", "answer")
 _RATES = {"time_to_first_token_s": ".2f", "tokens_per_second": ",.0f"}
-# The most characters of an answer.
-_SHOWN = 60
+# The most characters of an answer, and of why there is none.
+_SHOWN, _SHOWN_PROBLEM = 60, 300
+_UNASKED = "not asked: the host was not reached, or a task before failed there"
 
 
 def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
@@ -54,13 +55,21 @@ def instances_of(host: str, result: Mapping[str, Any]) -> Rows:
     ]
 
 
-def answers_table(results: Mapping[str, Mapping[str, Any]], width: int = 120) -> str:
-    """Return the answer of each instance as a table, with the seconds of its checks and its rates."""
+def answers_table(
+    results: Mapping[str, Mapping[str, Any]], declared: Mapping[str, Iterable[str]] | None = None, width: int = 120
+) -> str:
+    """Return the answer of each instance as a table, with the seconds of its checks and its rates.
+
+    ``declared`` has the instances of each host: those of a host without a result were not asked.
+    """
     rows = []
     for host in by_name(results):
         checks = checks_of(host, results[host])
         if odd := find_odd(results[host], ANSWERS):
             rows.append([host, *[""] * (len(_HEADERS) - 2), odd])
+        elif not results[host] or results[host].get("unreachable"):
+            unasked = sorted((declared or {}).get(host, ()))
+            rows += [[host, name, "", "0 of 1", *[""] * (len(_HEADERS) - 5), _UNASKED] for name in unasked]
         measured = {one["instance"]: one for one in instances_of(host, results[host])}
         for instance in dict.fromkeys(row["instance"] for row in checks if row["instance"]):
             own = [row for row in checks if row["instance"] == instance]
@@ -71,7 +80,8 @@ def answers_table(results: Mapping[str, Mapping[str, Any]], width: int = 120) ->
             text = " ".join(str(one.get("answer") or one.get("msg") or "").split())
             rates = [f"{one[key]:{form}}" if one.get(key) else "" for key, form in _RATES.items()]
             row = [host, instance, str(one.get("model") or ""), passed, f"{seconds:.1f}", *rates]
-            rows.append([*row, text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."])
+            most = _SHOWN if one.get("ok") else _SHOWN_PROBLEM
+            rows.append([*row, text if len(text) <= most else f"{text[:most]} ..."])
     return table(_HEADERS, rows, width)
 
 

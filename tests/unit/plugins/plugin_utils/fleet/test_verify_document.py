@@ -27,14 +27,19 @@ def test_a_loop_over_instances():
 def test_the_answers_are_a_table_with_seconds_and_rates():
     good = {"item": "a", "ok": True, "checks": [GOOD, GOOD], "answer": "Yes.\nIt is.", "model": "m", "msg": "passes",
             "tokens_per_second": 1080.2, "time_to_first_token_s": 0.031}  # fmt: skip
-    bad = {"item": "b", "ok": False, "failed": True, "checks": [GOOD, BAD], "msg": "b does not pass " * 9}
+    bad = {"item": "b", "ok": False, "failed": True, "checks": [GOOD, BAD], "msg": "b does not pass " * 30}
     absent = {"item": "c", "failed": True, "msg": "instance c is not installed"}
     found = {"h-10": {"results": [good, absent]}, "h-2": {"results": [bad]}, "gone": {"unreachable": True}, "none": {}}
-    assert [" ".join(line.split()) for line in answers_table(found, 200).splitlines() if "--" not in line] == [
+    declared = {"gone": {"z": {}, "d": {}}, "none": {"e": {}}, "h-2": {"b": {}}}
+    lines = answers_table(found, declared, 400).splitlines()
+    assert [" ".join(line.split()) for line in lines if "--" not in line] == [
         "host instance model passed seconds first token, s tokens/s answer",
-        f"h-2 b 1 of 2 0.2 {('b does not pass ' * 9)[:60].strip()} ...",
+        "gone d 0 of 1 not asked: the host was not reached, or a task before failed there",
+        "gone z 0 of 1 not asked: the host was not reached, or a task before failed there",
+        f"h-2 b 1 of 2 0.2 {('b does not pass ' * 30)[:300].strip()} ...",
         "h-10 a m 2 of 2 0.2 0.03 1,080 Yes. It is.",
         "h-10 c 0 of 1 0.0 instance c is not installed",
+        "none e 0 of 1 not asked: the host was not reached, or a task before failed there",
     ]
     assert answers_table({}) == ""
 
