@@ -7,7 +7,7 @@ _inference() {
     '') listed='key init check plan render fit adopt apply status verify rollout rollback drain undrain bench usage remove logs chat lab completion -h --help' ;;
     'key') listed='add list end -h --help' ;;
     'init') listed='-h --help --no-detect --accelerators -e --extra-vars -v --verbose --hosts --login --model --runtime --gateway --teams' ;;
-    'check') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
+    'check') listed='-h --help -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -D --diff' ;;
     'plan') listed='-h --help --instance --all -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json' ;;
     'render') listed='-h --help --directory --commands -l --limit -i --inventory -u --user -K --ask-become-pass -J --ask-vault-pass -e --extra-vars -v --verbose --json -C --check -D --diff' ;;
     'fit') listed='-h --help --models --chips --release -e --extra-vars -v --verbose --json' ;;
