@@ -21,7 +21,7 @@ Results = Mapping[str, Mapping[str, Any]]
 # Results of endpoint by host, one for each of its instances; empty where no instance was asked.
 Answers = Mapping[str, Mapping[str, Any]]
 SERVICES = (
-    *("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s"),
+    *("service", "model", "release", "address", "in service", "running", "waiting", "tokens/s, this hour"),
     *("last fault", "last change"),
 )
 PLANNED = ("service", "model", "release", "hosts", "state", "last fault")

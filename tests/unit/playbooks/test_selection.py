@@ -26,6 +26,7 @@ UNCHECKED = {
     ("rollback.yml", "Refuse a limit"): "it refuses -l; the next play checks the hosts",
     ("rollout.yml", "Plan the waves"): "the controller, after the check of the hosts",
     ("rollback.yml", "Plan the waves"): "the controller, after the check of the hosts",
+    ("rollback.yml", "Remind of the inventory"): "the controller, after the check of the hosts",
     ("rollout.yml", "Download everything to every host, while it serves"): "the result of the plan; often nothing",
     ("site.yml", "Set up the mirrors"): "a site may have no mirror",
     ("explain.yml", "Check what the gateways would serve"): "a site may have no gateway",
