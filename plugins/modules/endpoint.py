@@ -240,11 +240,12 @@ journal:
 
 
 from ..module_utils.common.door import start_module
+from ..module_utils.common.spelling import nearest
 from ..module_utils.endpoint.ready import Watch
 from ..module_utils.endpoint.target_host import Endpoint, OptionError
 from ..module_utils.endpoint.verification_host import failure_of, nothing_to_ask, result_of, verify
 from ..module_utils.instance.config_file import InstanceError
-from ..module_utils.instance.config_host import NotInstalledError
+from ..module_utils.instance.config_host import NotInstalledError, names_in
 from ..module_utils.vllm.unit import UnitError, explain_lost
 
 
@@ -266,9 +267,10 @@ def main() -> None:
         if not result["ok"]:
             result.update(failure_of(endpoint, watch, result))
     except NotInstalledError as exc:
+        problem = f"{exc}; {nearest(module.params['instance'], names_in(module.params['config_dir']))}"
         if module.check_mode:
-            module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")
-        module.fail_json(ok=False, msg=f"{exc}.")
+            module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {problem}.")
+        module.fail_json(ok=False, msg=f"{problem}.")
     except (InstanceError, OptionError, UnitError) as exc:
         module.fail_json(ok=False, msg=f"{exc}.")
     lost = explain_lost(watch.now) if watch else ""

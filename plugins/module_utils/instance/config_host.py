@@ -10,7 +10,6 @@ from typing import Any, Callable, TypeVar
 
 from ..common.files_host import listed
 from ..common.kinds import name_kind
-from ..common.spelling import nearest
 from .config_file import (
     API_KEY,
     READY_VARIABLE,
@@ -76,8 +75,7 @@ def _parsed(config_dir: str, instance: str, parse: Callable[[str], Read]) -> Rea
     path = os.path.join(config_dir, f"{instance}.yaml")
     text = read_text(path)
     if text is None:
-        near = nearest(instance, names_in(config_dir))
-        raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there; {near}")
+        raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there")
     try:
         return parse(text)
     except InstanceError as exc:

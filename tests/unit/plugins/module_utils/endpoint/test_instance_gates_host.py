@@ -238,7 +238,7 @@ def test_check_mode_skips_what_is_not_there_and_asks_what_is(gate, fake, tmp_pat
         ({"tries": 0}, "tries: found 0, expected 1 or more."),
         ({"request_timeout": 0}, "request_timeout: found 0, expected more than 0 seconds."),
         ({"instance": "../x"}, "instance: found '../x', expected a name such as chat."),
-        ({"config_dir": "/nowhere"}, "host: /nowhere/chat.yaml is not there; known: none."),
+        ({"config_dir": "/nowhere"}, "instance chat is not installed on this host: /nowhere/chat.yaml is not there."),
     ],
 )
 def test_a_wrong_option_is_named_before_anything_is_asked(gate, fake, options, said):
