@@ -3,7 +3,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Callable
+from typing import Callable, Optional
 
 from ..common.foreign_numbers import read_finite
 from ..instance.metrics import RUNNING, WAITING, samples
@@ -65,7 +65,7 @@ def wait_until_idle(
 ) -> IdleWait:
     """Read the load until the engine was idle for ``settle`` seconds, or is still busy after ``timeout``."""
     began = clock()
-    since: float | None = None
+    since: Optional[float] = None
     while True:
         load, now = read(), clock()
         since = (now if since is None else since) if load.idle else None

@@ -9,7 +9,7 @@ and the other one loaded. Between the two, the instance's directory below /run/v
 import asyncio
 import os
 import time
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from ..instance.marks import HOLD
 from . import operator_host
@@ -28,7 +28,7 @@ class Hold:
         # Only an instance with the guard has its adapters changed.
         self._possible = bool(os.environ.get(operator_host.VARIABLE))
         # One looks for all: the server has to answer the program that replaces the adapter meanwhile.
-        self._end: asyncio.Future[None] | None = None
+        self._end: Optional[asyncio.Future[None]] = None
 
     def concerns(self, scope: Mapping[str, Any]) -> bool:
         """Return whether a request may have to wait. The request that loads the adapter has the operator's token."""

@@ -4,7 +4,7 @@
 import http.client
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ..common.foreign_json import load_json
 from ..common.repeated import Repeated
@@ -52,7 +52,7 @@ class Member(threading.Thread):
         self.taken, self.silent = 0.0, time.monotonic()
         self.answers = False
         # Whether vLLM sleeps, and the run of the unit of which that is known.
-        self.asleep: bool | None = None
+        self.asleep: Optional[bool] = None
         self.invocation = ""
 
     def call(self, method: str, path: str, timeout: float) -> Answer:

@@ -106,7 +106,7 @@ def _advisor(shared: _Shared, name: str, requested: Mapping[str, Any]) -> Serves
         changed = replace(shared, accelerator=accelerator, site=site)
         for _permission in range(_MOST_PERMISSIONS):
             try:
-                (plan, *_) = _plan_together(changed, {name: instance}, {})
+                plan = _plan_together(changed, {name: instance}, {})[0]
             except PermissionNeededError as exc:
                 allowed = {key: {**(instance.get(key) or {}), **values} for key, values in exc.settings.items()}
                 instance = {**instance, **allowed}
