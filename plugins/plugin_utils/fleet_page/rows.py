@@ -8,7 +8,7 @@ from ..common.output import problem_of
 from .chips import DRAINED, SERVES, SICK
 from .faults import Faults, fault_rows
 from .lines import Line
-from .service import Answers, Results, answer_of, prefix_of, problem_of_server, seconds_in_state
+from .service import SEE_SICK, Answers, Results, answer_of, prefix_of, problem_of_server, seconds_in_state
 
 UNKNOWN, STOPPED = "unknown", "stopped"
 # Worst first.
@@ -65,7 +65,11 @@ def instance_rows(
         asked = answer_of(instance, host, answers)
         if asked:
             is_well = asked.get("ok") is True
-            row |= {"state": SERVES} if is_well else {"state": SICK, "why": problem_of(asked)}
+            row |= (
+                {"state": SERVES}
+                if is_well
+                else {"state": SICK, "why": problem_of(asked), "advice": _named(SEE_SICK, row)}
+            )
         row["last_fault"] = last.get((host, instance))
     return [found[key] for key in sorted(found)]
 
@@ -80,10 +84,15 @@ def _row(host: str, instance: str) -> dict[str, Any]:
         "addresses": [],
         "state": UNKNOWN,
         "why": "",
+        "advice": "",
         "since": None,
         "running": None,
         "waiting": None,
     }
+
+
+def _named(todo: str, row: Mapping[str, Any]) -> str:
+    return todo.replace("HOST", row["host"]).replace("INSTANCE", row["instance"])
 
 
 def _add(row: dict[str, Any], entry: Mapping[str, Any], address: str, is_idle: bool, now: float) -> None:
@@ -91,8 +100,12 @@ def _add(row: dict[str, Any], entry: Mapping[str, Any], address: str, is_idle: b
     problem = None if is_idle and not entry["up"] else problem_of_server(entry)
     state, why, todo = problem or (STOPPED if is_idle and not entry["up"] else SERVES, "", "")
     if ORDER.index(state) < ORDER.index(row["state"]):
-        advice = todo.replace("HOST", row["host"]).replace("INSTANCE", row["instance"])
-        row |= {"state": state, "why": why, "advice": advice, "since": int(now - seconds_in_state(entry, now))}
+        row |= {
+            "state": state,
+            "why": why,
+            "advice": _named(todo, row),
+            "since": int(now - seconds_in_state(entry, now)),
+        }
     row["service"] = entry["backend"]
     row["addresses"].append(address)
     row |= {key: (row[key] or 0) + entry[of] for key, of in (("running", "sessions"), ("waiting", "queued"))}

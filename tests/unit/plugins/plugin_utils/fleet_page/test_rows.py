@@ -119,3 +119,4 @@ def test_a_site_without_gateways_has_what_its_instances_answer():
     assert [row["state"] for row in instances] == ["serves", "sick", "unknown"]
     assert instances[1]["why"] == "is not started" and instances[1]["last_fault"]["text"] == "xid 64: bad"
     assert (services[0]["ready"], services[0]["running"]) == (1, None)
+    assert [row["advice"] for row in instances][::2] == ["", ""] and "logs gpu-2 chat" in instances[1]["advice"]
