@@ -13,19 +13,34 @@ from typing import Iterator
 def walk_tree(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield what os.walk yields, however deep another user has made the directories; a link to one is a file.
 
-    os.walk calls itself up to Python 3.11. What lies behind the kernel's longest path is left out.
+    os.walk calls itself up to Python 3.11. What lies behind the kernel's longest path is left out. No link below the
+    top is followed, not even where a directory becomes one meanwhile. Its owner may still exchange what was yielded.
     """
-    waiting = [top]
+    real = os.path.realpath(top)
+    waiting = [""]
     while waiting:
-        directory = waiting.pop()
+        name = waiting.pop()
+        directory = os.path.join(top, name) if name else top
         try:
-            with os.scandir(directory) as found:
-                kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+            kinds = _kinds_in(directory, os.path.join(real, name) if name else real)
         except OSError:
             continue
-        below = [name for name, is_directory in kinds.items() if is_directory]
-        yield directory, below, [name for name in kinds if not kinds[name]]
-        waiting += [os.path.join(directory, name) for name in below]
+        below = [each for each, is_directory in kinds.items() if is_directory]
+        yield directory, below, [each for each in kinds if not kinds[each]]
+        waiting += [os.path.join(name, each) for each in below]
+
+
+def _kinds_in(directory: str, real: str) -> dict[str, bool]:
+    """Return the names in the directory ``real``, and whether each is one itself. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # What the kernel has opened, whatever the path was when it was put together.
+        if os.readlink(f"/proc/self/fd/{descriptor}") != real:
+            raise NotADirectoryError(errno.ENOTDIR, "a link leads to it", directory)
+        with os.scandir(descriptor) as found:
+            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+    finally:
+        os.close(descriptor)
 
 
 def remove_tree(path: str, ignore_errors: bool = False) -> None:

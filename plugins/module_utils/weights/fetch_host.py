@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
+from ..common.foreign_trees_host import remove_tree
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_size, fetch_files, probe_sizes
 from ..transfer.partial_file import DownloadRequest, TargetError, make_directory
@@ -149,7 +150,8 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
     """Return which files of a manifest the host has. Files not confirmed by the stamp are read, with ``full`` all."""
     directory = os.path.join(root, manifest.path)
     seen, stamp = stat_files(directory, manifest), read_stamp(directory)
-    foreign = Owners(root).find_foreign(directory, [STAMP_NAME, *seen])
+    owners = Owners(root)
+    foreign = owners.find_foreign(directory, [STAMP_NAME, *seen])
     todo = plan_fetch(manifest, seen, stamp, full, foreign)
     lacking = {file.name for file in todo.fetch}
     lacking.update(file.name for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file))
@@ -158,16 +160,18 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
         lacking.update(foreign & set(seen))
     missing = tuple(file for file in manifest.files if file.name in lacking)
     right = tuple(file for file in manifest.files if file.name not in lacking)
-    return ModelState(
-        manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen, foreign
-    )
+    # Root writes no stamp where another user could exchange it: each run reads these files again.
+    is_current = bool(missing) or owners.is_exposed(directory) or make_stamp(manifest, seen) == stamp
+    return ModelState(manifest, directory, right, missing, is_current, seen, foreign)
 
 
 def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> None:
-    """Raise WeightsError for anything that would stop the fetch: a directory in use, too little space."""
+    """Raise WeightsError for what would stop the fetch: a directory of others or in use, too little space."""
     todo = [state for state in states if state.missing]
+    owners = Owners(site.root)
     for state in todo:
         check_place(state)
+        owners.check_parent(state.directory)
         units = find_serving(state, site.state_dir, site.is_active) if site.serving == REFUSE else []
         if units:
             raise WeightsError(describe_serving(state, units))
@@ -221,6 +225,8 @@ def fetch_weights(
     """
     started = time.monotonic()
     parent = os.path.dirname(chosen.state.directory)
+    owners = Owners(site.root)
+    owners.check_parent(chosen.state.directory)
     os.makedirs(parent, exist_ok=True)
     track.model = chosen.state.manifest.repository
 
@@ -231,6 +237,9 @@ def fetch_weights(
 
     with lock_model_directory(parent, waiting, site.lock_timeout):
         state = chosen.state
+        if owners.is_exposed(state.partial):
+            # Left from when another user owned its parent, who may still exchange what is written into it.
+            remove_tree(state.partial)
         # Another run has changed it since it was inspected.
         if stat_files(state.directory, state.manifest) != state.seen:
             state = inspect_weights(site.root, state.manifest)

@@ -13,6 +13,7 @@ import stat
 from typing import Callable, Iterable
 
 from ..common.files_host import listed
+from .manifest import WeightsError
 
 
 class Owners:
@@ -41,6 +42,15 @@ class Owners:
                 return True
             directory = os.path.dirname(directory)
         return False
+
+    def check_parent(self, directory: str) -> None:
+        """Raise WeightsError where another user can change the names beside a revision: root would follow his links."""
+        parent = os.path.dirname(directory)
+        if self.is_exposed(parent):
+            raise WeightsError(
+                f"{parent}: another user owns or can write this directory or one above it, so nothing is fetched into "
+                f"it; give it to root: chown -R root: and chmod -R go-w for {os.path.dirname(parent)}, or remove it"
+            )
 
     def find_revisions(self) -> tuple[list[str], list[str]]:
         """Return the directories of published revisions (ORGANISATION/NAME/REVISION), and those that are left out with

@@ -66,3 +66,25 @@ def test_what_is_missing_is_an_error_unless_errors_are_ignored(tmp_path):
     remove_tree(str(tmp_path / "none"), ignore_errors=True)
     with pytest.raises(FileNotFoundError):
         remove_tree(str(tmp_path / "none"))
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_walked_leads_nowhere(tmp_path):
+    for name in ("tree/a/b", "victim/b"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "victim/b/file").touch()
+    walked = walk_tree(str(tmp_path / "tree"))
+    assert next(walked)[1] == ["a"]
+    (tmp_path / "tree/a").rename(tmp_path / "tree/other")
+    (tmp_path / "tree/a").symlink_to(tmp_path / "victim")
+    assert list(walked) == []
+
+
+def test_a_directory_above_that_becomes_a_link_while_it_is_walked_leads_nowhere(tmp_path):
+    for name in ("tree/a/b", "victim/b"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "victim/b/file").touch()
+    walked = walk_tree(str(tmp_path / "tree"))
+    assert [next(walked)[1], next(walked)[1]] == [["a"], ["b"]]
+    (tmp_path / "tree/a").rename(tmp_path / "tree/other")
+    (tmp_path / "tree/a").symlink_to(tmp_path / "victim")
+    assert list(walked) == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
@@ -94,9 +95,12 @@ def test_what_another_user_can_change_is_neither_linked_nor_believed(site, place
     above = place == "../.."
     state = inspect_weights(site.root, SECOND)
     assert find_shared_files(site.root, state) == {}
-    fetch(site, SECOND)
-    assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
-    assert bool(inspect_weights(site.root, SECOND).foreign) is above
+    if above:
+        with pytest.raises(WeightsError, match=f"^{site.root}/org/second: another user"):
+            fetch(site, SECOND)
+    else:
+        fetch(site, SECOND)
+        assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
     mine = os.path.join(site.root, FIRST.path, "model-1.safetensors")
     before = os.stat(mine)
     with open(mine, "r+b") as file:
@@ -104,8 +108,12 @@ def test_what_another_user_can_change_is_neither_linked_nor_believed(site, place
     os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
     found = inspect_weights(site.root, FIRST)
     assert "model-1.safetensors" in [file.name for file in found.missing]
-    fetch(site, FIRST)
-    assert not inspect_weights(site.root, FIRST, full=True).changed
+    if place.startswith(".."):
+        with pytest.raises(WeightsError, match=f"^{site.root}/org/first: another user"):
+            fetch(site, FIRST)
+    else:
+        fetch(site, FIRST)
+        assert not inspect_weights(site.root, FIRST, full=True).changed
 
 
 def test_the_owner_of_the_root_of_weights_is_trusted(site):
@@ -170,3 +178,45 @@ def test_a_linked_file_takes_no_room(site, monkeypatch):
     os.unlink(os.path.join(site.root, FIRST.path, "model-1.safetensors"))
     with pytest.raises(WeightsError):
         check_preconditions([inspect_weights(site.root, SECOND)], site)
+
+
+@pytest.fixture
+def others(site):
+    """The parent of a revision, which belongs to another user."""
+    parent = os.path.dirname(os.path.join(site.root, FIRST.path))
+    os.makedirs(parent)
+    if os.geteuid():
+        pytest.skip("only root gives files away")
+    os.chown(parent, 65534, 65534)
+    return parent
+
+
+def test_nothing_is_fetched_into_a_directory_of_another_user(site, others):
+    state = inspect_weights(site.root, FIRST)
+    for call in (lambda: check_preconditions([state], site), lambda: fetch(site, FIRST)):
+        with pytest.raises(WeightsError, match=r"another user owns or can write .* give it to root") as error:
+            call()
+        assert str(error.value).startswith(f"{others}: ")
+    with pytest.raises(WeightsError, match="another user"):
+        fetch_weights(choose_source(state, site), site, print, ProgressTracker())
+    assert os.listdir(others) == []
+
+
+def test_a_whole_model_in_a_directory_of_another_user_needs_no_lock_and_no_stamp(site, others):
+    shutil.copytree(os.path.join(os.path.dirname(site.root), "source", FIRST.path), os.path.join(site.root, FIRST.path))
+    state = inspect_weights(site.root, FIRST)
+    assert (state.missing, state.changed) == ((), False)
+    assert state.foreign
+
+
+def test_a_partial_directory_of_the_user_who_owned_the_parent_before_begins_anew(site, others):
+    partial = inspect_weights(site.root, FIRST).partial
+    os.mkdir(partial)
+    with open(os.path.join(partial, "config.json"), "wb") as file:
+        file.write(SMALL)
+    os.chown(partial, 65534, 65534)
+    os.chown(others, 0, 0)
+    outcome, _lines = fetch(site, FIRST)
+    assert sorted(file.name for file in outcome.state.missing) == ["config.json", "model-1.safetensors"]
+    assert os.stat(os.path.join(site.root, FIRST.path)).st_uid == 0
+    assert outcome.transferred == len(SHARD) + len(SMALL)
