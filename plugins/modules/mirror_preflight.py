@@ -10,7 +10,7 @@ module: mirror_preflight
 short_description: (internal) Check a host before it becomes a mirror
 description:
   - Checks that the mirror's disk is mounted and that its ports are free or its own.
-  - Returns whether nginx and the registry are installed.
+  - Returns whether nginx, nftables and the registry are installed.
   - Changes nothing.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options:
@@ -46,6 +46,7 @@ from ..module_utils.vllm.ports_host import Listener, listeners
 # The port of the default site in Debian's package.
 DEFAULT_SITE_PORT = 80
 NGINX = "/usr/sbin/nginx"
+NFT = "/usr/sbin/nft"
 REGISTRY = "/usr/bin/docker-registry"
 REGISTRY_UNIT = "docker-registry.service"
 
@@ -77,6 +78,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         nginx=os.path.exists(NGINX),
+        nftables=os.path.exists(NFT),
         content_written=bill.written_at(text_of(os.path.join(root, bill.NAME))),
         registry=os.path.exists(REGISTRY),
         default_site_clashes=port == DEFAULT_SITE_PORT or bool(others),

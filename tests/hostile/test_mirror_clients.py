@@ -222,3 +222,74 @@ def test_one_address_with_half_heads_slows_nobody_at_one_process_of_nginx(role):
     assert None not in found
     # Without the bounds two of three failed.
     assert sorted(found)[len(found) // 2] < 2 * max(alone)
+
+
+# Also in a network of its own: neighbours of one /64, which is what a LAN usually is.
+NEIGHBOURS = """
+import contextlib, itertools, json, os, re, socket, subprocess, sys, threading, time
+from pathlib import Path
+from tests.fakes import mirrors
+
+PORT = 8080
+for words in ("link set lo up", "-6 route add local fd00:9::/64 dev lo", "-6 route add local fd00:a::/64 dev lo"):
+    subprocess.run(["ip", *words.split()], check=True)
+Path("/proc/sys/net/ipv6/ip_nonlocal_bind").write_text("1")
+subprocess.run([mirrors.NFT, "-f", "-"], input=mirrors.bound(sys.argv[1], PORT)[0], text=True, check=True)
+server = socket.create_server(("::", PORT), family=socket.AF_INET6, backlog=4096)
+
+def accept():
+    while True:
+        server.accept()[0].close()
+
+def connected(source):
+    with socket.socket(socket.AF_INET6) as client, contextlib.suppress(OSError):
+        client.bind((source, 0))
+        client.settimeout(0.5)
+        client.connect(("fd00:9::1", PORT))
+        return True
+    return False
+
+threading.Thread(target=accept, daemon=True).start()
+pid = os.fork()
+if not pid:
+    # Ordinary connections of a user without rights.
+    os.setgid(65534)
+    os.setuid(65534)
+    for n in itertools.count():
+        with socket.socket(socket.AF_INET6) as client:
+            client.setblocking(False)
+            client.bind((f"fd00:9::3:{n % int(sys.argv[2])}", 0))
+            client.connect_ex(("fd00:9::1", PORT))
+dropped = 0
+while dropped < 5000:
+    time.sleep(0.2)
+    listed = subprocess.run([mirrors.NFT, "list", "ruleset"], capture_output=True, text=True, check=True).stdout
+    dropped = sum(map(int, re.findall("counter packets ([0-9]+)", listed)))
+print(json.dumps([[sum(connected(f"{net}::2") for _n in range(10)) for net in ("fd00:9", "fd00:a")], pid]))
+os.kill(pid, 9)
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or mirrors.NFT is None, reason="needs root, for a network of its own, and nftables"
+)
+@pytest.mark.parametrize("role", ["mirror", "provisioner"])
+def test_one_ipv6_address_keeps_no_neighbour_of_its_64_out(role):
+    assert neighbours(role, 1) == [10, 10]
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or mirrors.NFT is None, reason="needs root, for a network of its own, and nftables"
+)
+def test_who_has_a_whole_64_is_bounded_and_keeps_no_other_out():
+    own, other = neighbours("mirror", 9999)
+    assert own < 10 and other == 10
+
+
+def neighbours(role, addresses):
+    """Return how often of ten a neighbour, and one of another /64, connects while somebody opens what he can."""
+    command = ["unshare", "--net", sys.executable, "-c", NEIGHBOURS, role, str(addresses)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TOP), str(TOP / ".collections")])}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
+import yaml
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 # The exposure that systemd-analyze security may report, from 0 to 10.
@@ -73,3 +74,22 @@ def test_a_unit_that_needs_devices_does_not_hide_them_by_protect_clock():
         )
         if re.search(r"^ProtectClock=(true|yes)$", text, re.MULTILINE):
             assert re.search(r"^(PrivateDevices=(true|yes)|DeviceAllow=.*)$", text, re.MULTILINE), path
+
+
+def test_no_unit_hides_that_its_program_failed():
+    assert [
+        str(path)
+        for path in ROLES.glob("*/*/*")
+        if path.is_file() and "ExecStart=-" in path.read_text("utf-8", "replace")
+    ] == []
+
+
+@pytest.mark.parametrize(("nginx", "nftables", "missing"), [
+    (False, False, ["nginx", "nftables"]), (True, False, ["nftables"]), (True, True, []),
+])  # fmt: skip
+def test_a_mirror_of_an_older_release_gets_nftables(nginx, nftables, missing):
+    template = yaml.safe_load((ROLES / "mirror/vars/main.yml").read_text())["__mirror_missing"]
+    names = {"__mirror_host": {"nginx": nginx, "nftables": nftables, "registry": True}, "mirror_registry": False}
+    environment = jinja2.Environment()
+    environment.filters["bool"] = bool
+    assert environment.from_string(template).render(names).strip() == str(missing)
