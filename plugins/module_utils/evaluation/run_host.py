@@ -28,8 +28,9 @@ from ..instance.marks import RUN_DIR
 from .tool import MOST_BYTES, OUT, OutputError, Tool, shorten
 
 # It reads questions and answers of models, and holds the key of one instance. So each run has its own user: the
-# number of this process above all numbers that systemd and container engines give (systemd's UIDS-GIDS).
-_FIRST_USER = 1_879_048_192
+# number of this process above all numbers that systemd and container engines give (systemd's UIDS-GIDS), and that SSSD
+# gives users of Active Directory and FreeIPA (ldap_idmap_range_max in sssd-ldap(5)). The largest is below 2**31.
+_FIRST_USER = 2_000_200_000
 # What the tool and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
 # Seconds after which a run has its questions, and with them the lock of its instance.

@@ -36,8 +36,8 @@ LONGEST_POLL = 30.0
 LEASE = 10.0
 # How often a waiting request checks that the instance is not stopping.
 INTERVAL = 1.0
-# So many requests wait at once: each keeps its body in memory.
-MOST = 5000
+# So many requests wait at once, from all clients, with so many bytes: each keeps its body in memory.
+MOST, MOST_BYTES = 5000, 1 << 30
 # How a wait ended: the gate is open, the client has gone, too many others wait, the time is up, the instance stops.
 OPEN, GONE, FULL, LATE, STOPPING = "open", "gone", "full", "late", "stopping"
 REFUSALS = {
@@ -60,8 +60,9 @@ class Gate:
         self.closed = False
         # Running requests, and when the last one ended.
         self.running, self.ended = 0, 0.0
-        # Since when each request waits, the oldest first.
+        # Since when each request waits, the oldest first, and the bytes of their bodies.
         self.waiting: dict[object, float] = {}
+        self._bytes = 0
         self.version = 0
         # Tells the program on the host that vLLM has started again.
         self.process = uuid.uuid4().hex
@@ -93,14 +94,16 @@ class Gate:
         """
         if not _needs_chips(scope):
             return await self.app(scope, receive, send)
+        size = 0
         if scope["type"] == "http":
             body = await read_body(receive)
             if body is None:
                 return None
+            size = len(body)
             receive = replay(body, receive)
         if self.closed:
             listener = Listener(receive)
-            ended = await self._wait(listener)
+            ended = await self._wait(listener, size)
             if ended in REFUSALS:
                 return await _refuse(scope, send, REFUSALS[ended])
             if ended == GONE:
@@ -115,12 +118,14 @@ class Gate:
             self.running, self.ended = self.running - 1, time.monotonic()
             self._tell(self.running == 0)
 
-    async def _wait(self, listener: Listener) -> str:
-        """Wait until the gate is open; return how the wait ended."""
-        if len(self.waiting) >= MOST:
+    async def _wait(self, listener: Listener, size: int) -> str:
+        """Wait with ``size`` bytes of a body until the gate is open; return how the wait ended."""
+        # One larger than all of them may wait alone: the chips come to nobody but who waits.
+        if len(self.waiting) >= MOST or (self.waiting and self._bytes + size > MOST_BYTES):
             return FULL
         ticket, began = object(), time.monotonic()
         self.waiting[ticket] = began
+        self._bytes += size
         self._tell(len(self.waiting) == 1)
         try:
             while self.closed:
@@ -134,6 +139,7 @@ class Gate:
             return OPEN
         finally:
             del self.waiting[ticket]
+            self._bytes -= size
             self._tell(not self.waiting)
 
     async def _sleep(self, scope: Scope, listener: Listener, send: Send) -> None:

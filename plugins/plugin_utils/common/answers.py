@@ -44,29 +44,32 @@ LINKS = {
     "rdma?": [{"name": str, "ports": [_PORT]}], "redirecting?": [str], "translated?": [str],
 }  # fmt: skip
 ALL_REDUCE = {"problem?": str, "missing?": [str], "networks?": [str], "gb_per_s?": (float, None)}
+# A negative one would be added up with those of other gateways.
+_COUNT = range(10**15)
 # Of gateway_server.
 _SERVER = {
-    "backend": str, "state": ("ready", "drain", "maint"), "up": bool, "why": str, "sessions": float, "queued": float,
-    "changed_s": float, "downs": float, "owner": str, "reason": str, "since": str,
+    "backend": str, "state": ("ready", "drain", "maint"), "up": bool, "why": str, "owner": str, "reason": str,
+    "since": str, **dict.fromkeys(("sessions", "queued", "changed_s", "downs"), _COUNT),
 }  # fmt: skip
 _SCALE = {
-    "min": float, "max": float, "mode": str, "waiting": float, "last": str, "replicas": {str: float}, "idle?": [str],
+    "mode": str, "last": str, "replicas": {str: _COUNT}, "idle?": [str],
+    **dict.fromkeys(("min", "max", "waiting"), _COUNT),
 }  # fmt: skip
 _ADMISSION = {
-    "service": str, "class": str, "team": str, "now": float, "requests": float, "waited": float, "refused": float,
-    "first_answer_s": float,
+    "service": str, "class": str, "team": str, "first_answer_s": float,
+    **dict.fromkeys(("now", "requests", "waited", "refused"), _COUNT),
 }  # fmt: skip
 SERVERS = {
-    "servers?": {str: _SERVER}, "backends?": {str: {"ready": float, "servers": float, "queued": float}},
+    "servers?": {str: _SERVER}, "backends?": {str: dict.fromkeys(("ready", "servers", "queued"), _COUNT)},
     "tokens_per_s?": {str: float}, "scale?": {str: _SCALE}, "admission?": [_ADMISSION],
 }  # fmt: skip
 # Of gateway_usage_info and gateway_keys.
 _ROW = {
     "hour": range(_YEAR_9999), **dict.fromkeys(("gateway", "client", "team", "model"), str),
-    **dict.fromkeys(("requests", "aborted", "uncounted", "prompt", "cached", "completion"), float),
+    **dict.fromkeys(("requests", "aborted", "uncounted", "prompt", "cached", "completion"), _COUNT),
 }  # fmt: skip
-USAGE = {"rows?": [_ROW], "gaps?": [{"server": str, "missing": float}]}
-KEYS = {"present?": {str: {"keys": float, "expires": str, "team": str, "services": [str]}}}
+USAGE = {"rows?": [_ROW], "gaps?": [{"server": str, "missing": _COUNT}]}
+KEYS = {"present?": {str: {"keys": _COUNT, "expires": str, "team": str, "services": [str]}}}
 
 
 def readable(results: Mapping[str, Any], shape: Any) -> dict[str, Any]:

@@ -56,7 +56,10 @@ def instance_rows(
         idle = {name for each in (result.get("scale") or {}).values() for name in each.get("idle", ())}
         for server, entry in result.get("servers", {}).items():
             prefix = prefix_of(server, hosts)
-            host, instance = (hosts[prefix].host, server[len(prefix) :]) if prefix else server.split("--", 1)
+            # A gateway that is taken over may name a server without "--".
+            host, _dashes, instance = (
+                (hosts[prefix].host, "", server[len(prefix) :]) if prefix else server.partition("--")
+            )
             instance = called.get((prefix, f"{instance}--"), instance)
             row = found.setdefault((host, instance), _row(host, instance))
             _add(row, entry, addresses.get(gateway, gateway), server in idle, now)

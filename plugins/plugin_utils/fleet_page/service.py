@@ -178,7 +178,7 @@ def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], gatewa
 
 
 def describe_services(results: Results) -> list[str]:
-    """Return a line for each service's replicas and busiest teams, and for each gateway that was not read."""
+    """Return a line for each service's replicas and busiest teams, each gateway that was not read, and odd names."""
     scaled = [
         f"{service} has {_counted(found['replicas'])} replicas, {found['waiting']:,} requests wait; {found['mode']}, "
         f"{found['min']} to {found['max']}; last: {found['last'] or 'no change'} ({gateway} decides)"
@@ -192,7 +192,13 @@ def describe_services(results: Results) -> list[str]:
         for gateway, result in results.items()
         for row in _busiest(result.get("admission") or [])
     ]
-    return [*sorted(scaled), *sorted(admitted), *describe_silent(results, "servers")]
+    odd = [
+        f"{gateway} has a server {name[:MOST_REASON]}, expected names HOST--INSTANCE"
+        for gateway, result in results.items()
+        for name in result.get("servers", {})
+        if "--" not in name
+    ]
+    return [*sorted(scaled), *sorted(admitted), *describe_silent(results, "servers"), *odd]
 
 
 def _busiest(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -245,6 +245,26 @@ def test_a_wait_ends_with_503(monkeypatch, tmp_path):
     run(monkeypatch, tmp_path, scenario)
 
 
+def test_waiting_bodies_have_a_bound_in_bytes_and_one_always_waits(monkeypatch, tmp_path):
+    monkeypatch.setattr(residents_host, "MOST_BYTES", 10)
+
+    async def scenario(gate, engine):
+        engine.end.set()
+        assert await operator(gate, "/sleep").answer() == 200
+        large = Client(gate, "/v1/completions").give(b"x" * 11)
+        await until(lambda: len(gate.waiting) == 1)
+        assert await Client(gate, "/v1/completions").give(b"1").answer() == 503
+        large.go()
+        await large.answer()
+        waiting = [Client(gate, "/v1/completions").give(b"x" * 5) for _n in range(2)]
+        await until(lambda: len(gate.waiting) == 2)
+        assert await Client(gate, "/v1/completions").give(b"1").answer() == 503
+        assert await operator(gate, "/wake_up").answer() == 200
+        assert [await each.answer() for each in waiting] == [200] * 2
+
+    run(monkeypatch, tmp_path, scenario)
+
+
 def test_too_many_waiting_requests_are_refused_and_the_others_stay(monkeypatch, tmp_path):
     monkeypatch.setattr(residents_host, "MOST", 3)
 

@@ -10,7 +10,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.action.fleet_page import ActionModule
 from ansible_collections.baremetal.inference.plugins.filter.gateways import FilterModule
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.answers import find_odd, readable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.answers import SERVERS, find_odd, readable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.verify_document import (
     answers_table,
     checks_of,
@@ -47,6 +47,11 @@ ODD = HOSTS[1]
 )
 def test_the_first_odd_place_is_named(value, shape, problem):
     assert find_odd(value, shape) == problem
+
+
+def test_a_negative_count_of_a_gateway_is_odd():
+    answer = {"servers": {"a--chat": server(sessions=-5)}}
+    assert find_odd(answer, SERVERS).startswith("servers.a--chat.sessions: found -5, expected a whole number from 0")
 
 
 def test_an_odd_answer_is_replaced_by_what_is_odd():

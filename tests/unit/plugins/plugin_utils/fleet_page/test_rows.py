@@ -11,7 +11,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.row
     instance_rows,
     service_rows,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import with_service
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.service import (
+    describe_services,
+    with_service,
+)
 
 NOW = 1_795_000_000.0
 WELL = {
@@ -105,6 +108,13 @@ def test_a_replica_that_is_not_needed_is_stopped_and_a_server_of_no_host_is_kept
     result["scale"] = {"chat": {"idle": ["gpu-1--chat"]}}
     instances, _services = rows([line()], {"gw1": result})
     assert [(row["host"], row["state"]) for row in instances] == [("gpu-1", "stopped"), ("old", "serves")]
+
+
+def test_a_server_without_a_name_of_an_instance_is_shown_and_named():
+    result = {**gateway(), "servers": {"evil": WELL}}
+    instances, _services = rows([line()], {"gw1": result})
+    assert [(row["host"], row["instance"]) for row in instances] == [("evil", ""), ("gpu-1", "chat")]
+    assert describe_services({"gw1": result}) == ["gw1 has a server evil, expected names HOST--INSTANCE"]
 
 
 def test_a_site_without_gateways_has_what_its_instances_answer():
