@@ -156,7 +156,7 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
     lacking = {file.name for file in todo.fetch}
     lacking.update(file.name for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file))
     if lacking:
-        # The directory is replaced: what goes into the new one is only root's.
+        # The directory is replaced: nothing of another user's goes into the new one.
         lacking.update(foreign & set(seen))
     missing = tuple(file for file in manifest.files if file.name in lacking)
     right = tuple(file for file in manifest.files if file.name not in lacking)

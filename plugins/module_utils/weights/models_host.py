@@ -46,8 +46,8 @@ def describe_foreign(state: ModelState) -> str:
     """Return a sentence on a model whose files another user can change."""
     return (
         f"{state.directory}: another user owns or can write {quote_foreign(min(state.foreign))} or a directory above "
-        "it, or a link leads to it, so each run reads such files again; give them to root: chown -R root: and "
-        f"chmod -R go-w for {os.path.dirname(os.path.dirname(state.directory))}"
+        "it, or a link leads to it, so each run reads such files again; put a copy that root has made (cp -r) in the "
+        f"place of {os.path.dirname(os.path.dirname(state.directory))}"
     )
 
 

@@ -49,7 +49,7 @@ class Owners:
         if self.is_exposed(parent):
             raise WeightsError(
                 f"{parent}: another user owns or can write this directory or one above it, so nothing is fetched into "
-                f"it; give it to root: chown -R root: and chmod -R go-w for {os.path.dirname(parent)}, or remove it"
+                f"it; put a copy that root has made (cp -r) in the place of {os.path.dirname(parent)}, or remove it"
             )
 
     def find_revisions(self) -> tuple[list[str], list[str]]:

@@ -194,7 +194,7 @@ def others(site):
 def test_nothing_is_fetched_into_a_directory_of_another_user(site, others):
     state = inspect_weights(site.root, FIRST)
     for call in (lambda: check_preconditions([state], site), lambda: fetch(site, FIRST)):
-        with pytest.raises(WeightsError, match=r"another user owns or can write .* give it to root") as error:
+        with pytest.raises(WeightsError, match=r"another user owns or can write .* a copy that root has made") as error:
             call()
         assert str(error.value).startswith(f"{others}: ")
     with pytest.raises(WeightsError, match="another user"):
