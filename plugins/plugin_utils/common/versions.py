@@ -24,7 +24,7 @@ def satisfies(version: str, spec: str) -> bool:
     return in_spec(version, spec, sort_key)
 
 
-def sort_key(version: str) -> Version:
+def sort_key(version: str) -> "Version":
     """Return what releases are sorted by, without a build such as ``+cpu``. Raises ValueError for a non-version."""
     try:
         return Version(Version(version).public)
