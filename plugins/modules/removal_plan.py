@@ -119,16 +119,17 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
     )
     found = decide(request, contents)
     # A host without instances has none that a name could be mistaken for: a second run ends well.
-    known = {*contents.instances, *request.declared} or {*request.names}
+    others = {*contents.instances, *request.declared}
+    unknown = {*found.absent} - {*request.declared} if request.kind == INSTANCE and others else set()
     size = sum(item.size for item in found.items)
     return {
         "changed": False,
         "entries": [item.as_dict() for item in found.items],
         "instances": [item.name for item in found.items if item.kind == INSTANCE],
         "lines": [*map(describe, found.items), f"together {format_bytes(size)}"] if found.items else ["nothing"],
-        "kept": [*found.kept, *found.absent],
-        "absent": list(found.absent),
-        "known": [name for name in request.names if request.kind != INSTANCE or name in known],
+        "kept": [*found.kept, *found.absent.values()],
+        "absent": dict(found.absent),
+        "known": [name for name in request.names if name not in unknown],
         "bytes": size,
     }
 

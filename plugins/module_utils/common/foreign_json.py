@@ -24,7 +24,7 @@ def load_json(text: str | bytes) -> Any:
 def dump_json(data: Any) -> str:
     """Return the JSON text of data that load_json has read. Raises ValueError.
 
-    It may be nested too deeply all the same: where this is called, less of Python's stack may be left. A reader may
+    It may still be nested too deeply: where this is called, less of Python's stack may be left. A reader may
     have less still, so the text is nested some levels less than this could write.
     """
     for _level in range(_MARGIN):

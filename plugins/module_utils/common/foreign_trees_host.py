@@ -15,7 +15,9 @@ def walk_tree(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
     os.walk calls itself up to Python 3.11. What lies behind the kernel's longest path is left out. No link below the
     top is followed, not even where a directory becomes one meanwhile. Its owner may still exchange what was yielded.
+    Raises OSError where /proc is missing, which says where a directory is.
     """
+    os.stat("/proc/self/fd")
     real = os.path.realpath(top)
     waiting = [""]
     while waiting:

@@ -145,11 +145,11 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """The items to remove, in order; ``kept`` are sentences on what is kept and why, ``absent`` on missing ones."""
+    """The items to remove, in order; ``kept`` are sentences on what stays and why, ``absent`` on what is not there."""
 
     items: tuple[Item, ...] = ()
     kept: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def describe(item: Item) -> str:

@@ -47,19 +47,20 @@ def decide(request: Request, contents: Contents) -> Plan:
 
 def _instances(request: Request, contents: Contents) -> Plan:
     known = contents.instances
-    items, kept, absent = [], [], []
+    items, kept = [], []
+    absent: dict[str, str] = {}
     for name in request.names:
         copies = _copies(name, request.declared, known)
         found = [each for each in (name, *copies) if each in known]
         if not found:
-            absent.append(_absent("instance", name, known))
+            absent[name] = _absent("instance", name, known)
         items += [Item(INSTANCE, each, f"vllm@{each}.service", known[each]) for each in found]
         if name in request.declared:
             kept.append(f"vllm_instances still declares {name}: the next run of site.yml installs it again")
         others = sorted(each for each in known if re.fullmatch(rf"{re.escape(name)}-\d+", each) and each not in found)
         if others and name not in request.declared:
             kept.append(f"{', '.join(others)} stay; if they are copies of {name}, name them too")
-    return Plan(tuple(dict.fromkeys(items)), tuple(kept), tuple(absent))
+    return Plan(tuple(dict.fromkeys(items)), tuple(kept), absent)
 
 
 def _copies(name: str, declared: Sequence[str], known: Iterable[str]) -> list[str]:
@@ -73,16 +74,16 @@ def _models(request: Request, contents: Contents) -> Plan:
     known = {model.name: model for model in contents.models}
     items: list[Item] = []
     kept: list[str] = []
-    absent: list[str] = []
+    absent: dict[str, str] = {}
     for asked in request.names:
         name, _at, revision = asked.partition("@")
         model = known.get(name)
         if model is None:
-            absent.append(_absent("model", name, known))
+            absent[asked] = _absent("model", name, known)
             continue
         chosen = [each for each in model.revisions if not revision or each.name == revision]
         if revision and not chosen:
-            absent.append(_absent(f"revision of {name}", revision, [each.name for each in model.revisions]))
+            absent[asked] = _absent(f"revision of {name}", revision, [each.name for each in model.revisions])
         # The inventory names a model, or a revision where it has a plan.
         planned = [use for use in request.planned if use.model == name and not revision]
         uses = [*planned, *_users_of(chosen, (*request.planned, *contents.uses), "model")]
@@ -94,32 +95,32 @@ def _models(request: Request, contents: Contents) -> Plan:
             )
         items += [_model_item(model, each) for each in chosen if each.state != "foreign"]
         kept += _foreign(chosen)
-    return Plan(tuple(items), tuple(kept), tuple(absent))
+    return Plan(tuple(items), tuple(kept), absent)
 
 
 def _environments(request: Request, contents: Contents) -> Plan:
     items: list[Item] = []
-    absent: list[str] = []
+    absent: dict[str, str] = {}
     for name in request.names:
         chosen = [each for each in contents.environments if each.name == name or each.name.startswith(f"{name}-")]
         if not chosen:
             known = {_release_of(each.name) for each in contents.environments}
-            absent.append(_absent("environment", name, known))
+            absent[name] = _absent("environment", name, known)
         uses = [*_users_of(chosen, request.planned, "venv"), *_users_of(chosen, contents.uses, "venv")]
         _refuse("environment", name, uses, "; name one of them to remove it alone" if len(chosen) > 1 else "")
         items += [Item(ENVIRONMENT, each.name, each.path, each.size) for each in chosen]
-    return Plan(tuple(items), (), tuple(absent))
+    return Plan(tuple(items), (), absent)
 
 
 def _images(request: Request, contents: Contents) -> Plan:
     items: list[Item] = []
-    absent: list[str] = []
+    absent: dict[str, str] = {}
     if contents.trouble:
         raise RemovalError(f"{'; '.join(contents.trouble)}; start the engine first, so that its images are known")
     for name in request.names:
         found = [image for image in contents.images if _is_called(image, name)]
         if not found:
-            absent.append(_absent("image", name, {each for image in contents.images for each in image.names}))
+            absent[name] = _absent("image", name, {each for image in contents.images for each in image.names})
         for image in found:
             planned = [use for use in request.planned if use.image and _is_called(image, use.image)]
             _refuse("image", name, [*planned, *_image_users(image, contents.uses)])
@@ -128,7 +129,7 @@ def _images(request: Request, contents: Contents) -> Plan:
                     f"image {name}: {', '.join(image.containers)} of {image.engine} uses it; remove the container first"
                 )
             items.append(Item(IMAGE, name, name, image.size, image.engine))
-    return Plan(tuple(items), (), tuple(absent))
+    return Plan(tuple(items), (), absent)
 
 
 def _everything(request: Request, contents: Contents) -> Plan:

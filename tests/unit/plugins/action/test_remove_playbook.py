@@ -90,12 +90,14 @@ def test_check_mode_lists_a_run_removes_and_a_second_run_changes_nothing(there, 
     assert "instance 'chat' is not on this host; the host has none" in said.replace("''", "'")
 
 
-@pytest.mark.parametrize("name", ["chatt", "chat-2", "other"])
-def test_an_instance_that_no_host_has_or_declares_is_an_error(there, remove, name):
+@pytest.mark.parametrize("names", ["chatt", "chat-2", "other", "chatt,chat-2"])
+def test_an_instance_that_no_host_has_or_declares_is_an_error(there, remove, names):
     before = there.picture()
     for words in ([], ["-l", "here,beside"]):
-        rc, said, _changed = remove(*words, remove_instance=f"chat,{name}")
-        assert (rc and f"instance '{name}' is not on this host; nearest: 'chat'" in said) or name == "other", said
+        rc, said, _changed = remove(*words, remove_instance=f"chat,{names}")
+        for name in names.split(","):
+            nearest = "" if name == "other" else "nearest: 'chat'"
+            assert rc and f"instance '{name}' is not on this host; {nearest}" in said, said
         assert rc and "no other host of this run has or declares it. Nothing was removed" in said, said
         assert there.picture() == before
 

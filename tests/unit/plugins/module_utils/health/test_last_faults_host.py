@@ -15,20 +15,8 @@ JOURNAL = """
 """
 
 
-@pytest.fixture
-def journalctl(tmp_path, monkeypatch):
-    """A stand-in that prints a text."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    def write(script):
-        (tmp_path / "journalctl").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "journalctl").chmod(0o755)
-
-    return write
-
-
-def test_the_newest_fault_of_each_instance(journalctl):
-    journalctl(f"case \"$*\" in *--unit=vllm-health.service*) cat <<'END'{JOURNAL}END\n;; esac")
+def test_the_newest_fault_of_each_instance(program):
+    program("journalctl", f"case \"$*\" in *--unit=vllm-health.service*) cat <<'END'{JOURNAL}END\n;; esac")
     assert read_last_faults() == {
         "chat": {"at": 1795000200, "fault": "xid 64 of 0000:5d:00.0: A bad row (isolate_host, back by hand)"},
         "code-2": {
@@ -38,11 +26,11 @@ def test_the_newest_fault_of_each_instance(journalctl):
     }
 
 
-def test_an_endless_journal_is_cut_and_a_host_without_the_service_has_none(journalctl, monkeypatch):
-    journalctl("exit 1")
+def test_an_endless_journal_is_cut_and_a_host_without_the_service_has_none(program, monkeypatch):
+    program("journalctl", "exit 1")
     assert read_last_faults() == {}
     monkeypatch.setattr(last_faults_host, "MAX_BYTES", 4096)
-    journalctl("exec yes '1795000000.5 gpu-1 vllm-health[7]: chat is sick: xid 39: x'")
+    program("journalctl", "exec yes '1795000000.5 gpu-1 vllm-health[7]: chat is sick: xid 39: x'")
     assert read_last_faults() == {"chat": {"at": 1795000000, "fault": "xid 39: x"}}
 
 

@@ -64,7 +64,7 @@ def test_a_misspelt_name_is_an_error_with_the_nearest_one(kind, name, contents):
 def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
     plan = decide(ask("instance", name), Contents({"chat-3": 0, "code": 0}))
     assert plan.items == ()
-    assert plan.absent[0].startswith(f"instance '{name}' is not on this host; ")
+    assert plan.absent[name].startswith(f"instance '{name}' is not on this host; ")
 
 
 @pytest.mark.parametrize(
