@@ -112,8 +112,11 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
     if any(result.get("stdout") == "-- No entries --" for result in document["results"].values()):
         asked = {"instance": given.instance, "checks": ["models"], "ready_timeout": 1}
         errors = run_ad_hoc(given, words, "baremetal.inference.endpoint", asked)["errors"]
-        document["errors"] += [error for error in errors if "is not installed on this host" in error["message"]]
+        unknown = {error["host"]: error for error in errors if "is not installed on this host" in error["message"]}
+        document["errors"] += unknown.values()
         document["ok"] &= not document["errors"]
+        # The error stands alone: the note of journalctl adds nothing to it.
+        document["results"] = {host: each for host, each in document["results"].items() if host not in unknown}
     if given.json:
         return _show_document(document)
     for host, result in document["results"].items():

@@ -464,8 +464,10 @@ def test_the_journal_of_an_instance_that_never_was_is_no_empty_one(here, tmp_pat
     (programs / "journalctl").write_text("#!/bin/sh\necho '-- No entries --'\n")
     (programs / "journalctl").chmod(0o755)
     done = run("logs", "here", "chta", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
-    assert done.returncode
-    assert "here chta: instance chta is not installed on this host: /etc/vllm/chta.yaml is not there; " in done.stderr
+    assert done.returncode and not done.stdout
+    assert re.fullmatch(
+        "here chta: instance chta is not installed on this host: /etc/vllm/chta.yaml is not there; .*\n", done.stderr
+    )
     (programs / "journalctl").write_text("#!/bin/sh\necho what a removed instance wrote\n")
     done = run("logs", "here", "chta", cwd=here, PATH=f"{programs}:{KEPT['PATH']}")
     assert (done.returncode, done.stdout) == (0, "what a removed instance wrote\n")
