@@ -16,14 +16,17 @@ class UsageError(Exception):
 
 
 def tokens_per_second(path: str, now: float) -> dict[str, float]:
-    """Return the mean rate of each model's answers since this hour began, the first minute aside; none uncounted."""
+    """Return the mean rate of each model's answers since this hour began, the first minute aside; none uncounted.
+
+    A negative count is damage, and counts as none.
+    """
     try:
         rows = read_usage(path, int(now), int(now) + 1)["rows"]
     except UsageError:
         return {}
     models = {str(row["model"]): 0.0 for row in rows}
     for row in rows:
-        models[str(row["model"])] += row["completion"] / max(now % 3600, 60)
+        models[str(row["model"])] += max(0, row["completion"]) / max(now % 3600, 60)
     return {model: round(rate, 1) for model, rate in models.items()}
 
 

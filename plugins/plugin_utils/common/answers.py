@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check what hosts have answered before tables of all hosts are made of it: the shapes of the answers as data.
 
-A shape is ``str``, ``bool`` or ``float`` (any number that is finite and not huge), a text or None for itself, a range
-of whole numbers, a tuple of shapes (any of them), a list of one shape (of all entries) or of several (an entry of
-each), or a dict: ``{str: shape}`` for any names, else a shape for each key. One with ``?`` may be missing; others than
-these are ignored.
+A shape is ``str``, ``bool``, ``float`` (any number that is finite and not huge) or Amount (such a number from 0 on), a
+text or None for itself, a range of whole numbers, a tuple of shapes (any of them), a list of one shape (of all entries)
+or of several (an entry of each), or a dict: ``{str: shape}`` for any names, else a shape for each key. One with ``?``
+may be missing; others than these are ignored.
 """
 
 from typing import Any, Iterator, Mapping
@@ -12,7 +12,12 @@ from typing import Any, Iterator, Mapping
 from ...module_utils.common.kinds import show_value
 from .output import problem_of
 
-_WORDS = {str: "a text", bool: "true or false", float: "a number"}
+
+class Amount:
+    """The shape of a rate or a duration: a negative one would be subtracted from those of others."""
+
+
+_WORDS = {str: "a text", bool: "true or false", float: "a number", Amount: "a number from 0"}
 _LARGEST, _LONGEST = 1e15, 200
 _YEAR_9999 = 253_370_764_800
 
@@ -26,14 +31,14 @@ INSTANCES = {
 }  # fmt: skip
 SLOTS = {"instances?": INSTANCES}
 # Of instance_starts.
-STARTS = {"instances?": {str: {"phases": [[str, float]], "ready": bool, "seconds": float}}}
+STARTS = {"instances?": {str: {"phases": [[str, Amount]], "ready": bool, "seconds": Amount}}}
 # Of instance_faults; the last second of a date that is printed.
 FAULTS = {"instances?": {str: {"at": range(2**33), "fault": str}}}
 # Of endpoint, in a loop over instances or for one.
-CHECK = {"name": str, "ok": (bool, None), "seconds": (float, None), "detail": str}
+CHECK = {"name": str, "ok": (bool, None), "seconds": (Amount, None), "detail": str}
 _ENDPOINT = {
-    "ok?": (bool, None), "checks?": [CHECK], "time_to_first_token_s?": (float, None),
-    "tokens_per_second?": (float, None),
+    "ok?": (bool, None), "checks?": [CHECK], "time_to_first_token_s?": (Amount, None),
+    "tokens_per_second?": (Amount, None),
 }  # fmt: skip
 ANSWERS = {**_ENDPOINT, "results?": [{"item": str, **_ENDPOINT}]}
 # Of group_links and group_all_reduce.
@@ -43,7 +48,7 @@ LINKS = {
     "groups?": {str: {"mtu": float, "links": {str: _LINK}}}, "driver?": (str, None), "kernel?": str,
     "rdma?": [{"name": str, "ports": [_PORT]}], "redirecting?": [str], "translated?": [str],
 }  # fmt: skip
-ALL_REDUCE = {"problem?": str, "missing?": [str], "networks?": [str], "gb_per_s?": (float, None)}
+ALL_REDUCE = {"problem?": str, "missing?": [str], "networks?": [str], "gb_per_s?": (Amount, None)}
 # A negative one would be added up with those of other gateways.
 _COUNT = range(10**15)
 # Of gateway_server.
@@ -56,12 +61,12 @@ _SCALE = {
     **dict.fromkeys(("min", "max", "waiting"), _COUNT),
 }  # fmt: skip
 _ADMISSION = {
-    "service": str, "class": str, "team": str, "first_answer_s": float,
+    "service": str, "class": str, "team": str, "first_answer_s": Amount,
     **dict.fromkeys(("now", "requests", "waited", "refused"), _COUNT),
 }  # fmt: skip
 SERVERS = {
     "servers?": {str: _SERVER}, "backends?": {str: dict.fromkeys(("ready", "servers", "queued"), _COUNT)},
-    "tokens_per_s?": {str: float}, "scale?": {str: _SCALE}, "admission?": [_ADMISSION],
+    "tokens_per_s?": {str: Amount}, "scale?": {str: _SCALE}, "admission?": [_ADMISSION],
 }  # fmt: skip
 # Of gateway_usage_info and gateway_keys.
 _ROW = {
@@ -108,8 +113,9 @@ def _fits(value: Any, shape: Any) -> bool:
         return isinstance(value, (list, tuple)) and len(shape) in (1, len(value))
     if isinstance(shape, range):
         return isinstance(value, int) and value in shape
-    if shape is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST
+    if shape in (float, Amount):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return is_number and abs(value) < _LARGEST and (shape is float or value >= 0)
     return isinstance(value, shape) if isinstance(shape, type) else bool(value == shape)
 
 

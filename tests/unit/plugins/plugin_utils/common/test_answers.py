@@ -10,7 +10,13 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.action.fleet_page import ActionModule
 from ansible_collections.baremetal.inference.plugins.filter.gateways import FilterModule
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.answers import SERVERS, find_odd, readable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.answers import (
+    ANSWERS,
+    SERVERS,
+    STARTS,
+    find_odd,
+    readable,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.verify_document import (
     answers_table,
     checks_of,
@@ -52,6 +58,20 @@ def test_the_first_odd_place_is_named(value, shape, problem):
 def test_a_negative_count_of_a_gateway_is_odd():
     answer = {"servers": {"a--chat": server(sessions=-5)}}
     assert find_odd(answer, SERVERS).startswith("servers.a--chat.sessions: found -5, expected a whole number from 0")
+
+
+@pytest.mark.parametrize(
+    ("answer", "shape", "place"),
+    [
+        ({"tokens_per_s": {"m": -0.1}}, SERVERS, "tokens_per_s.m"),
+        ({"tokens_per_second": -0.1}, ANSWERS, "tokens_per_second"),
+        ({"results": [{"item": "chat", "time_to_first_token_s": -0.1}]}, ANSWERS, "results[0].time_to_first_token_s"),
+        ({"instances": {"chat": {"phases": [["imports", -0.1]], "ready": True, "seconds": 1}}}, STARTS, ""),
+    ],
+)
+def test_a_negative_rate_or_duration_is_odd(answer, shape, place):
+    told = find_odd(answer, shape)
+    assert told.startswith(place) and ": found -0.1, expected a number from 0" in told
 
 
 def test_an_odd_answer_is_replaced_by_what_is_odd():
