@@ -111,9 +111,11 @@ def prepare(work: str, files: Mapping[str, str]) -> str:
     """Write files by their relative paths below a new directory of ``work``, and give it to the user of the tool.
 
     Returns its path. ``work`` itself stays that of this user, who alone writes the questions and the result there.
+    Nobody else enters either, such as the tool of another evaluation or a user of the host: answers are below them.
     """
     own = f"{work}/tool"
-    os.makedirs(f"{own}/{OUT}")
+    os.mkdir(own, 0o700)
+    os.mkdir(f"{own}/{OUT}")
     for path, text in files.items():
         os.makedirs(os.path.dirname(f"{own}/{path}"), exist_ok=True)
         with open(f"{own}/{path}", "w", encoding="utf-8") as file:
@@ -124,7 +126,8 @@ def prepare(work: str, files: Mapping[str, str]) -> str:
             for path in (directory, *(os.path.join(directory, name) for name in names)):
                 os.lchown(path, user.pw_uid, user.pw_gid)
         # Not before: a process of this user could put links in place of directories meanwhile.
-        os.chmod(work, 0o711)  # noqa: S103 (its user may go through it, and see and write nothing there)
+        os.chown(work, -1, user.pw_gid)
+        os.chmod(work, 0o710)  # noqa: S103 (its user may go through it, and see and write nothing there)
     return own
 
 

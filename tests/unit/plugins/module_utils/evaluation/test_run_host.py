@@ -113,7 +113,27 @@ def test_nobody_reaches_the_files_while_they_are_given_away(work, monkeypatch):
 
     monkeypatch.setattr(os, "lchown", give)
     prepare(str(work), {"tasks/a/b.yaml": "text"})
-    assert len(modes) > 3 and {*modes} == {0o700} and work.stat().st_mode & 0o777 == 0o711
+    assert len(modes) > 3 and {*modes} == {0o700} and work.stat().st_mode & 0o777 == 0o710
+
+
+@AS_ROOT
+def test_nobody_else_reads_what_a_running_tool_has(work, run):
+    """Neither a user of the host nor the tool of another evaluation."""
+    (work / "samples.jsonl").write_text("question")
+    own = prepare(str(work), {"tasks/a.yaml": "question"})
+    paths = [f"{work}/samples.jsonl", own, f"{own}/tasks/a.yaml", f"{own}/out", f"{own}/out/answers"]
+    ended = run(["sh", "-c", "echo answer > out/answers; stat -c %a ."], ENVIRONMENT, own, 20)
+    assert ended.log == "700\n" and Path(paths[-1]).read_text() == "answer\n"
+    number = run_host.account().pw_uid
+    for other in (65534, number + 1):
+        as_other = ["setpriv", f"--reuid={other}", f"--regid={other}", "--clear-groups"]
+        for path in paths:
+            found = subprocess.run([*as_other, "stat", path], capture_output=True, text=True, check=False)
+            assert found.returncode and "Permission denied" in found.stderr, path
+    # The directory of the tool is closed by itself too.
+    work.chmod(0o711)
+    found = subprocess.run([*as_other, "ls", own], capture_output=True, text=True, check=False)
+    assert found.returncode and "Permission denied" in found.stderr
 
 
 def test_a_command_that_takes_too_long_ends_with_its_children(work, run):
