@@ -170,8 +170,12 @@ def build(module: Module, lock: Lock, index: Index, path: str) -> None:
     # The service's user must read these files, whatever root's umask is.
     os.umask(0o022)
     remove_leftovers(root)
-    partial, cache = os.path.join(root, f".{name}.partial"), os.path.join(root, f".{name}.cache")
+    # uv locks the environment and its cache by files that everybody may open, and waits for who holds one: here nobody
+    # else reaches them.
+    scratch = os.path.join(root, f".{name}.partial")
+    partial, cache = os.path.join(scratch, name), os.path.join(scratch, "cache")
     with cleaned_up(root):
+        os.mkdir(scratch, 0o700)
         uv = ensure_uv(lock, index, root)
         wanted = uv_environment(os.environ, index.url, module.params["ca_file"], cache)
         # run_command can add variables, but not remove those of the host's login environment.
@@ -195,6 +199,8 @@ def build(module: Module, lock: Lock, index: Index, path: str) -> None:
         run(module, sync, index.url, root)
         compile_bytecode(module, partial)
         link_for_linker(module, partial)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(partial, ".lock"))
         # Tens of thousands of files: one sync of the disk, so that they are complete after a power cut.
         os.sync()
         set_aside(path)

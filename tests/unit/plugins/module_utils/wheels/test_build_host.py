@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,6 +125,28 @@ def test_two_runs_at_a_time_build_their_environments_one_after_the_other(mirror)
     assert [result["rc"] for result in results] == [0, 0, 0], results
     assert [each for each in names(mirror.opt) if each.startswith(".")] == []
     assert len([each for each in names(mirror.opt) if each.endswith(tuple("0123456789abcdef")) and "cpu" in each]) == 2
+
+
+@pytest.mark.skipif(REAL_UV is None or os.geteuid() != 0, reason="needs uv on PATH, and to become another user")
+def test_no_other_user_can_hold_a_lock_that_uv_waits_for(mirror):
+    """uv gives its locks the mode 0666, whatever the umask."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        opt, seen = f"{place}/opt", mirror.root / "seen"
+        # The real one, and after each of its commands what there is to lock, and what of it another user can open.
+        seek = f"""#!/bin/sh
+{REAL_UV} "$@" || exit
+find {opt} -name '*.lock' >> {seen}
+setpriv --reuid 65534 --regid 65534 --clear-groups find {opt} -name '*.lock' -readable 2>&1 | sed s/^/other:/ >> {seen}
+"""
+        lock = TARGET + mirror.tiny + mirror.add_uv("9.4", seek.encode())
+        path = Path(mirror.ensure(lock, root=opt)["path"])
+        lines = {*seen.read_text().split("\n")[:-1]}
+        inside = {line[len(opt) :] for line in lines if line.startswith(f"{opt}/.{path.name}.partial/")}
+        assert len(inside) >= 2, lines
+        (other,) = (line for line in lines if line.startswith("other:"))
+        assert f"{opt}/.{path.name}.partial" in other and other.endswith("Permission denied")
+        assert path.stat().st_mode & 0o777 == 0o755 and not (path / ".lock").exists()
 
 
 def test_leftovers_of_a_killed_run_are_not_used(mirror):
