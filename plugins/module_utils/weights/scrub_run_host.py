@@ -17,6 +17,7 @@ from typing import Iterator
 
 from ..common.files_host import LockedError, locked, publish
 from ..common.foreign_files_host import ForeignDirectory
+from ..common.foreign_text import escape_controls
 from ..common.lines_host import write_error, write_line
 from .direct_read_host import direct_sha256
 from .files_host import read_stamp
@@ -100,7 +101,8 @@ class Scrub:
             self.report.add_intact(pinned, int(time.time()))
         else:
             line = self.report.add_damaged(pinned, found, withdraw(pinned, seen), int(time.time()))
-            write_error(f"<3>{line}")
+            # In one line: the user who names a directory would choose the level of a second one.
+            write_error(f"<3>{escape_controls(line)}")
             self.save()
 
     def save(self, interval: float = 0.0) -> None:
@@ -133,7 +135,7 @@ def stamped_files(owners: Owners) -> Iterator[Pinned]:
     directories, exposed = owners.find_revisions()
     stamped = {directory for directory in directories if not owners.find_foreign(directory, [STAMP_NAME])}
     for path in [*exposed, *(directory for directory in directories if directory not in stamped)]:
-        write_line(f"{path}: not read, because another user can change it")
+        write_line(f"{escape_controls(path)}: not read, because another user can change it")
     for directory in sorted(stamped):
         for name, (status, sha256) in sorted(parse_stamp(read_stamp(directory)).items()):
             yield Pinned(directory, name, status.size, sha256)

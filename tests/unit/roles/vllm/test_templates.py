@@ -227,6 +227,24 @@ def test_no_unit_of_any_role_takes_the_environment_of_an_instance():
         assert taken == secrets_of(path.read_text()), path
 
 
+def test_nobody_chooses_the_level_of_a_line_in_the_journal():
+    """A line that begins with <0> would be on every terminal, with journald's ForwardToWall."""
+    kept = set()
+    for path in (TOP / "roles").glob("*/templates/*.j2"):
+        lines = path.read_text().splitlines()
+        if "[Service]" not in lines or not any(line.startswith(("ExecStart=", "ExecReload=")) for line in lines):
+            continue
+        if "{% include 'unit-service.j2' +%}" in lines:
+            lines += (path.parent / "unit-service.j2").read_text().splitlines()
+        if "SyslogLevelPrefix=false" not in lines:
+            kept.add(path.name)
+    # The first reports damage at a level of its own, in lines without a second one; the other has no text of others.
+    assert kept == {"weights-scrub.service.j2", "openings.service.j2"}
+    assert "SyslogLevelPrefix=false" in rendered({"engine": "podman"})[QUADLET]
+    # Nor directly, as any user of a host can: these are the units in which a program of others is no container.
+    assert environment_unit()["InaccessiblePaths"] == ["-/run/systemd/journal"]
+
+
 def test_vllm_in_an_environment_gets_every_value_as_it_is(tmp_path):
     """The unit's own line is run with the files at another place; the program prints its environment."""
     found = {path: text for kind, path, text in every_text() if kind == "venv"}

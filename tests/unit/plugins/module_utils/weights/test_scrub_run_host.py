@@ -159,6 +159,23 @@ def test_a_stamp_that_another_user_can_change_names_no_file_to_read(run, root, w
     assert "not read, because another user can change it" in capsys.readouterr().out
 
 
+def test_the_name_of_a_directory_is_no_line_of_the_journal(run, root, capsys):
+    publish(root / "x", A)
+    (root / "alice").mkdir()
+    (root / "x/example/tiny").rename(root / "alice/mine\n<0>root: on fire")
+    run()
+    assert "<0>" not in capsys.readouterr().out
+    flip(root / "alice/mine\n<0>root: on fire" / A / "model.safetensors")
+    open_to_others(root / "example/tiny", "mode")
+    run()
+    out, err = capsys.readouterr()
+    assert {line[:3] for line in err.splitlines()} == {"<3>"} and "<0>root" in err
+    open_to_others(root / "alice/mine\n<0>root: on fire", "mode")
+    run()
+    out, err = capsys.readouterr()
+    assert "<0>root" in out and not [line for line in out.splitlines() if line.startswith("<0>")]
+
+
 @pytest.mark.parametrize("name", ["../../../../etc/shadow", "/etc/shadow", "d/../e", ".verified.json", "", "a\0b"])
 def test_a_stamp_names_only_what_manifests_can_name(run, root, name):
     path = root / "example/tiny" / A / ".verified.json"
