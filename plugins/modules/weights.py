@@ -102,7 +102,8 @@ options:
     version_added: 0.5.0
   keep:
     description: How many other revisions of each model to keep for a rollback; V(-1) for all. A revision that an
-      instance's symlink points to is never removed, and nothing is removed from a file system that other hosts may use.
+      instance's symlink points to is never removed, and nothing is removed from a file system that other hosts may use,
+      from a directory in which something is mounted, or from one that another user can exchange.
     type: int
     default: 1
     version_added: 0.5.0

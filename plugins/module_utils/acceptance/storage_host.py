@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import shutil
@@ -14,7 +15,9 @@ import time
 from dataclasses import dataclass
 from typing import Iterator
 
+from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import walk_tree
+from ..weights.owners_host import Owners
 
 BLOCK = 16 << 20
 READERS = 4
@@ -54,14 +57,20 @@ def measure_reads(directory: str, seconds: float, size: int) -> Reading:
 
 
 def largest_file(directory: str) -> str:
-    """Return the largest file below a directory of at least SMALLEST bytes, empty where there is none."""
-    found = ("", SMALLEST - 1)
+    """Return the largest file below a directory of at least SMALLEST bytes, empty where there is none.
+
+    A file with holes is left out, because nothing is read for them, and what another user could exchange.
+    """
+    found, owners = ("", SMALLEST - 1), Owners(directory)
     for top, _directories, names in walk_tree(directory):
+        if owners.is_exposed(top):
+            continue
         for name in names:
             path = os.path.join(top, name)
             with contextlib.suppress(OSError):
                 status = os.lstat(path)
-                if os.path.isfile(path) and not os.path.islink(path) and status.st_size > found[1]:
+                is_whole = status.st_blocks * 512 >= status.st_size
+                if status.st_size > found[1] and is_whole and not owners.find_foreign(top, [name]):
                     found = (path, status.st_size)
     return found[0]
 
@@ -100,16 +109,16 @@ def _fill(handle: int, size: int) -> None:
         os.close(handle)
 
 
-def _open(path: str) -> tuple[int, bool]:
-    """Return a file opened for reading, and whether reads bypass the page cache."""
+def _bypass_cache(file: int) -> bool:
+    """Return whether reads of a file bypass the page cache now; where they do not, its pages are dropped once."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECT), True
+        fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_DIRECT)
     except OSError as exc:
         if exc.errno != errno.EINVAL:
             raise
-    handle = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-    return handle, False
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        return False
+    return True
 
 
 class _Blocks:
@@ -135,10 +144,17 @@ class _Blocks:
 
 
 def _read(path: str, seconds: float, made: bool) -> Reading:
+    directory, name = os.path.split(path)
     try:
-        handle, direct = _open(path)
+        with ForeignDirectory(os.path.realpath(directory)).opened(name) as file:
+            return _measure(file.fileno(), path, seconds, made)
     except OSError as exc:
         raise StorageError(f"{path} cannot be read: {exc.strerror}") from exc
+
+
+def _measure(handle: int, path: str, seconds: float, made: bool) -> Reading:
+    """Read an open file with all threads. Raises OSError."""
+    direct = _bypass_cache(handle)
     blocks = _Blocks(os.fstat(handle).st_size, seconds)
     begin = time.monotonic()
     threads = [threading.Thread(target=_read_blocks, args=(handle, blocks)) for _number in range(READERS)]
@@ -147,9 +163,8 @@ def _read(path: str, seconds: float, made: bool) -> Reading:
     for thread in threads:
         thread.join()
     taken = time.monotonic() - begin
-    os.close(handle)
     if blocks.error:
-        raise StorageError(f"{path} cannot be read: {blocks.error.strerror}")
+        raise blocks.error
     return Reading(round(blocks.read / taken / 1e9, 2), blocks.read, round(taken, 2), path, direct, made)
 
 

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 from typing import Iterator
 
+from .mounts_host import MountedError, check_unmounted
+
 
 def walk_tree(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield what os.walk yields, however deep another user has made the directories; a link to one is a file.
@@ -48,11 +50,16 @@ def _kinds_in(directory: str, real: str) -> dict[str, bool]:
 def remove_tree(path: str, ignore_errors: bool = False) -> None:
     """Remove a directory, however deep another user has made it. shutil.rmtree calls itself and opens each level.
 
-    Raises OSError.
+    Nothing is removed where something is mounted in it, such as a directory of other hosts. Raises OSError.
     """
     try:
+        check_unmounted(path)
         shutil.rmtree(path)
         return
+    except MountedError:
+        if ignore_errors:
+            return
+        raise
     except RecursionError:
         pass
     except OSError as exc:

@@ -8,18 +8,21 @@ import glob
 import os
 import pwd
 import re
+from dataclasses import replace
 from typing import Callable, Iterable
 
 from ..common.files_host import listed, target_of
 from ..common.foreign_trees_host import walk_tree
+from ..common.mounts_host import mount_within
 from ..encodings.files import ENCODINGS
 from ..instance.marks import CACHE_DIR, CONFIG_DIR, STATE_DIR
 from ..slots.host import Slots
 from ..slots.installed_host import Host, turn_of
 from ..slots.state import NAME
 from ..vllm.files import QUADLET_DIR, UNIT_DIR, quadlet_path, unit_path
+from ..weights.owners_host import Owners
 from ..weights.plan import STAMP_NAME
-from ..weights.retention_host import is_shared
+from ..weights.retention_host import ROOTS_ALONE, is_shared
 from . import places
 from .engine_host import CommandResult, Engines
 from .model import (
@@ -101,6 +104,7 @@ class Inspection:
     def models(self) -> list[Model]:
         """Return the models below the root of the weights; symlinks were not made by the role and are left out."""
         found = []
+        owners = Owners(self.at(self.site.weights_root))
         for directory in sorted(glob.glob(f"{glob.escape(self.at(self.site.weights_root))}/*/*/")):
             path = directory.rstrip("/")
             revisions = () if os.path.islink(path) else tuple(self._revisions(path))
@@ -108,6 +112,10 @@ class Inspection:
                 revisions = (Directory("", self._named(path), 0, ABANDONED),)
             if not revisions:
                 continue
+            exposure = owners.exposure(path)
+            if exposure:
+                stays = f"another user can change it ({exposure}); {ROOTS_ALONE}"
+                revisions = tuple(each if each.stays else replace(each, stays=stays) for each in revisions)
             organisation, name = path.split("/")[-2:]
             found.append(Model(f"{organisation}/{name}", self._named(path), revisions, is_shared(path, self.proc)))
         return found
@@ -127,7 +135,7 @@ class Inspection:
             ):
                 continue
             state = ABANDONED if match["left"] else COMPLETE
-            found.append(Directory(match["name"], self._named(path), disk_usage(path), state))
+            found.append(Directory(match["name"], self._named(path), disk_usage(path), state, self._mounted(path)))
         return found
 
     def settings(self, switch: str) -> list[str]:
@@ -223,7 +231,8 @@ class Inspection:
                 state = ABANDONED
             else:
                 continue
-            yield Directory(name, self._named(path), disk_usage(path), state)
+            stays = "the role weights did not publish it" if state == FOREIGN else self._mounted(path)
+            yield Directory(name, self._named(path), disk_usage(path), state, stays)
 
     def _encoding_paths(self) -> list[str]:
         directory = self.site.encodings_dir
@@ -245,6 +254,11 @@ class Inspection:
 
     def _sizes(self, paths: Iterable[str]) -> dict[str, int]:
         return {path: disk_usage(self.at(path)) for path in paths}
+
+    def _mounted(self, path: str) -> str:
+        """Return why a directory stays in which something is mounted, empty for none."""
+        mount = mount_within(path, self.proc)
+        return f"{self._named(mount)} is mounted there" if mount else ""
 
     def _named(self, path: str) -> str:
         return path[len(self.root) :]

@@ -75,12 +75,14 @@ class Directory:
     """A directory that can go: a revision of a model, an environment, or the remains of either.
 
     ``state`` is ``complete``, ``abandoned`` (a killed run left it) or ``foreign`` (the collection did not publish it).
+    ``stays`` is why root does not remove it, empty where it may.
     """
 
     name: str
     path: str
     size: int = 0
     state: str = "complete"
+    stays: str = ""
 
 
 @dataclass(frozen=True)

@@ -93,13 +93,14 @@ def _models(request: Request, contents: Contents) -> Plan:
                 f"model {name}: other hosts may use {model.path}, which is on a shared file system; remove it "
                 'there when no host serves it, or set weights_shared to "no" where this host alone uses it'
             )
-        items += [_model_item(model, each) for each in chosen if each.state != "foreign"]
-        kept += _foreign(chosen)
+        items += [_model_item(model, each) for each in chosen if not each.stays]
+        kept += _staying(chosen)
     return Plan(tuple(items), tuple(kept), absent)
 
 
 def _environments(request: Request, contents: Contents) -> Plan:
     items: list[Item] = []
+    kept: list[str] = []
     absent: dict[str, str] = {}
     for name in request.names:
         chosen = [each for each in contents.environments if each.name == name or each.name.startswith(f"{name}-")]
@@ -108,8 +109,9 @@ def _environments(request: Request, contents: Contents) -> Plan:
             absent[name] = _absent("environment", name, known)
         uses = [*_users_of(chosen, request.planned, "venv"), *_users_of(chosen, contents.uses, "venv")]
         _refuse("environment", name, uses, "; name one of them to remove it alone" if len(chosen) > 1 else "")
-        items += [Item(ENVIRONMENT, each.name, each.path, each.size) for each in chosen]
-    return Plan(tuple(items), (), absent)
+        items += [Item(ENVIRONMENT, each.name, each.path, each.size) for each in chosen if not each.stays]
+        kept += _staying(chosen)
+    return Plan(tuple(items), tuple(kept), absent)
 
 
 def _images(request: Request, contents: Contents) -> Plan:
@@ -142,18 +144,19 @@ def _everything(request: Request, contents: Contents) -> Plan:
         if _is_shared(model, request):
             kept.append(f"{model.path} stays: other hosts may use its file system (weights_shared)")
             continue
-        kept += _foreign(model.revisions)
+        kept += _staying(model.revisions)
         for each in model.revisions:
             used = _users_of([each], others, "model")
             if used:
                 kept.append(f"{each.path} stays: {_users(used)} uses it")
-            elif each.state != "foreign":
+            elif not each.stays:
                 items.append(_model_item(model, each))
+    kept += _staying(contents.environments)
     for each in contents.environments:
         used = _users_of([each], others, "venv")
         if used:
             kept.append(f"{each.path} stays: {_users(used)} uses it")
-        else:
+        elif not each.stays:
             items.append(Item(ENVIRONMENT, each.name, each.path, each.size))
     items += _serving_images(contents, kept)
     items += [Item(ENCODINGS, path, path, size) for path, size in contents.encodings.items()]
@@ -219,8 +222,8 @@ def _model_item(model: Model, each: Directory) -> Item:
     )
 
 
-def _foreign(chosen: Iterable[Directory]) -> list[str]:
-    return [f"{each.path} stays: the role weights did not publish it" for each in chosen if each.state == "foreign"]
+def _staying(chosen: Iterable[Directory]) -> list[str]:
+    return [f"{each.path} stays: {each.stays}" for each in chosen if each.stays]
 
 
 def _is_shared(model: Model, request: Request) -> bool:

@@ -11,9 +11,11 @@ from typing import Callable, Iterable, Mapping
 
 from ..common.files_host import LockedError, listed, locked, sync_directory
 from ..common.foreign_trees_host import remove_tree
+from ..common.mounts_host import MountedError, check_unmounted
 from ..instance.marks import CACHE_DIR, STATE_DIR
 from ..slots.restore_host import Service
-from ..weights.retention_host import ABANDONED, REVISION, OldDirectory, remove_old
+from ..weights.owners_host import Owners
+from ..weights.retention_host import ABANDONED, REVISION, ROOTS_ALONE, OldDirectory, remove_old
 from .engine_host import CommandResult
 from .inspect_host import Inspection, instance_paths
 from .model import BASE, ENCODINGS, ENVIRONMENT, IMAGE, INSTANCE, MODEL, PACKAGES, SERVICE, USER, Item, RemovalError
@@ -32,6 +34,7 @@ class Removal:
 
     def __init__(self, inspection: Inspection, run: Callable[..., CommandResult]) -> None:
         self.inspection, self.at, self._run = inspection, inspection.at, partial(run, handle_exceptions=False)
+        self._owners = Owners(self.at(inspection.site.weights_root))
         self.removed: list[Item] = []
         self.kept: list[str] = []
         self._do: Mapping[str, Callable[[Item], bool]] = {
@@ -49,7 +52,12 @@ class Removal:
     def remove(self, items: Iterable[Item]) -> None:
         """Remove the items in order, and record those that are removed. Raises RemovalError, SlotError, OSError."""
         for item in items:
-            if self._do[item.kind](item):
+            try:
+                gone = self._do[item.kind](item)
+            except MountedError as exc:
+                self.kept.append(f"{item.target} stays: {exc.mount} is mounted there")
+                gone = False
+            if gone:
                 self.removed.append(item)
 
     def tidy(self) -> None:
@@ -101,17 +109,23 @@ class Removal:
         return True
 
     def _model(self, item: Item) -> bool:
-        directory, name = os.path.split(self.at(item.target))
-        if listed(self.at(item.target)) == [".lock"]:
-            self._tidy_model(self.at(item.target))
+        path = self.at(item.target)
+        directory, name = os.path.split(path)
+        is_lock = listed(path) == [".lock"]
+        exposure = self._owners.exposure(path if is_lock else directory)
+        if exposure:
+            self.kept.append(f"{item.target} stays: another user can change it ({exposure}); {ROOTS_ALONE}")
+            return False
+        if is_lock:
+            self._tidy_model(path)
             return True
         used = self._users(item.target)
         if used:
             self.kept.append(f"{item.target} stays: {', '.join(used)} uses it")
             return False
         kind = ABANDONED if name.startswith(".") else REVISION
-        gone = remove_old(OldDirectory(self.at(item.target), kind, item.size))
-        if not gone and os.path.lexists(self.at(item.target)):
+        gone = remove_old(OldDirectory(path, kind, item.size), self._owners)
+        if not gone and os.path.lexists(path):
             self.kept.append(f"{item.target} stays: another run is working in {os.path.dirname(item.target)}")
             return False
         self._tidy_model(directory)
@@ -135,6 +149,7 @@ class Removal:
             return False
         top, name = os.path.split(path)
         doomed = path
+        check_unmounted(path)
         if not name.startswith("."):
             # After this rename, no unit can start from it.
             doomed = os.path.join(top, f".{name}.removed")
@@ -199,7 +214,8 @@ class Removal:
         except OSError as exc:
             if exc.errno != errno.EBUSY:
                 raise
-            self.kept.append(f"{path} stays: something is mounted there")
+            mount = exc.mount if isinstance(exc, MountedError) else "something"
+            self.kept.append(f"{path} stays: {mount} is mounted there")
             return False
         sync_directory(os.path.dirname(real))
         return True

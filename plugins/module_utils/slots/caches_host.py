@@ -187,8 +187,10 @@ def write_archive(top: str, file: IO[bytes]) -> int:
     total = count = 0
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
         for path in sorted(_files(top)):
-            # Since the names were read, its owner may have put a FIFO or a link there.
-            with open(os.path.join(top, path), "rb", opener=_at_once) as content:
+            # Since the names were read, its owner may have put a FIFO or a link there, or nothing.
+            with contextlib.suppress(FileNotFoundError), open(
+                os.path.join(top, path), "rb", opener=_at_once
+            ) as content:
                 found, member = os.fstat(content.fileno()), tarfile.TarInfo(path)
                 if not stat.S_ISREG(found.st_mode):
                     continue
@@ -215,8 +217,10 @@ def _files(top: str) -> Iterator[str]:
         for directory, _directories, names in walk_tree(os.path.join(top, part)):
             for name in names:
                 path = os.path.join(directory, name)
-                if stat.S_ISREG(os.lstat(path).st_mode) and not name.endswith(".lock"):
-                    yield os.path.relpath(path, top)
+                # Engines take away what was listed.
+                with contextlib.suppress(OSError):
+                    if stat.S_ISREG(os.lstat(path).st_mode) and not name.endswith(".lock"):
+                        yield os.path.relpath(path, top)
 
 
 class _Unpacked(gzip.GzipFile):

@@ -68,7 +68,8 @@ def remove_unlisted_files(state: ModelState) -> None:
         for name in names:
             path = os.path.join(parent, name)
             if path not in wanted:
-                os.unlink(path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
 
 
 def publish_model(state: ModelState) -> None:

@@ -22,6 +22,7 @@ from .fetch_host import (
 )
 from .files_host import ModelState
 from .manifest import WeightsError, check_unique, parse_manifest
+from .owners_host import Owners
 from .progress_host import Reporter
 from .retention_host import OldDirectory, UnknownUseError, find_prunable, mark_served, remove_old
 from .serving_host import REFUSE, REPORT, describe_serving, find_serving
@@ -89,7 +90,8 @@ def _run(
 
     def superfluous() -> list[OldDirectory]:
         try:
-            return find_prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+            shared = SHARED[params["shared"]]
+            return find_prunable(site.root, manifests, params["keep"], site.state_dir, shared, warn=module.warn)
         except UnknownUseError as exc:
             module.warn(str(exc))
             return []
@@ -104,7 +106,8 @@ def _run(
     outcomes = fetch_all(module, chosen, site, track)
     # Only now, because another revision may have come into use during a fetch of hours.
     mark_served(site.root, manifests, site.state_dir)
-    return outcomes, [old for old in superfluous() if remove_old(old)]
+    owners = Owners(site.root)
+    return outcomes, [old for old in superfluous() if remove_old(old, owners)]
 
 
 def site_of(module: Module, access: dict[str, dict[str, Any]]) -> WeightsStore:

@@ -8,11 +8,12 @@ it was verified and set its time back, so neither a stamp nor stat says anything
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import stat
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Iterator
 
-from ..common.files_host import listed
+from ..common.files_host import listed, target_of
 from .manifest import WeightsError
 
 
@@ -25,6 +26,8 @@ class Owners:
     def __init__(self, root: str) -> None:
         self.root, self.users = root.rstrip("/"), {0, os.geteuid()}
         self._exposed: dict[str, bool] = {}
+        # What leads to the root is its owner's matter, and the root itself.
+        self._above, self._real = set(_places(self.root)), os.path.realpath(self.root) + "/"
         if os.path.exists(root):
             self.users.add(os.stat(root).st_uid)
 
@@ -36,12 +39,33 @@ class Owners:
         return {name for name in names if self._is_foreign(directory, name)}
 
     def is_exposed(self, directory: str) -> bool:
-        """Return whether another user can change the names in a directory, or in one between the root and it."""
-        while len(directory) > len(self.root):
-            if self._is_open(directory, stat.S_ISDIR, follow=True):
-                return True
-            directory = os.path.dirname(directory)
-        return False
+        """Return whether another user can change the names in a directory, or in one on the way from the root to it."""
+        return bool(self.exposure(directory))
+
+    def exposure(self, directory: str) -> str:
+        """Return how another user can change the names in a directory, or in one on the way from the root to it, also
+        where an admin's link leads: "alice owns /srv/models/acme". Empty where nobody can."""
+        shared = ""
+        for place in _places(directory):
+            if place in self._above:
+                continue
+            try:
+                found = os.lstat(place)
+            except FileNotFoundError:
+                break
+            except OSError as exc:
+                return f"{place} cannot be read ({exc.strerror})"
+            if found.st_uid not in self.users:
+                return f"{_name_of(found.st_uid)} owns {place}"
+            if stat.S_ISLNK(found.st_mode):
+                continue
+            if not stat.S_ISDIR(found.st_mode):
+                return f"{place} is no directory"
+            shared = place if found.st_mode & 0o022 else ""
+            # In a directory like /scratch, others make names, but rename nothing of root's.
+            if shared and (f"{place}/".startswith(self._real) or not found.st_mode & stat.S_ISVTX):
+                break
+        return f"others can write {shared}" if shared else ""
 
     def check_parent(self, directory: str) -> None:
         """Raise WeightsError where another user can change the names beside a revision: root would follow his links."""
@@ -75,10 +99,39 @@ class Owners:
                 return True
         return self._is_open(os.path.join(directory, last), stat.S_ISREG)
 
-    def _is_open(self, path: str, is_kind: Callable[[int], bool], follow: bool = False) -> bool:
+    def _is_open(self, path: str, is_kind: Callable[[int], bool]) -> bool:
         """Return whether something is of another kind, or of another user, or others may write it."""
         try:
-            found = os.stat(path, follow_symlinks=follow)
+            found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
         return not is_kind(found.st_mode) or found.st_uid not in self.users or bool(found.st_mode & 0o022)
+
+
+def _places(path: str) -> Iterator[str]:
+    """Yield each directory and each link through which the kernel comes to a path, by its real name; itself last."""
+    done, left, links = "/", os.path.join(os.getcwd(), path).split("/")[::-1], 0
+    # The kernel follows as many links.
+    while left and links <= 40:
+        name = left.pop()
+        if name in ("", ".", ".."):
+            done = os.path.dirname(done) if name == ".." else done
+            continue
+        place = os.path.join(done, name)
+        yield place
+        target = target_of(place)
+        if target:
+            links += 1
+            left += target.split("/")[::-1]
+            done = "/" if target.startswith("/") else done
+        else:
+            done = place
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

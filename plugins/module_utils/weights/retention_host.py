@@ -6,17 +6,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
-from typing import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Callable, Iterable, Sequence
 
 from ..common.files_host import listed
 from ..common.foreign_trees_host import remove_tree, walk_tree
+from ..common.mounts_host import check_unmounted, mount_within, read_mounts
 from ..common.processes_host import texts_of_processes
 from .lock_host import lock_model_directory
 from .manifest import Manifest, WeightsError
+from .owners_host import Owners
 from .plan import STAMP_NAME
 
 REVISION, ABANDONED = "revision", "abandoned"
+# The next step where another user could lead root elsewhere.
+ROOTS_ALONE = "give it to root and let nobody else write it (chown, chmod go-w), then run this again"
 
 _NAME = re.compile(r"(?P<revision>[0-9a-f]{40})|\.(?P<left>[0-9a-f]{40})\.(?P<state>partial|old|removed)", re.ASCII)
 _REVISIONS = re.compile(rb"[0-9a-f]{40}")
@@ -81,48 +85,65 @@ def find_prunable(
     state_dir: str,
     shared: bool | None = None,
     proc: str = "/proc",
+    warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[OldDirectory]:
     """Return what may be removed from the repositories of ``manifests``, sorted by path.
 
-    A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError
-    and UnknownUseError.
+    A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. ``warn`` hears of
+    what stays because another user could lead root elsewhere, or because something is mounted there. Raises OSError and
+    UnknownUseError.
     """
     if keep < 0 or shared:
         return []
     found: list[OldDirectory] = []
+    owners = Owners(root)
     for repository, wanted in sorted(_wanted(manifests).items()):
         directory = os.path.join(root, repository)
         entries = _list_directories(directory)
         linked = linked_revisions(directory, state_dir)
         gone = find_superfluous(entries, wanted, linked, keep)
-        if gone and (shared is False or not is_shared(directory, proc)):
-            gone = find_superfluous(entries, wanted, linked | running_revisions(proc), keep)
-            found += [
-                OldDirectory(os.path.join(directory, name), kind, _disk_usage(directory, name))
-                for name, kind in gone.items()
-            ]
+        if not gone or (shared is None and is_shared(directory, proc)):
+            continue
+        exposure = owners.exposure(directory)
+        if exposure:
+            warn(f"{directory}: no old revision is removed, because {exposure}; {ROOTS_ALONE}")
+            continue
+        gone = find_superfluous(entries, wanted, linked | running_revisions(proc), keep)
+        for old in (OldDirectory(os.path.join(directory, name), kind, 0) for name, kind in gone.items()):
+            mount = next(filter(None, (mount_within(path, proc) for path in (old.path, _doomed(old)))), "")
+            if mount:
+                warn(f"{old.path}: not removed, because {mount} is mounted there; run umount {mount} first")
+            else:
+                found.append(replace(old, size=_disk_usage(old.path)))
     return sorted(found, key=lambda old: old.path)
 
 
 def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> None:
     """Set the time of each revision that an instance is about to stop using to now: it is the one for a rollback."""
+    owners = Owners(root)
     for repository, wanted in _wanted(manifests).items():
         directory = os.path.join(root, repository)
+        if owners.is_exposed(directory):
+            continue
         for revision in _revisions_of(directory, _links(state_dir)) - wanted:
             # A read-only store is not pruned either.
             with contextlib.suppress(OSError):
                 os.utime(os.path.join(directory, revision, STAMP_NAME), follow_symlinks=False)
 
 
-def remove_old(old: OldDirectory) -> bool:
+def remove_old(old: OldDirectory, owners: Owners) -> bool:
     """Rename and remove a directory, so that no incomplete one has the old name. Returns False if it stays or is
-    already gone because another run is working there. Call it without that model's lock. Raises OSError."""
-    directory, name = os.path.split(old.path)
+    already gone because another run is working there, or another user could put another directory in the place of its
+    model's. Call it without that model's lock. Raises OSError, and MountedError before anything is removed."""
+    directory = os.path.dirname(old.path)
+    if owners.is_exposed(directory):
+        return False
     try:
         with lock_model_directory(directory, wait=0):
-            doomed = old.path
+            doomed = _doomed(old)
+            check_unmounted(doomed)
             if old.kind == REVISION:
-                doomed = os.path.join(directory, f".{name}.removed")
+                check_unmounted(old.path)
                 remove_tree(doomed, ignore_errors=True)
                 os.rename(old.path, doomed)
             remove_tree(doomed)
@@ -131,22 +152,24 @@ def remove_old(old: OldDirectory) -> bool:
     return True
 
 
+def _doomed(old: OldDirectory) -> str:
+    """Return the name under which a directory is removed."""
+    directory, name = os.path.split(old.path)
+    return os.path.join(directory, f".{name}.removed") if old.kind == REVISION else old.path
+
+
 def is_shared(path: str, proc: str = "/proc") -> bool:
     """Whether other hosts may use the file system of ``path``: it is not of a kind known to belong to one host."""
     path = os.path.realpath(path)
     kind, longest = "", -1
     try:
-        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            # The kernel escapes nothing else at which Python would end a line or a field, and users name their mounts.
-            lines = file.read().strip("\n").split("\n")
+        mounts = read_mounts(proc)
     except OSError:
         return True
-    for line in filter(None, lines):
-        fields, _dash, rest = line.partition(" - ")
-        mount = _unescape(fields.split(" ")[4])
+    for mount, each in mounts:
         # Of two mounts on one path, the later one is visible.
         if len(mount) >= longest and (path + "/").startswith(mount.rstrip("/") + "/"):
-            kind, longest = rest.split(" ")[0], len(mount)
+            kind, longest = each, len(mount)
     return _LOCAL.fullmatch(kind) is None
 
 
@@ -213,15 +236,13 @@ def _list_directories(directory: str) -> list[Found]:
     return found
 
 
-def _disk_usage(directory: str, name: str) -> int:
+def _disk_usage(top: str) -> int:
     """Return the bytes on disk of files without a second link; the files of an unfinished repair have one."""
     total = 0
-    for parent, _directories, names in walk_tree(os.path.join(directory, name)):
-        for found in (os.lstat(os.path.join(parent, name)) for name in names):
-            total += found.st_blocks * 512 if found.st_nlink == 1 else 0
+    for parent, _directories, names in walk_tree(top):
+        for name in names:
+            # The owner of a revision may take away what was listed.
+            with contextlib.suppress(OSError):
+                found = os.lstat(os.path.join(parent, name))
+                total += found.st_blocks * 512 if found.st_nlink == 1 else 0
     return total
-
-
-def _unescape(field: str) -> str:
-    """Return a path of mountinfo, where spaces and the like are octal."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

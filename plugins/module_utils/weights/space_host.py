@@ -67,10 +67,10 @@ def _needed_bytes(state: ModelState, shared: Collection[str], block: int) -> int
 
 
 def _disk_bytes(path: str) -> int:
-    """Return the bytes of a partial file; none of one that another run has just renamed."""
+    """Return the bytes of a partial file; none of one that another run, or another user, has just taken away."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+    except OSError:
         return 0
     # A file with a second link is also in the published directory.
     return found.st_blocks * 512 if found.st_nlink == 1 else 0

@@ -13,6 +13,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.sto
     measure_reads,
 )
 
+from tests.fakes.weights_store import open_to_others
+
 MIB = 1 << 20
 
 
@@ -59,3 +61,38 @@ def test_a_full_file_system_and_one_that_is_not_there(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StorageError, match="gone is not a directory on this host; name another one"):
         measure_reads(str(tmp_path / "gone"), 1, 0)
+
+
+def test_a_file_with_holes_is_not_read(tmp_path):
+    """Zeros that no disk holds gave 8 GB/s."""
+    whole = weights(tmp_path, "whole", 5 * MIB)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(500 * MIB)
+    assert largest_file(str(tmp_path)) == str(whole)
+
+
+@pytest.mark.parametrize("place", ["org/model/large", "org/model", "org"])
+def test_what_another_user_could_exchange_is_not_read(tmp_path, place):
+    weights(tmp_path, "org/model/large", 8 * MIB)
+    own = weights(tmp_path, "own", 5 * MIB)
+    open_to_others(tmp_path / place)
+    assert largest_file(str(tmp_path)) == str(own)
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo"])
+def test_what_has_become_no_file_is_neither_followed_nor_waited_for(tmp_path, monkeypatch, kind):
+    path = weights(tmp_path, "file", 5 * MIB)
+    path.rename(tmp_path / "other")
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("other")
+    monkeypatch.setattr(storage_host, "largest_file", lambda _directory: str(path))
+    with pytest.raises(StorageError, match=f"^{path} cannot be read: "):
+        measure_reads(str(tmp_path), 1, 0)
+
+
+def test_a_directory_that_is_a_link_is_read(tmp_path):
+    weights(tmp_path, "disk/file", 5 * MIB)
+    (tmp_path / "models").symlink_to("disk")
+    assert measure_reads(str(tmp_path / "models"), 30, 0).bytes == 5 * MIB

@@ -11,7 +11,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
     remove_tree,
     walk_tree,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.mounts_host import MountedError
 
+from tests.fakes.mounts import bound
 from tests.fakes.nested import DEPTH, make_nested
 
 
@@ -88,3 +90,18 @@ def test_a_directory_above_that_becomes_a_link_while_it_is_walked_leads_nowhere(
     (tmp_path / "tree/a").rename(tmp_path / "tree/other")
     (tmp_path / "tree/a").symlink_to(tmp_path / "victim")
     assert list(walked) == []
+
+
+@pytest.mark.parametrize("below", ["", "/z/mounted"])
+def test_nothing_is_removed_where_something_is_mounted(tmp_path, below):
+    for name in ("a", "z"):
+        (tmp_path / "tree" / name).mkdir(parents=True)
+        (tmp_path / "tree" / name / "file").touch()
+    place = tmp_path / f"tree{below}"
+    with bound(tmp_path / "shared", place):
+        remove_tree(str(tmp_path / "tree"), ignore_errors=True)
+        with pytest.raises(MountedError, match=f"because {place} is mounted there"):
+            remove_tree(str(tmp_path / "tree"))
+        assert (place / "file").exists()
+    assert (tmp_path / "tree/a/file").exists()
+    remove_tree(str(tmp_path / "tree"))

@@ -112,7 +112,8 @@ def test_the_revision_that_the_inventory_needs_stays_and_an_older_one_goes():
 
 
 def test_weights_that_the_role_did_not_publish_stay():
-    own = Model("me/mine", "/srv/models/me/mine", (Directory(A, f"/srv/models/me/mine/{A}", 1, "foreign"),))
+    why = "the role weights did not publish it"
+    own = Model("me/mine", "/srv/models/me/mine", (Directory(A, f"/srv/models/me/mine/{A}", 1, "foreign", why),))
     used = Use("process 71 (python3)", model=own.revisions[0].path)
     plan = decide(ask("model", "me/mine"), Contents(models=(own,)))
     assert plan == decide(ask("model", "me/mine"), Contents(models=(own,), uses=(used,)))

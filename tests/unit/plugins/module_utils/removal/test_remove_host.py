@@ -11,11 +11,20 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import USER, Item, RemovalError
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 
+from tests.fakes.mounts import bound
+from tests.fakes.weights_store import open_to_others
+
 A = "a" * 40
 VENV = "0.32.0-cpu-0123456789ab"
 MODEL = f"/srv/models/example/tiny/{A}"
 SCRUB = ("/etc/systemd/system/weights-scrub.service", "/etc/systemd/system/weights-scrub.timer",
          "/usr/local/lib/weights-scrub.py", "/var/lib/baremetal-inference/weights-scrub.json")  # fmt: skip
+
+
+def mounted(there, path):
+    """Put something at a path into the kernel's list, as a plan reads it."""
+    with (there.proc / "self/mountinfo").open("a") as file:
+        file.write(f"2 1 0:1 /x {there.at(path)} rw - ext4 disk rw\n")
 
 
 class Killed(BaseException):
@@ -212,3 +221,59 @@ def test_a_driver_that_another_package_needs_stays(there):
     assert removal.removed == []
     assert "cuda-toolkit depends" in there.plan("everything", also=("driver",)).kept[0]
     assert there.files() == [DRIVER[0]]
+
+
+@pytest.mark.parametrize("owned", ["/srv/models/example", "/srv/models/example/tiny"])
+def test_a_model_whose_directory_another_user_can_exchange_stays(there, owned):
+    there.weights(A)
+    before = there.plan("model", "example/tiny").items
+    open_to_others(there.at(owned))
+    plan = there.plan("model", "example/tiny")
+    removal = there.removal()
+    removal.remove(before)
+    assert (plan.items, removal.removed, len(plan.kept)) == ((), [], 1)
+    assert list(plan.kept) == removal.kept
+    assert plan.kept[0].startswith(f"{MODEL} stays: another user can change it (")
+    assert f" {there.at(owned)}); give it to root" in plan.kept[0]
+    assert not there.at("/srv/models/example/tiny/.lock").exists()
+    # What only has a lock left too.
+    there.write("/srv/models/other/tiny/.lock", "")
+    open_to_others(there.at("/srv/models/other"))
+    removal = there.removal()
+    removal.remove([Item("model", "other/tiny", "/srv/models/other/tiny")])
+    assert removal.removed == []
+    assert there.at("/srv/models/other/tiny/.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "path"),
+    [("model", "example/tiny", MODEL), ("environment", "0.32.0", f"/opt/vllm/{VENV}")],
+)
+@pytest.mark.parametrize("below", ["", "/sub/shared"])
+def test_nothing_is_removed_from_a_directory_in_which_something_is_mounted(there, tmp_path, kind, name, path, below):
+    there.weights(A)
+    there.venv(VENV)
+    before, items = there.files(), there.plan(kind, name).items
+    mounted(there, f"{path}{below}")
+    assert there.plan(kind, name).items == ()
+    assert there.plan(kind, name).kept == there.plan("everything").kept
+    assert there.plan(kind, name).kept == (f"{path} stays: {path}{below} is mounted there",)
+    # It was mounted after the plan.
+    with bound(tmp_path / "shared", there.at(f"{path}{below}")):
+        removal = there.removal()
+        removal.remove(items)
+        assert removal.removed == []
+        assert removal.kept == [f"{path} stays: {there.at(path)}{below} is mounted there"]
+        assert there.at(f"{path}{below}/file").exists()
+    assert set(before) <= set(there.files())
+
+
+def test_a_cache_in_which_something_is_mounted_stays_whole(there, tmp_path):
+    full(there)
+    with bound(tmp_path / "shared", there.at("/var/cache/vllm/chat/z/shared")):
+        removal = there.remove("instance", "chat")
+        assert removal.kept == [
+            f"/var/cache/vllm/chat stays: {there.at('/var/cache/vllm/chat/z/shared')} is mounted there"
+        ]
+    assert there.at("/var/cache/vllm/chat/kernel").exists()
+    assert not there.at("/etc/vllm/chat.env").exists()

@@ -10,9 +10,14 @@ import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import processes_host
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_trees_host import walk_tree
+from ansible_collections.baremetal.inference.plugins.module_utils.common.mounts_host import MountedError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import retention_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.owners_host import Owners
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
+    ROOTS_ALONE,
     Found,
     OldDirectory,
     UnknownUseError,
@@ -24,7 +29,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.retent
     remove_old,
 )
 
+from tests.fakes.mounts import bound
 from tests.fakes.nested import make_nested
+from tests.fakes.weights_store import open_to_others
 
 A, B, C, D = (digit * 40 for digit in "abcd")
 OLD = [Found(A, 1), Found(B, 2), Found(C, 3)]
@@ -93,6 +100,10 @@ def process(store, **files):
     return directory
 
 
+def owners(store):
+    return Owners(str(store / "models"))
+
+
 def names(directory):
     """What lies in a repository beside the lock, which stays."""
     return sorted(name for name in os.listdir(directory) if name != ".lock")
@@ -111,7 +122,7 @@ def test_newest_stays_and_sizes_are_told(store):
     assert found[0] == OldDirectory(str(tiny / A), "revision", 12288)
     assert [old.path for old in found] == [str(tiny / A), str(tiny / B)]
     for old in found:
-        assert remove_old(old)
+        assert remove_old(old, owners(store))
     assert names(tiny) == [C, D]
     assert look(store, keep=1) == []
 
@@ -247,9 +258,9 @@ def test_another_repository_is_left_alone(store):
 def test_nothing_is_removed_while_another_run_fetches(store):
     tiny = store / "models/example/tiny"
     with lock_model_directory(str(tiny)):
-        assert not remove_old(OldDirectory(str(tiny / A), "revision", 0))
+        assert not remove_old(OldDirectory(str(tiny / A), "revision", 0), owners(store))
     assert (tiny / A / ".verified.json").exists()
-    assert remove_old(OldDirectory(str(tiny / A), "revision", 0))
+    assert remove_old(OldDirectory(str(tiny / A), "revision", 0), owners(store))
 
 
 def test_a_revision_that_its_owner_made_thousands_of_levels_deep_is_measured_and_removed(store):
@@ -257,16 +268,16 @@ def test_a_revision_that_its_owner_made_thousands_of_levels_deep_is_measured_and
     make_nested(tiny / A / "d")
     found = find_prunable(str(store / "models"), [WANTED], 2, str(store / "state"), False, str(store / "proc"))
     assert [os.path.basename(old.path) for old in found] == [A]
-    assert remove_old(found[0])
+    assert remove_old(found[0], owners(store))
     assert names(tiny) == [B, C, D]
     make_nested(tiny / f".{B}.removed")
-    assert remove_old(OldDirectory(str(tiny / B), "revision", 0))
+    assert remove_old(OldDirectory(str(tiny / B), "revision", 0), owners(store))
     assert names(tiny) == [C, D]
 
 
 def test_what_another_run_has_taken_away_is_no_error(store):
-    assert not remove_old(OldDirectory(str(store / "models/example/tiny" / f".{A}.old"), "abandoned", 0))
-    assert not remove_old(OldDirectory(str(store / "models/example/none" / A), "revision", 0))
+    assert not remove_old(OldDirectory(str(store / "models/example/tiny" / f".{A}.old"), "abandoned", 0), owners(store))
+    assert not remove_old(OldDirectory(str(store / "models/example/none" / A), "revision", 0), owners(store))
 
 
 def test_a_removal_that_broke_off_is_finished(store, monkeypatch):
@@ -278,11 +289,11 @@ def test_a_removal_that_broke_off_is_finished(store, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(shutil, "rmtree", killed)
-        remove_old(OldDirectory(str(tiny / A), "revision", 0))
+        remove_old(OldDirectory(str(tiny / A), "revision", 0), owners(store))
     assert names(tiny) == [f".{A}.removed", B, C, D]
     assert look(store, keep=9) == [f".{A}.removed"]
     for old in find_prunable(str(store / "models"), [WANTED], 9, str(store / "state"), shared=False):
-        remove_old(old)
+        remove_old(old, owners(store))
     assert names(tiny) == [B, C, D]
 
 
@@ -314,3 +325,59 @@ def test_links_that_a_repair_shares_with_the_published_files_give_nothing_back(s
     os.link(tiny / A / "model.safetensors", partial / "model.safetensors")
     found = find_prunable(str(store / "models"), [WANTED], 9, str(store / "state"), proc=str(store / "proc"))
     assert found == [OldDirectory(str(partial), "abandoned", 0)]
+
+
+def warned(store, keep=0, **options):
+    """What may go, and the warnings."""
+    said = []
+    return look(store, keep, warn=said.append, **options), said
+
+
+@pytest.mark.parametrize("place", ["models/example", "models/example/tiny"])
+def test_root_works_in_no_directory_that_another_user_can_exchange(store, place):
+    """Its owner can rename it at any time and put a link to another model there."""
+    instance(store, "chat", A)
+    open_to_others(store / place)
+    gone, said = warned(store)
+    assert gone == []
+    assert len(said) == 1
+    assert said[0].startswith(f"{store}/models/example/tiny: no old revision is removed, because ")
+    assert said[0].endswith(f" {store}/{place}; {ROOTS_ALONE}")
+    tiny = store / "models/example/tiny"
+    assert not remove_old(OldDirectory(str(tiny / B), "revision", 0), owners(store))
+    mark_served(str(store / "models"), [WANTED], str(store / "state"))
+    assert sorted(os.listdir(tiny)) == [A, B, C, D], "no lock either"
+    assert (tiny / A / ".verified.json").stat().st_mtime == 1
+    # Without anything to remove there is nothing to say.
+    assert warned(store, keep=9) == ([], [])
+
+
+@pytest.mark.parametrize("below", [A, f"{A}/sub", f".{A}.removed/sub"])
+@pytest.mark.parametrize("kind", ["nfs4", "ext4"])
+def test_a_revision_in_which_something_is_mounted_stays(store, below, kind):
+    tiny = store / "models/example/tiny"
+    (tiny / below).mkdir(parents=True, exist_ok=True)
+    place = tiny / below
+    mounts(store, "1 0 8:1 / / rw - ext4 /dev/sda1 rw", f"2 1 0:5 / {place} rw - {kind} x rw")
+    gone, said = warned(store, shared=False)
+    assert gone == [B, C]
+    assert f"{tiny}/{A}: not removed, because {place} is mounted there; run umount {place} first" in said
+
+
+@pytest.mark.parametrize("below", ["", "/sub"])
+def test_nothing_of_a_real_mount_in_a_revision_is_removed_or_renamed(store, below):
+    place = store / "models/example/tiny" / f"{A}{below}"
+    with bound(store / "shared", place):
+        with pytest.raises(MountedError, match=f"because {place} is mounted there"):
+            remove_old(OldDirectory(str(store / "models/example/tiny" / A), "revision", 0), owners(store))
+        assert (place / "file").exists()
+    assert names(store / "models/example/tiny") == [A, B, C, D]
+
+
+def test_what_the_owner_of_a_revision_takes_away_while_it_is_measured_counts_nothing(store, monkeypatch):
+    def walked(top):
+        for parent, below, names in walk_tree(top):
+            yield parent, below, [*names, "gone"]
+
+    monkeypatch.setattr(retention_host, "walk_tree", walked)
+    assert look(store) == [A, B, C]
