@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Measure how fast a file system reads large files sequentially, bypassing the page cache where it can."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
