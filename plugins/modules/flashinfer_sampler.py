@@ -33,11 +33,11 @@ EXAMPLES = "\n# roles/vllm/tasks/sampler.yml\n"
 
 import glob
 import os
-import shutil
 import tempfile
 
 from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.common.files_host import bytes_of, publish
+from ..module_utils.common.foreign_trees_host import remove_tree
 from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
 UNFINISHED = ".sampler-"
@@ -81,7 +81,7 @@ def compile_into(module: AnsibleModule, package: str, place: str) -> None:
     # FlashInfer would take the old library in place of compiling one. What has loaded it keeps it.
     for leftover in (place, *glob.glob(os.path.join(glob.escape(data), f"{UNFINISHED}*"))):
         if os.path.isdir(leftover):
-            shutil.rmtree(leftover)
+            remove_tree(leftover)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=data) as work:
         library = bytes_of(compiled(module, work))
     os.makedirs(place)

@@ -193,6 +193,13 @@ def test_files_are_published_and_locked_in_one_place():
     assert set(PUBLISHES_BY_HAND) - found == set(), "these do it no longer: take them out of the list"
 
 
+def test_directories_are_removed_in_one_place():
+    """It sees where something is mounted, also in a directory of root's own."""
+    places = [*(TOP / "plugins/module_utils").rglob("*.py"), *(TOP / "plugins/modules").glob("*.py"), *programs()]
+    found = [path.relative_to(TOP).as_posix() for path in places if "rmtree(" in text_of(path)]
+    assert found == ["plugins/module_utils/common/foreign_trees_host.py"], "use remove_tree of that file"
+
+
 def test_a_planted_publication_by_hand_is_found():
     assert by_hand("import os\nos.replace('a', 'b')\n")
     assert not by_hand("'a'.replace('a', 'b')\nreplace(plan, host='a')\n")

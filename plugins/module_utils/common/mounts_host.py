@@ -22,6 +22,9 @@ class MountedError(OSError):
         super().__init__(errno.EBUSY, f"nothing is removed, because {mount} is mounted there; unmount it first", path)
         self.mount = mount
 
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}"
+
 
 def read_mounts(proc: str = "/proc") -> list[tuple[str, str]]:
     """Return each mount point with the kind of its file system; of two on one path, the later one is visible.

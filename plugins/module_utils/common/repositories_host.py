@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from typing import Iterable
+
+from .foreign_trees_host import remove_tree
 
 APT_GET = "/usr/bin/apt-get"
 HELPER = "/usr/lib/apt/apt-helper"
@@ -56,7 +57,7 @@ def unreachable(addresses: str) -> dict[str, str]:
                 found[without_login(base)] = reason
                 servers.add(server)
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        remove_tree(directory, ignore_errors=True)
     return found
 
 

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from typing import Any
 
+from ..common.foreign_trees_host import remove_tree
 from ..common.kinds import show_value
 from ..common.module import Module
 from .engine import ENGINES, ContainerError
@@ -113,7 +114,7 @@ class Store:
         try:
             return self._run("--config", directory, *words)
         finally:
-            shutil.rmtree(directory)
+            remove_tree(directory)
 
     def _run(self, *words: str) -> tuple[int, str, str]:
         result: tuple[int, str, str] = self._module.run_command([self._command, *words])

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import time
 from typing import Any, Iterator, Mapping
 
@@ -22,6 +21,7 @@ from ..common.files_host import (
     sync_tree,
     target_of,
 )
+from ..common.foreign_trees_host import remove_tree
 from .installed_host import Host
 from .state import DIGEST, GOOD, PREVIOUS, Slot, SlotError, SlotState, document, parse, slots_of, surplus, utc
 
@@ -175,7 +175,7 @@ class Slots:
             if name.startswith("."):
                 path = os.path.join(self.directory, name)
                 if os.path.isdir(path) and not os.path.islink(path):
-                    shutil.rmtree(path)
+                    remove_tree(path)
                 else:
                     os.unlink(path)
 
@@ -200,7 +200,7 @@ class Slots:
                 os.chmod(parent, 0o700)
             sync_tree(partial)
         except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+            remove_tree(partial, ignore_errors=True)
             raise
         if os.path.lexists(final):
             # A damaged slot has this name, and rename cannot replace a directory that is not empty.
@@ -222,7 +222,7 @@ class Slots:
     def _remove(self, digest: str) -> None:
         doomed = os.path.join(self.directory, f".{digest}.removed")
         os.rename(os.path.join(self.directory, digest), doomed)
-        shutil.rmtree(doomed)
+        remove_tree(doomed)
 
 
 def is_full(exc: OSError) -> bool:

@@ -16,6 +16,7 @@ from urllib.parse import urljoin
 
 from ..common.files_host import create, existing_above, locked, sync_directory
 from ..common.foreign_text import quote_foreign
+from ..common.foreign_trees_host import remove_tree
 from ..common.module import Module
 from .environment_host import DAMAGED, find_damage, mark_verified, set_aside
 from .index import Link
@@ -228,7 +229,7 @@ def remove_leftovers(root: str) -> None:
     """Remove the files that a killed run has left."""
     for suffix in ("partial", "cache", DAMAGED):
         for path in glob.glob(os.path.join(glob.escape(root), f".*.{suffix}")):
-            shutil.rmtree(path)
+            remove_tree(path)
 
 
 def ensure_uv(lock: Lock, index: Index, root: str) -> str:

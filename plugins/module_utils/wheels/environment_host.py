@@ -13,10 +13,11 @@ import glob
 import hashlib
 import json
 import os
-import shutil
 from typing import Dict, Iterable, Set, Tuple
 
 from ..common.files_host import publish
+from ..common.foreign_trees_host import remove_tree
+from ..common.mounts_host import check_unmounted
 from .index import normalise_name
 from .venv import Pin
 
@@ -45,8 +46,9 @@ def set_aside(path: str) -> None:
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{DAMAGED}")
     if os.path.isdir(aside):
-        shutil.rmtree(aside)
+        remove_tree(aside)
     if os.path.isdir(path):
+        check_unmounted(path)
         os.rename(path, aside)
 
 

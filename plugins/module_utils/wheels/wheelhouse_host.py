@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from ..common.files_host import publish, sha256_of
+from ..common.foreign_trees_host import remove_tree
 from .index import WheelError, parse_name
 from .venv import Lock, Pin, Target, VenvError, join_locks, parse_lock
 
@@ -96,7 +97,7 @@ def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:
     os.makedirs(house.wheels, exist_ok=True)
     for name in os.listdir(house.wheels):
         if name.startswith(SCRATCH):  # of a run that was killed
-            shutil.rmtree(os.path.join(house.wheels, name))
+            remove_tree(os.path.join(house.wheels, name))
     files, missing = dict(house.files), house.missing
     for start in range(0, len(missing), BATCH):
         files.update(_download(missing[start : start + BATCH], house, PipProgress(say, start, len(missing))))
