@@ -202,3 +202,36 @@ def test_more_prompts_and_choices_than_the_engine_takes_at_a_time_are_refused_an
             wrong[name] = (answer.status, text[:300])
     assert (wrong, records(engine, number)) == ({}, [])
     assert engine.counter("vllm:num_requests_running") == 0
+
+
+def test_a_schema_or_choice_of_a_megabyte_is_refused_and_not_compiled(engine):
+    """Of 100,000 words it took seconds of a thread that compiles for all clients, also when this client had gone."""
+    if engine.family != "llama":
+        pytest.skip("a pooling model generates nothing")
+    words = [f"q{number}" for number in range(100_000)]
+    schema = {"type": "object", "properties": {"a": {"enum": words}}, "required": ["a"]}
+    chat = {"messages": CHAT["messages"], "max_tokens": 5}
+    named = {"type": "json_schema", "name": "s", "schema": schema}
+    bodies = {
+        "choice": ("/v1/chat/completions", {**chat, "structured_outputs": {"choice": words}}),
+        "a completion": ("/v1/completions", {"prompt": "a", "structured_outputs": {"regex": "|".join(words)}}),
+        "a grammar": (
+            "/v1/completions",
+            {"prompt": "a", "structured_outputs": {"grammar": 'root ::= "a"' + ' | "b"' * 30_000}},
+        ),
+        "a format": (
+            "/v1/chat/completions",
+            {**chat, "response_format": {"type": "json_schema", "json_schema": named}},
+        ),
+        "a response": ("/v1/responses", {"input": "a", "max_output_tokens": 5, "text": {"format": named}}),
+    }
+    number, wrong = len(records(engine, 0)), {}
+    for name, (path, body) in bodies.items():
+        began, connection = time.monotonic(), asked(engine, path, body)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        print(name, answer.status, text[:300], time.monotonic() - began)
+        if answer.status != 400 or "too long: it may have" not in text:
+            wrong[name] = (answer.status, text[:300])
+    assert (wrong, records(engine, number)) == ({}, [])

@@ -46,6 +46,9 @@ LONGEST_WAIT, LOOK = 5.0, 0.02
 # What one request may have at the engine at a time, the choices of all its prompts: vLLM walks all of them at each
 # output, which delays the others. The environment of the instance may set another number; OpenAI takes as many inputs.
 MOST = int(os.environ.get("SEQUENCES_PER_REQUEST") or 2048)
+# Characters and elements of the schema, grammar or choices that an answer has to follow: vLLM compiles them for all
+# clients in few threads, and compiles on when the client has gone.
+LONGEST_FORM = 128 * 1024
 # What vLLM appends to the id of a request to the engine that is a step of a beam. A client may choose what is before.
 _BEAM = re.compile(r"-[0-9a-f]{16,32}-beam-[0-9]+\Z")
 
@@ -215,6 +218,11 @@ class Answer:
     def part(self, name: str, params: Any) -> Part:
         """Return what counts a request to the engine, which begins now. Raises ValueError, which becomes a 400."""
         # Each step of a beam search is a request with the whole prompt. All steps of a search begin in one task.
+        if not self.parts and _length_of_form(params) > LONGEST_FORM:
+            raise ValueError(
+                "The schema, grammar or list of choices for the answer is too long: "
+                f"it may have {LONGEST_FORM} characters and elements."
+            )
         task = asyncio.current_task() if _BEAM.search(name) else None
         part = Part(name, params, task is not None and task in self.beams)
         if self.sequences + part.choices > MOST:
@@ -265,6 +273,21 @@ class Answer:
     def _write(self, tokens: Tokens, state: str) -> None:
         at = self.at + int(time.monotonic() - self.began)
         self.records.add(record_of(self.asked, at, self.model, state, tokens))
+
+
+def _length_of_form(params: Any) -> int:
+    """Return the length of what the answer has to follow; all prompts of a request share it."""
+    wanted = getattr(params, "structured_outputs", None) or getattr(params, "guided_decoding", None)
+    left = [getattr(wanted, name, None) for name in ("json", "regex", "choice", "grammar", "structural_tag")]
+    length = 0
+    while left and length <= LONGEST_FORM:
+        value = left.pop()
+        if isinstance(value, dict):
+            left.extend(value.values())
+        if isinstance(value, (list, dict)):
+            left.extend(value)
+        length += len(value) if isinstance(value, (str, list, dict)) else 1
+    return length
 
 
 # The answer that the present task works for; tasks that vLLM starts for it inherit it.

@@ -399,6 +399,38 @@ def test_a_request_with_more_prompts_and_choices_than_the_engine_takes_at_a_time
     assert len(started) == prompts - 1
 
 
+LONG_FORMS = {
+    "choices": {"choice": ["word"] * 40_000},
+    "words": {"choice": ["a" * 10_000] * 14},
+    "a schema": {"json": {"properties": {f"p{number}": {"enum": ["abc", None, 1]} for number in range(10_000)}}},
+    "a schema as a text": {"json": '{"enum": ["a"' + ', "a"' * 40_000 + "]}"},
+    "a regular expression": {"regex": "a|" * 70_000},
+    "a grammar": {"grammar": 'root ::= "a"' + ' | "b"' * 30_000},
+    "tools": {"structural_tag": "{}" * 70_000},
+}
+
+
+@pytest.mark.parametrize("field", ["structured_outputs", "guided_decoding"])
+@pytest.mark.parametrize("form", LONG_FORMS)
+def test_what_an_answer_has_to_follow_may_not_take_minutes_to_compile(tmp_path, form, field):
+    async def endpoint(client, _receive, _send):
+        client.generate([], with_form(field, {"json": {"type": "object"}, "choice": ["a"] * 1000}), "cmpl-first")
+
+    async def too_long(client, _receive, _send):
+        with pytest.raises(ValueError, match="too long: it may have 131072 characters"):
+            client.generate([], with_form(field, LONG_FORMS[form]), "cmpl-long")
+
+    engine = Client(output([1] * 30, 0, {0: [1]}))
+    assert counted(tmp_path, engine, endpoint) == []
+    assert counted(tmp_path, engine, too_long) == []
+
+
+def with_form(field, form):
+    given = params(9, True, 1)
+    setattr(given, field, SimpleNamespace(**form))
+    return given
+
+
 def test_prompts_of_a_pooling_model_are_as_many_as_of_a_generating_one(tmp_path):
     async def endpoint(client, _receive, _send):
         for number in range(2048):
