@@ -353,12 +353,16 @@ def test_the_gateway_says_how_it_is(host):
 
 
 def test_all_of_it_starts_at_boot_and_the_agent_is_confined(host):
-    for name in ("haproxy", "gateway-agent", "gateway-usage"):
+    for name in ("haproxy", "gateway-agent", "gateway-usage", "gateway-readers"):
         service = host.service(name)
         assert service.is_running, host.check_output(f"journalctl -u {name} --no-pager -n 30")
         assert service.is_enabled
-        assert name == "haproxy" or host.check_output("systemctl show -P DynamicUser %s", name) == "yes"
+        of_root = name in ("haproxy", "gateway-readers")
+        assert of_root or host.check_output("systemctl show -P DynamicUser %s", name) == "yes"
     assert "failed" not in host.run("systemctl is-failed haproxy gateway-agent keepalived").stdout
+    # It reads HAProxy without a fault, and tells the agent how many it has ended.
+    assert "failed" not in host.check_output("journalctl -u gateway-readers -o cat --no-pager")
+    assert "slow_readers_ended_total 0\n" in host.run("curl -fs http://127.0.0.1:8405/metrics").stdout
 
 
 BIND = """

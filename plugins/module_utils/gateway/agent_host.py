@@ -16,6 +16,7 @@ import time
 from typing import Any, Callable, Mapping
 
 from ..common.bounded_server_host import BoundedServer
+from ..common.files_host import text_of
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..common.passed_socket_host import listen
@@ -172,7 +173,7 @@ class Agent(BoundedServer):
         self.socket.close()
         self.socket = listen("127.0.0.1", config["port"], self.request_queue_size)
         limits = (config["stuck_after"], config["probe_after"], config["error_limit"])
-        self.interval = config["interval"]
+        self.interval, self.readers = config["interval"], config.get("readers", "")
         self.watched = {
             address: Watched(*limits, places=Places(*server["places"]) if "places" in server else None)
             for address, server in config["servers"].items()
@@ -210,12 +211,15 @@ class Agent(BoundedServer):
         report(server["name"], address, before, watched.answer)
 
     def page(self) -> str:
-        """Return the answer to GET /metrics: when each check last worked."""
+        """Return the answer to GET /metrics: when each check last worked, and how many slow readers were ended."""
         name = "inference_gateway_agent_check_timestamp_seconds"
         lines = [
             f"# TYPE {name} gauge",
             *(f'{name}{{of="{of}"}} {at:.0f}' for of, at in sorted(self.checked_at.items())),
         ]
+        ended = re.fullmatch(r"(\d{1,18})\n", text_of(self.readers)) if self.readers else None
+        name = "inference_gateway_slow_readers_ended_total"
+        lines += [f"# TYPE {name} counter", f"{name} {ended[1]}"] if ended else []
         lines += self.scaler.metrics() if self.scaler else []
         return "\r\n".join(["HTTP/1.0 200 OK", "Content-Type: text/plain; version=0.0.4", "", "\n".join([*lines, ""])])
 

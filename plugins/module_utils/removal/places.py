@@ -123,6 +123,7 @@ HOST = (
     Place("/etc/systemd/system/prometheus-node-exporter.service", "monitoring", EVERYTHING),
     Place("/etc/systemd/system/gateway-agent.service", "gateway", EVERYTHING),
     Place("/etc/systemd/system/gateway-agent.socket", "gateway", EVERYTHING),
+    Place("/etc/systemd/system/gateway-readers.service", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "gateway", EVERYTHING),
     Place("/etc/haproxy/maps/", "gateway", EVERYTHING),
@@ -220,7 +221,7 @@ SERVICES = (
         "/etc/haproxy/gateway-agent.json",
         (
             *("keepalived.service", "haproxy.service", "gateway-agent.socket", "gateway-agent.service"),
-            *("gateway-usage.socket", "gateway-usage.service"),
+            *("gateway-usage.socket", "gateway-usage.service", "gateway-readers.service"),
         ),
     ),
     Service(

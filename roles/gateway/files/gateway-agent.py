@@ -5,7 +5,8 @@
 
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
 ``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with
-its counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
+its counters), ``readers`` (a file of gateway-tool.py with the number of requests that it has ended), ``unusable`` (a
+file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
 ``service``, ``model``, ``group`` where several are one instance, and ``places`` (requests at once of this gateway, and
 the most of all gateways) where the agent corrects them. HAProxy connects, sends ADDRESS:PORT and a newline, and reads
 ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing; ``maxconn:PLACES`` may

@@ -6,6 +6,7 @@ gateway-tool.py fit FILE CONFIG           adapt a saved state to a configuration
 gateway-tool.py replace SOCKET MASTER     make HAProxy's master start a new worker, and wait for it
 gateway-tool.py health ADDRESS PORT       exit with 0 if the gateway answers and has servers
 gateway-tool.py arrived FILE              count that the shared address has come to this gateway
+gateway-tool.py readers SOCKET MASTER FILE end requests whose clients hardly read, and count them in FILE
 
 The directory beside this file has what it imports of the collection.
 """
@@ -18,20 +19,16 @@ from typing import Callable
 
 sys.path.insert(0, os.path.splitext(os.path.abspath(__file__))[0])
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.tool_host import (
-    arrived,
-    fit,
-    health,
-    replace,
-    save,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import tool_host as tool
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.readers_host import watch
 
 COMMANDS: dict[str, tuple[Callable[..., bool | None], int]] = {
-    "save": (save, 3),
-    "fit": (fit, 2),
-    "replace": (replace, 2),
-    "health": (health, 2),
-    "arrived": (arrived, 1),
+    "save": (tool.save, 3),
+    "fit": (tool.fit, 2),
+    "replace": (tool.replace, 2),
+    "health": (tool.health, 2),
+    "arrived": (tool.arrived, 1),
+    "readers": (watch, 3),
 }
 
 

@@ -18,6 +18,7 @@ ROLES = Path(__file__).resolve().parents[3] / "roles"
 EXPOSURE = {
     "baremetal-provisioner.service": 2.5,
     "gateway-agent.service": 2.0,
+    "gateway-readers.service": 2.0,
     "gateway-usage.service": 2.0,
     "host-tuning.service": 4.0,
     "openings.service": 2.5,

@@ -361,6 +361,21 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
     assert "a failed, and is tried again: RecursionError: deep" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("text", "line"), [
+    ("7\n", "inference_gateway_slow_readers_ended_total 7\n"), ("", ""), ("7\n8\n", ""), ("x\n", ""), (None, ""),
+])  # fmt: skip
+def test_the_page_says_how_many_slow_readers_were_ended(tmp_path, text, line):
+    if text is not None:
+        (tmp_path / "ended").write_text(text)
+    config = {
+        "port": free_port(), "interval": 600, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
+        "min_available": 1, "unusable": "", "servers": {}, "readers": str(tmp_path / "ended"),
+    }  # fmt: skip
+    with agent.Agent(config) as found:
+        page = found.page()
+    assert page.endswith(line) and ("slow_readers" in page) == bool(line)
+
+
 def test_the_number_of_replicas_has_its_own_pace(monkeypatch):
     # The lease of the gateway that decides is six seconds, and the checks may be a minute apart.
     steps = threading.Semaphore(0)

@@ -33,6 +33,7 @@ READ = {
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.
+    "/run/gateway-readers/ended", "/run/haproxy-master.sock",
     "/run/containers/storage", "/run/haproxy", "/run/haproxy/admin.sock", "/run/haproxy/stats.sock", "/var/run/cdi",
     "/var/run/cdi/nvidia.yaml",
     # Huawei's installers write these logs.

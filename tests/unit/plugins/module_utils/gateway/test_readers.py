@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lines are those of HAProxy 2.6.12 and 3.0.11; tests/hostile/test_gateway_readers.py reads them from real ones."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.readers import (
+    BYTES_A_SECOND,
+    FREE,
+    Answer,
+    answers_of,
+    judge,
+    pressed,
+    unread_streams,
+)
+
+ROW = "{}: proto=tcpv4 src=127.0.0.1:51102 fe=chat be={} srv=gw--chat-1 ts=00 epoch=0x1 age=1m11s calls=6 rate=1 "
+OLD = (
+    "rq[f=488c8000h,i=0,an=8000h,rx=,wx=1s,ax=3s] rp[f=88040202h,i=64,an=4000000h,rx=,wx={},ax=] scf=[8,0h,fd=16] "
+    "scb=[8,211h,fd=17] exp=3s rc=0 c_exp=\n"
+)
+NEW = (
+    "rq[f=848000h,i=0,an=8000h,ax=3s] rp[f=80040001h,i=0,an=4000000h,ax=] scf=[8,1002h,fd=19,rex=,wex={}] "
+    "scb=[8,1211h,fd=17,rex=,wex=4s] exp=3s rc=0 c_exp=\n"
+)
+ADMIN = "0x55c14e4c1070: proto=unix_stream src=unix:1 fe=GLOBAL be=<NONE> srv=<none> ts=00 epoch=0xe " + OLD.format(
+    "9s"
+)
+DETAILS = """{stream}: [30/Nov/2026:18:11:55.424581] id={number} proto=tcpv4 source=127.0.0.1:51102
+  flags=0x84a, conn_retries=0, conn_exp=<NEVER> conn_et=0x000 srv_conn={place}, pend_pos=(nil) waiting=0 epoch=0x1
+  frontend=chat (id=8 mode=http), listener=? (id=1) addr=127.0.0.1:22218
+  req=0x55c14e5ed320 (f=0x488c8000 an=0x8000 {pipe}tofwd=0 total=211)
+      an_exp=3s rex=<NEVER> wex=<NEVER>
+  res=0x55c14e5ed380 (f=0x88040202 an=0x4000000 {pipe}tofwd=-1 total=65594)
+      an_exp=<NEVER> rex=<NEVER> wex=29s
+
+"""
+
+
+@pytest.mark.parametrize("rest", [OLD, NEW])
+def test_only_streams_with_something_to_read_for_their_clients_are_found(rest):
+    wants = ROW.format("0x7f1", "chat") + rest.format("29s")
+    waits = ROW.format("0x7f2", "chat") + rest.format("")
+    other = ROW.format("0x7f3", "embed") + rest.format("2s")
+    assert unread_streams(wants + waits + other + ADMIN + "\n", {"chat"}) == {"0x7f1": "chat"}
+    assert unread_streams(waits + wants, {"chat"}) == {"0x7f1": "chat"}
+
+
+@pytest.mark.parametrize("text", ["", "\n", "0x7f1: proto=", ROW * 3, "x" * 100_000, "0x1: proto= be= srv=" * 50_000])
+def test_other_text_names_no_stream_and_takes_no_time(text):
+    began = time.process_time()
+    assert unread_streams(text, {"chat"}) == {} and answers_of(text, "", {"0x7f1": "chat"}) == []
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("pipe", ["pipe=0 ", ""])
+def test_an_answer_is_known_by_its_number_and_has_a_place(pipe):
+    text = "".join(
+        DETAILS.format(stream=stream, number=number, place=place, pipe=pipe)
+        for stream, number, place in (("0x7f1", 4, "0x55c14e529210"), ("0x7f2", 5, "(nil)"), ("0x7f9", 6, "0x5"))
+    )
+    found = answers_of(f"{text}Session not found.\n\n", "12", {"0x7f1": "chat", "0x7f2": "chat"})
+    assert found == [Answer("12", "0x7f1", 4, "127.0.0.1:51102", "chat", 65594)]
+
+
+def row(name="gw--chat", status="UP", scur="1", slim="4", qcur="0", of="chat"):
+    return {"pxname": of, "svname": name, "status": status, "scur": scur, "slim": slim, "qcur": qcur}
+
+
+@pytest.mark.parametrize(("found", "full", "waits"), [
+    (row(), False, False),
+    (row(scur="4"), True, False),
+    (row(scur="400", slim=""), False, False),
+    (row("BACKEND", scur="500", slim="325"), False, False),
+    (row("BACKEND", scur="9", qcur="1", slim="325"), True, True),
+    (row(qcur="1"), True, True),
+    (row(status="DRAIN"), True, True),
+    (row(status="NOLB (agent)"), True, True),
+    (row(status="no check"), False, False),
+    (row(status="UP 1/3"), False, False),
+    (row(status="DOWN", scur="0"), False, False),
+])  # fmt: skip
+def test_readers_matter_where_all_places_are_taken_and_are_ended_where_somebody_waits(found, full, waits):
+    assert pressed([found], False) == (frozenset({"chat"} if full else ()), frozenset({"chat"} if waits else ()))
+
+
+def test_a_replaced_worker_may_have_requests_at_a_server_that_leaves():
+    assert pressed([row(status="MAINT", scur="0")], True).waits == {"chat"}
+    assert pressed([row(scur="0")], True).full == frozenset()
+
+
+def test_a_server_that_is_drained_waits_for_the_requests_at_its_router():
+    router = row("router:gw--chat", of="gateway:router:chat")
+    assert pressed([router], False).full == frozenset()
+    assert pressed([row(status="DRAIN", scur="0"), router], False).waits == {"chat"}
+    line = ROW.format("0x7f1", "gateway:router:chat") + NEW.format("29s")
+    assert unread_streams(line, {"chat"}) == {"0x7f1": "chat"}
+
+
+def run(came, waits=("chat",), start=100.0):
+    """Look every five seconds; return when which answer was too slow, by the bytes that had come at each look."""
+    looks, ended = {}, []
+    for number, total in enumerate(came):
+        answers = [] if total is None else [Answer("", "0x7f1", 4, "a:1", "chat", total)]
+        looks, slow = judge(looks, answers, start + 5 * number, waits)
+        ended += [(5 * number, each.seconds, each.read) for each in slow]
+    return ended
+
+
+def test_a_client_that_reads_a_byte_now_and_then_has_thirty_seconds_once():
+    assert run([65536 + number for number in range(40)]) == [(35, 35, 7)]
+
+
+def test_each_piece_that_it_reads_is_one_more_second():
+    half = BYTES_A_SECOND // 2 * 5
+    ((at, _seconds, read),) = run([half * number for number in range(40)])
+    assert at > FREE * 2 - 1 and read == half * at // 5
+
+
+def test_a_client_that_reads_as_fast_as_that_keeps_its_answer():
+    assert run([BYTES_A_SECOND * 5 * number for number in range(2000)]) == []
+
+
+def test_large_pieces_with_long_pauses_count_as_what_they_are_together():
+    """As the kernel gives them on: 50 kB/s look like 1.4 MB every 28 seconds."""
+    assert run([1_400_000 * (5 * number // 28) for number in range(500)]) == []
+
+
+def test_waiting_for_the_engine_does_not_count():
+    assert run([100, 100, 100, 100, 100, 100, None] * 20) == []
+
+
+def test_nobody_is_ended_where_nobody_waits_but_at_once_when_somebody_does():
+    looks = {}
+    for now in range(0, 100, 5):
+        looks, slow = judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], now, ())
+        assert slow == []
+    assert judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 100, {"chat"})[1][0].seconds == 100
+
+
+def test_another_stream_at_the_same_address_begins_anew():
+    looks, _slow = judge({}, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 0, {"chat"})
+    for worker, number in (("", 5), ("12", 4)):
+        after, slow = judge(looks, [Answer(worker, "0x7f1", number, "b:1", "chat", 7)], 100, {"chat"})
+        assert slow == [] and list(after) == [(worker, "0x7f1", number)]
+
+
+def test_what_was_ended_is_ended_once():
+    looks, _slow = judge({}, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 0, {"chat"})
+    looks, slow = judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 31, {"chat"})
+    assert len(slow) == 1 and next(iter(looks.values())).since == math.inf
+    assert judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 500, {"chat"})[1] == []
