@@ -82,7 +82,7 @@ def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one_or_the_whole
     # A machine has any number of mounts; to read them is one step.
     monkeypatch.setattr(foreign_trees_host, "check_unmounted", lambda _path: None)
     ways = set()
-    for call in range(1, 400):
+    for call in range(1, 1000):
         store = tmp_path / str(call)
         store.mkdir()
         state = made(store, before)
