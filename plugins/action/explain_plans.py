@@ -19,7 +19,7 @@ from ..plugin_utils.fleet.explain import (
     short_table,
     shown_warnings,
 )
-from ..plugin_utils.fleet.host_plans import plan_host
+from ..plugin_utils.fleet.host_plans import plan_equipped_host
 from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 
@@ -30,7 +30,7 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         evidence = load_evidence(options["evidence_path"])
         reader = HostReader(variables["hostvars"], self._loader)
-        fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
+        fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_equipped_host)
         fleet.check("no plan is shown")
         # Of those the next play of the playbook speaks.
         gateways = frozenset(variables["groups"].get("gateways") or ())

@@ -6,7 +6,7 @@ from typing import Any
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.explain import command_lines, group
-from ..plugin_utils.fleet.host_plans import plan_host
+from ..plugin_utils.fleet.host_plans import plan_equipped_host
 from ..plugin_utils.fleet.host_reader import HostReader
 from ..plugin_utils.fleet.plans import plan_fleet
 from ..plugin_utils.fleet.render import RenderError, Tree, summary, write_fleet
@@ -22,7 +22,7 @@ class ActionModule(ControllerAction):
             )
         tree = Tree(Path(options["dest"]).absolute(), self._task.check_mode, self._task.diff)
         reader = HostReader(variables["hostvars"], self._loader)
-        fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
+        fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_equipped_host)
         fleet.check("nothing was written")
         fleet.check_instances(reader)
         write_fleet(fleet, tree, self._loader)

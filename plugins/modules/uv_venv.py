@@ -83,9 +83,9 @@ def main(module: AnsibleModule) -> Result:
     return ensure(module, lambda: Index(module.params["index_url"], module.params["ca_file"]))
 
 
-# The options as messages name them, each with the variable of the role vllm that sets it.
-INDEX = "index_url (vllm_wheel_index)"
-CA = "ca_file (vllm_wheel_ca_file)"
+# The variables of the role vllm that set the options: a user knows these names only.
+INDEX = "vllm_wheel_index"
+CA = "vllm_wheel_ca_file"
 
 
 class Index:
@@ -94,8 +94,8 @@ class Index:
     def __init__(self, url: str, ca_file: str | None) -> None:
         if not url:
             raise VenvError(
-                "index_url is empty, expected the address of the index with the wheels of the lock, like "
-                "http://mirror/simple/; set vllm_wheel_index in the inventory"
+                "vllm_wheel_index: found nothing, expected the address of an index with the wheels of the lock, such "
+                "as http://mirror/simple/"
             )
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:

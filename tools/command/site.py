@@ -134,7 +134,13 @@ def _files(answers: Answers, servers: Addresses, gateways: Addresses, found: dic
     change(HOSTS, "    gw-1: .*", "".join(f'    {name}: {{ansible_host: "{address}"}}' for name, address in gateways))
     release = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
     change(SERVED, 'vllm_release: ".*"', release)
-    change(SERVED, "vllm_runtime: container", f"vllm_runtime: {answers['runtime'][0]}")
+    if answers["runtime"] == ["venv"]:
+        # PyPI's address stands once in the collection. It has no build of PyTorch for CPUs.
+        default = (TOP / "roles/provisioner/defaults/main.yml").read_text(encoding="utf-8")
+        index = re.findall(r"provisioner_wheel_index: (\S+)", default)[0]
+        kind = "cpu" if "cpu" in {chips[2] for chips in found.values()} else "public"
+        lines = TABLE["wheels"][kind].replace("INDEX", index)
+        change(SERVED, "vllm_runtime: container\n", f"vllm_runtime: venv\n{lines}")
     change(SERVED, "recipe: openai/gpt-oss-20b", f"recipe: {answers['model'][0]}")
     if not gateways:
         change(HOSTS, "gateways:\n(.*\n)+", "")

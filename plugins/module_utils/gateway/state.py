@@ -213,6 +213,9 @@ def _printable(text: str) -> str:
 
 def _why(stat: Mapping[str, str]) -> str:
     """Return the result of the check that took a server out: the agent check or the health check."""
+    # The check of a server that answers 404, as an instance does while it stops (disable-on-404).
+    if stat["check_status"].lstrip("* ") == "L7OKC":
+        return "stopping (systemctl stop or a reboot)"
     kind = "agent" if "(agent)" in stat["status"] else "check"
     text = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
     return _printable(f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": "))

@@ -100,9 +100,34 @@ def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) 
                 raise PlanError(f"vllm_instances.{plan['replica_of']}: {exc}") from exc
 
 
-def plan_pinned_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
-    """Return the plans of plan_host. Raises PlanError, also for weights that no host can fetch."""
+def check_wheel_index(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> None:
+    """Raise PlanError for a virtual environment whose wheels come from no index: no host can create it."""
+    for plan in plans.values() if settings.get("wheel_index") == "" else ():
+        router = plan["group"].get("router") if "group" in plan else None
+        if not plan["venv"] and not (router and router["venv"]):
+            continue
+        where = f"vllm_instances.{plan['replica_of']}"
+        is_own = settings["instances"][plan["replica_of"]].get("runtime") or not settings.get("runtime")
+        reason = f"{where}.runtime is venv" if is_own else "vllm_runtime is venv"
+        reason = reason if plan["venv"] else f"{where}.decode needs the environment of vllm-router"
+        # Locks of other stacks have wheels that are on no public index, such as torch 2.13.0+cpu.
+        other = ", or PyPI's for hosts with internet" if plan["stack"] == "cuda" else "; PyPI does not have all wheels"
+        raise PlanError(
+            f"vllm_wheel_index: found nothing, and {reason}, so wheels come from an index; expected the address of the "
+            f"site's mirror, such as http://mirror/simple/{other}"
+        )
+
+
+def plan_equipped_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
+    """Return the plans of plan_host. Raises PlanError, also for environments that no host can create."""
     plans = plan_host(host, accelerator, settings)
+    check_wheel_index(plans, settings)
+    return plans
+
+
+def plan_pinned_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
+    """Return the plans of plan_equipped_host. Raises PlanError, also for weights that no host can fetch."""
+    plans = plan_equipped_host(host, accelerator, settings)
     check_pinned(plans, list(settings.get("weights_manifest_path") or ()))
     return plans
 

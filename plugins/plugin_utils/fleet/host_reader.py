@@ -48,6 +48,7 @@ TEMPLATES = ROLES / "vllm" / "templates"
 ELSEWHERE = {"gateway": "gateways", "mirror": "mirrors", "rollout": "inference", "provisioner": "provisioner"}
 NAMED = tuple(ELSEWHERE)
 SECRETS = "vllm_secrets"
+INDEX = "vllm_wheel_index"
 MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
 _OTHER_NAMES = {
@@ -57,7 +58,9 @@ _OTHER_NAMES = {
     "members": MEMBERS,
 }
 # A setting of plan_host -> the variable of the role vllm that holds it.
-SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS)}
+SETTING_VARIABLES = {
+    name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS, "wheel_index")
+}
 # Variables that declare a host's accelerator; accelerator_catalog_path is an option of the role accelerator.
 HARDWARE = (
     "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_partition",
@@ -150,6 +153,8 @@ class HostReader:
         templar = Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars})
         pairs = [(name, self._json(name, variables[name], templar)) for name in names if name in variables]
         pairs = self._with_members(host, pairs, own.get("groups") or {})
+        # Only whether there is one matters, and a template may need facts of the mirror.
+        pairs.append((INDEX, json.dumps(str(own.get(INDEX) or ""))))
         pairs.append((SECRETS, json.dumps(self._secret_names(variables.get(SECRETS) or {}, templar))))
         groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP) or name in PURPOSES]
         pairs.append(("group_names", json.dumps(groups)))
@@ -414,7 +419,7 @@ def needed() -> tuple[str, ...]:
     used = {name for source in sources for name in _names_in(source)}
     # The role's own constants use these; they are rendered together with the templates.
     used |= {name for key in used & set(constants()) for name in _names_in(str(constants()[key]))}
-    return tuple(sorted({*SETTING_VARIABLES.values(), "ansible_managed", *(used & set(defaults()))} - {SECRETS}))
+    return tuple(sorted({*SETTING_VARIABLES.values(), "ansible_managed", *(used & set(defaults()))} - {SECRETS, INDEX}))
 
 
 @functools.lru_cache(maxsize=None)

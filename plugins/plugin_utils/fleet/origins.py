@@ -8,12 +8,17 @@ from typing import Any, Mapping
 
 # What a sentence about a variable begins with: the variable, the keys within it, an argument of an instance.
 _PLACE = re.compile(r"(\w+)((?:\.[\w-]+)*)(?:: --([\w.-]+))?")
+# Why a variable that stands nowhere is missed: another one, which asks for it.
+_REASON = re.compile(r"\w+: found nothing, and (?=\w+)")
 # Of ansible-core 2.19 and newer; before, the values of YAML have their position themselves.
 _TAGS = "ansible._internal._datatag._tags"
 
 
 def origin_of(text: str, variables: Mapping[str, Any]) -> str:
     """Return the file and the line of what a sentence is about, as ``FILE:LINE``; empty where nobody knows them."""
+    missed = _REASON.match(text)
+    if missed and text.partition(":")[0] not in variables:
+        text = text[missed.end() :]
     found = _PLACE.match(text)
     name, keys, flag = found.groups() if found else ("", "", None)
     value = variables.get(name)

@@ -93,6 +93,21 @@ def test_the_new_site_is_planned(site):
     assert all(plan["hosts"] == ["gpu-a-01", "gpu-a-02"] for plan in document["result"])
 
 
+def test_a_new_site_of_virtual_environments_names_the_index_of_wheels(tmp_path):
+    for chips, works in (("h200:2", True), ("cpu:1", False)):
+        words = ("--hosts", "a=192.0.2.7", "--gateway", "none", "--runtime", "venv", "--accelerators", chips)
+        assert run("init", chips[:3], *words, cwd=tmp_path).returncode == 0
+        done = run("plan", cwd=tmp_path / chips[:3])
+        assert (done.returncode == 0) == works, done.stderr
+    line = next(
+        number
+        for number, text in enumerate((tmp_path / "cpu/group_vars/inference.yml").read_text().splitlines(), 1)
+        if text.startswith("vllm_wheel_index: ")
+    )
+    message = rf"a: vllm_wheel_index: found nothing, and .* \(group_vars/inference.yml:{line}\)$"
+    assert re.search(message, done.stdout)
+
+
 def test_the_new_site_keeps_its_keys_to_itself(site):
     assert {path.stat().st_mode & 0o777 for path in (site / ".keys").iterdir()} == {0o600}
     assert (site / ".keys").stat().st_mode & 0o777 == 0o700

@@ -90,6 +90,13 @@ def test_a_sick_server_that_stays_in_service_says_why():
     assert (server.up, server.why) == (True, "sick, and the service needs it: xid 64")
 
 
+def test_a_server_that_stops_in_order_says_so():
+    """It answers 404, for which HAProxy 2.6.12 has L7OKC: no fault, and not a check that passed."""
+    answer = ANSWER.replace("L7STS,", "L7OKC,").replace(",Service Unavailable,", ",Layer7 check conditionally passed,")
+    assert answer != ANSWER
+    assert read_view(answer).servers["gw--chat-2"].why == "stopping (systemctl stop or a reboot)"
+
+
 def test_a_comma_in_what_a_check_says_moves_no_column():
     answer = ANSWER.replace(",Service Unavailable,", ',"Service ""x"", unavailable",')
     assert read_view(answer).servers["gw--chat-2"].why == 'L7STS: Service "x", unavailable'

@@ -195,17 +195,20 @@ def test_a_uv_with_an_endless_name_is_refused_in_a_message_that_can_be_read(mirr
     [
         (
             {"index_url": "http://127.0.0.1:1/simple/"},
-            "the mirror is running and index_url (vllm_wheel_index) is right",
+            "the mirror is running and vllm_wheel_index is right",
         ),
-        ({"index_url": "mirror"}, "index_url (vllm_wheel_index) 'mirror' is not an address; expected one like http://"),
-        ({"index_url": ""}, "like http://mirror/simple/; set vllm_wheel_index in the inventory"),
-        ({"index_url": "http://me:secret@mirror/simple/"}, "index_url (vllm_wheel_index) holds a login"),
+        ({"index_url": "mirror"}, "vllm_wheel_index 'mirror' is not an address; expected one like http://"),
+        (
+            {"index_url": ""},
+            "vllm_wheel_index: found nothing, expected the address of an index with the wheels of the lock",
+        ),
+        ({"index_url": "http://me:secret@mirror/simple/"}, "vllm_wheel_index holds a login"),
         (
             {"python": "/usr/bin/python9"},
             "/usr/bin/python9 is not a program on this host; set the option python (vllm_python)",
         ),
         ({"size_bytes": 10**18}, "GB free, the environment needs 1000000000.0 GB"),
-        ({"ca_file": "/no/ca.pem"}, "ca_file (vllm_wheel_ca_file) /no/ca.pem cannot be read on this host"),
+        ({"ca_file": "/no/ca.pem"}, "vllm_wheel_ca_file /no/ca.pem cannot be read on this host"),
         ({"requirements": "tiny==1.0\n"}, "expected NAME==VERSION with --hash=sha256"),
         (
             {"requirements": f"# target: cp37-x86_64\ntiny==1.0 --hash=sha256:{'0' * 64}"},

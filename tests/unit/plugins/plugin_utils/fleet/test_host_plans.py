@@ -11,7 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import host_plans as _planning
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_equipped_host, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import Group, environment
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -558,3 +558,46 @@ def test_the_memory_of_the_host_counts_and_equal_hosts_share_their_plans(counted
 
 def test_a_release_without_a_value_is_that_of_the_stack():
     assert plan(release=None) == plan(release="")
+
+
+def equipped(model="h200", **settings):
+    given = {"instances": {"chat": {"recipe": "openai/gpt-oss-20b"}}, **SITE, **settings}
+    return plan_equipped_host("h1", accelerator(model, 1), given)
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "settings", "message"),
+    [
+        (
+            "h200",
+            "0.33.0",
+            {"runtime": "venv"},
+            "vllm_wheel_index: found nothing, and vllm_runtime is venv, so wheels come from an index; expected the "
+            "address of the site's mirror, such as http://mirror/simple/, or PyPI's for hosts with internet",
+        ),
+        (
+            "h200",
+            "0.33.0",
+            {"instances": {"a": {"recipe": "openai/gpt-oss-20b", "runtime": "venv"}}},
+            "vllm_wheel_index: found nothing, and vllm_instances.a.runtime is venv, ",
+        ),
+        # The runtime that the release has for CPUs, whose lock has a wheel of PyTorch that is on no public index.
+        (
+            "cpu",
+            "0.32.0",
+            {"instances": {"chat": {"recipe": "baremetal/gpt-oss-smoke"}}},
+            "vllm_wheel_index: found nothing, and vllm_instances.chat.runtime is venv, so wheels come from an index; "
+            "expected the address of the site's mirror, such as http://mirror/simple/; PyPI does not have all wheels",
+        ),
+    ],
+)
+def test_a_virtual_environment_needs_an_index(model, release, settings, message):
+    with pytest.raises(PlanError) as caught:
+        equipped(model, release=release, wheel_index="", **settings)
+    assert str(caught.value).startswith(message)
+    for index in ({}, {"wheel_index": "http://mirror/simple/"}):  # no index at all: a trial of a recipe, without a site
+        assert equipped(model, release=release, **settings, **index)
+
+
+def test_a_container_needs_no_index_and_a_router_does():
+    assert equipped(release="0.33.0", runtime="container", wheel_index="")

@@ -42,6 +42,9 @@ def variables(tmp_path):
         ("vllm_instances.chat.args.seed: found 'x'", 6),
         # A key that is not there: what it would stand in.
         ("vllm_instances.chat: --missing: expected a text", 6),
+        # A variable that is missing: where the one stands that needs it.
+        ("vllm_wheel_index: found nothing, and vllm_instances.chat.recipe is venv", 4),
+        ("vllm_drain_timeout: found nothing, and vllm_instances.chat.recipe is venv", 1),
         ("plain.a: wrong", None),
         ("nobody knows it", None),
         ("", None),

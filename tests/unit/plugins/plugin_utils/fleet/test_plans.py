@@ -633,3 +633,9 @@ def test_values_that_python_counts_as_equal_stay_different():
     reader = HostReader(HostVars(hosts), DataLoader())
     found = [dict(reader.read(name))["ansible_managed"] for name in hosts]
     assert found == ["true", "1", "1.0", '"1"']
+
+
+def test_the_index_of_wheels_is_read_and_a_template_of_it_is_not_rendered():
+    assert settings_of()[1]["wheel_index"] == ""
+    assert settings_of(vllm_wheel_index="http://mirror/simple/")[1]["wheel_index"] == "http://mirror/simple/"
+    assert settings_of(vllm_wheel_index=as_template("{{ facts_of_the_mirror }}"))[1]["wheel_index"]
