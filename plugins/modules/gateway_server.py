@@ -178,6 +178,12 @@ tokens_per_s:
   returned: O(state=status)
   version_added: 0.12.0
   sample: {openai/gpt-oss-120b: 1834.2}
+planned_stops:
+  description: How often servers went down because somebody asked for it - they were drained before, or systemd stopped
+    their instance. C(downs) counts these too. Servers without any are left out.
+  type: dict
+  returned: O(state=status)
+  sample: {gpu-a-01--chat: 2}
 admission:
   description: With C(gateway_admission), by service, class and team since the last reload of HAProxy, how many requests
     run or wait (C(now)), came, waited and were refused, and the mean seconds until an answer of the class begins.
@@ -210,6 +216,7 @@ from ..module_utils.common.door import AnsibleModule, Result, door
 from ..module_utils.gateway.admission_report_host import read_admission
 from ..module_utils.gateway.drain_host import GatewayServers
 from ..module_utils.gateway.haproxy_host import GatewayPaths
+from ..module_utils.gateway.planned_stops_host import read_planned_stops
 from ..module_utils.gateway.scale_report_host import read_report
 from ..module_utils.gateway.server_report import diff_of, result_of
 from ..module_utils.gateway.servers import RETURNED, STATUS, Selection, ServersError, ServersRequest, check_request
@@ -244,6 +251,7 @@ def main(module: AnsibleModule) -> Result:
     more = {}
     if request.state == STATUS:
         more = {"scale": read_report(), "admission": read_admission(options["config"])}
+        more["planned_stops"] = read_planned_stops({name: outcome.view.servers[name].downs for name in outcome.names})
         more["tokens_per_s"] = tokens_per_second(paths.usage_file, time.time())
     return {**result_of(outcome), **diff, **more}
 

@@ -28,7 +28,8 @@ class Engine(BaseHTTPRequestHandler):
         if self.path == "/metrics":
             return self.send("".join(f'{name}{{engine="0"}} {value}\n' for name, value in server.metrics.items()))
         if self.path == "/health":
-            return self.send("", 200 if server.healthy else 503)
+            # A number is the status itself.
+            return self.send("", {True: 200, False: 503}.get(server.healthy, server.healthy))
         if server.broken in (True, self.path) and self.command == "POST" and b'"stream"' not in body:
             return self.send('{"error": "broken"}', 500)
         server.asked.append((self.command, self.path, dict(self.headers), len(body)))
@@ -91,6 +92,7 @@ def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, interval=0
     config = {
         "port": port, "interval": interval, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
         "min_available": 1, "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
+        "stops": str(directory / "stops.json"),
         "servers": {
             f"127.0.0.1:{each}": {"name": f"gw--chat-{n}", "service": "chat", "model": "m", **more}
             for n, each in enumerate(servers, 1)

@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.planned_stops_host import read_planned_stops
 
 from tests.fakes.gateways import HANGS, HAPROXY, KEY, free_port, gateway, until
 from tests.integration.gateway_engines import agent, engine
@@ -55,6 +56,41 @@ def test_the_servers_of_one_instance_are_in_service_together_only(tmp_path):
             second.healthy = True
             until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
             assert found.ask("GET", "/v1/models", KEY)[0] == 200
+
+
+def test_a_stop_that_was_asked_for_is_told_from_a_fault(tmp_path):
+    """HAProxy counts all of them as the same."""
+    port, name = free_port(), "gw--chat-1"
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+
+        def goes_down_and_up(found):
+            first.healthy = False
+            until(lambda: found.state(name).startswith("DOWN"))
+            first.healthy = True
+            until(lambda: not found.state(name).startswith("DOWN"))
+
+        with gateway(tmp_path, ports, agent_port=port) as found:
+            with agent(tmp_path, port, ports):
+                until(lambda: found.state(name) == "UP")
+                goes_down_and_up(found)
+                found.tell(f"set server chat/{name} state drain")
+                until(lambda: found.state(name).startswith("DRAIN"))
+                time.sleep(1)
+                goes_down_and_up(found)
+                found.tell(f"set server chat/{name} state ready")
+                until(lambda: found.state(name) == "UP")
+                # As vLLM answers while systemd stops it.
+                first.healthy = 404
+                until(lambda: found.state(name).startswith("NOLB"))
+                time.sleep(1)
+                goes_down_and_up(found)
+                until(lambda: json.loads((tmp_path / "stops.json").read_text()) == {name: [3, 2]})
+            with agent(tmp_path, port, ports):
+                goes_down_and_up(found)
+                until(lambda: json.loads((tmp_path / "stops.json").read_text()) == {name: [4, 2]})
+            downs = {row["svname"]: int(row["chkdown"]) for row in found.stats() if row["svname"] == name}
+            assert downs == {name: 4} and read_planned_stops(downs, str(tmp_path)) == {name: 2}
 
 
 def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path):

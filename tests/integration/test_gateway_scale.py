@@ -66,6 +66,7 @@ def start_agent(
         "gateway_probe_after": 0, "gateway_error_limit": 0, "gateway_min_available": 1,
     }  # fmt: skip
     config = json.loads(render("gateway-agent.json.j2", variables))
+    config["stops"] = str(running.directory / "stops.json")
     config["scale"].update(gateway=name, report=str(running.directory / "scale.json"), doors=doors)
     for service in config["scale"]["services"].values():
         for each in service["replicas"].values():

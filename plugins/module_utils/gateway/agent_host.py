@@ -25,6 +25,7 @@ from ..instance.api_host import read_body, within
 from ..instance.marks import UNHEALTHY, header_text
 from ..instance.metrics import WORK, sums
 from .places import FIGURES, Places, load_of
+from .planned_stops_host import StopsFile
 from .scale_host import AUTO, INTERVAL, Scaler
 from .service_watch import ServiceWatch, read_servers
 from .shared_address_host import SharedAddress
@@ -113,6 +114,7 @@ class HaproxyWatch:
         empty = [name for name, each in scaled.items() if not each["min"] and each["mode"] == AUTO]
         self.services = ServiceWatch(self.servers, watched, config["min_available"], empty)
         self.address = SharedAddress(config["unusable"], config["interval"])
+        self.stops = StopsFile(config["stops"])
         self.asking, self.asked_at, self.worker = threading.Lock(), -math.inf, ""
 
     def notice_reload(self, now: float) -> None:
@@ -132,7 +134,10 @@ class HaproxyWatch:
         """Read the counters once and update all instances and the file for keepalived."""
         before = {address: watched.answer for address, watched in self.watched.items()}
         try:
-            fault = self.services.update(read_servers(read_counters(self.path)), now)
+            found = read_servers(read_counters(self.path))
+            names = (server["name"] for server in self.servers.values())
+            self.stops.update({name: found[name].look for name in names if name in found})
+            fault = self.services.update(found, now)
         except (ConnectionRefusedError, FileNotFoundError):
             fault = "ended"
         except (OSError, ValueError):

@@ -17,13 +17,17 @@ from .verdict import Watched
 
 @dataclass(frozen=True)
 class Counted:
-    """A server in HAProxy's counters: whether it is in service, and whether its own check of /health succeeds."""
+    """A server in HAProxy's counters: whether it is in service, and whether its own check of /health succeeds.
+
+    ``look`` is its status, and how often it went down.
+    """
 
     up: bool
     healthy: bool
     errors: int
     sent: int
     running: int = 0
+    look: tuple[str, int] = ("", 0)
 
 
 def read_servers(text: str) -> dict[str, Counted]:
@@ -37,6 +41,7 @@ def read_servers(text: str) -> dict[str, Counted]:
                 int(row["hrsp_5xx"] or 0),
                 int(row["bout"] or 0),
                 int(row.get("scur") or 0),
+                (row["status"], int(row.get("chkdown") or 0)),
             )
             for row in read_rows(text)
             if row["svname"] not in ("FRONTEND", "BACKEND")

@@ -66,7 +66,8 @@ _ADMISSION = {
 }  # fmt: skip
 SERVERS = {
     "servers?": {str: _SERVER}, "backends?": {str: dict.fromkeys(("ready", "servers", "queued"), _COUNT)},
-    "tokens_per_s?": {str: Amount}, "scale?": {str: _SCALE}, "admission?": [_ADMISSION],
+    "planned_stops?": {str: _COUNT}, "tokens_per_s?": {str: Amount}, "scale?": {str: _SCALE},
+    "admission?": [_ADMISSION],
 }  # fmt: skip
 # Of gateway_usage_info and gateway_keys.
 _ROW = {

@@ -155,7 +155,7 @@ def _service_row(
         f"{sum(each['queued'] for each in backends) + sum(entry['queued'] for _since, _host, entry in servers):,}",
         f"{sum(rates):,.1f}" if any(rates) else "",
         last_fault(name, (host for _since, host, _entry in servers), faults),
-        _last_change(servers, len(found)),
+        _last_change(servers, sum(_planned_stops(result, name) for result in found.values()), len(found)),
     ]
 
 
@@ -165,16 +165,30 @@ def seconds_in_state(entry: Mapping[str, Any], now: float) -> float:
     return entry["changed_s"] if since is None else max(0.0, now - since)
 
 
-def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], gateways: int) -> str:
-    """Return which server changed last; ``servers`` are the seconds since a change, host and entry of each."""
+def _planned_stops(result: Mapping[str, Any], service: str) -> int:
+    """Return how often servers of a service went down because somebody asked for it, as a gateway counts it."""
+    stops = result.get("planned_stops") or {}
+    return sum(stops.get(name, 0) for name, entry in result.get("servers", {}).items() if entry["backend"] == service)
+
+
+def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], planned: int, gateways: int) -> str:
+    """Return which server changed last; ``servers`` are the seconds since a change, host and entry of each.
+
+    HAProxy counts the ``planned`` stops among those by a fault.
+    """
     since, host, newest = min(servers, key=lambda each: each[0], default=(0.0, "", {}))
     if not newest:
         return ""
     state = "drained" if newest["state"] != READY else "up" if newest["up"] else f"down ({newest['why']})"
     # Each gateway has its own checks of the same servers.
-    downs = sum(entry["downs"] for _since, _host, entry in servers) // gateways
-    down = f"; went down {'once' if downs == 1 else f'{downs:,} times'}" if downs else ""
-    return f"{host} {state} for {age(since)}{down}"
+    downs = max(0, sum(entry["downs"] for _since, _host, entry in servers) - planned) // gateways
+    counts = [f"went down {_times(downs)}"] if downs else []
+    counts += [f"stopped as planned {_times(planned // gateways)}"] if planned // gateways else []
+    return "; ".join([f"{host} {state} for {age(since)}", *counts])
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def describe_services(results: Results) -> list[str]:

@@ -27,7 +27,7 @@ def watch_of(directory, answer, monkeypatch, **servers):
     """Return a watch of HAProxy whose counters are those of ``answer``, and what it watches."""
     named = {name: {"name": name, "service": service, "model": "m"} for name, service in servers.items()}
     watched = {name: Watched(60, 60, 5, verdict="up") for name in named}
-    places = {"stats": str(directory / "stats"), "unusable": str(directory / "file")}
+    places = {"stats": str(directory / "stats"), "unusable": str(directory / "file"), "stops": ""}
     config = {"servers": named, "interval": 2, "min_available": 1, **places}
     monkeypatch.setattr(agent, "read_counters", lambda _path: answer[0])
     return agent.HaproxyWatch(config, watched), watched
@@ -318,7 +318,7 @@ def test_no_question_ends_the_agent(capfd):
     chosen = random.Random(20261123)
     config = {
         "port": free_port(), "interval": 60, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "min_available": 1, "unusable": "",
+        "min_available": 1, "unusable": "", "stops": "",
         "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
     }  # fmt: skip
     with agent.Agent(config) as found:
@@ -348,7 +348,8 @@ def test_whatever_a_check_raises_the_next_one_follows_and_the_page_says_which_wo
     monkeypatch.setattr(agent, "check_instance", deep)
     config = {
         "port": free_port(), "interval": 0.01, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "min_available": 1, "unusable": "", "servers": {"127.0.0.1:1": {"name": "a", "service": "s", "model": "m"}},
+        "min_available": 1, "unusable": "", "stops": "",
+        "servers": {"127.0.0.1:1": {"name": "a", "service": "s", "model": "m"}},
     }  # fmt: skip
     with agent.Agent(config) as found:
         threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -383,7 +384,7 @@ def test_the_number_of_replicas_has_its_own_pace(monkeypatch):
     monkeypatch.setattr(agent, "INTERVAL", 0.01)
     config = {
         "port": free_port(), "interval": 600, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "min_available": 1, "unusable": "", "servers": {}, "scale": {"services": {}, "doors": {}},
+        "min_available": 1, "unusable": "", "stops": "", "servers": {}, "scale": {"services": {}, "doors": {}},
     }  # fmt: skip
     with agent.Agent(config):
         assert all(steps.acquire(timeout=60) for _time in range(5))

@@ -34,7 +34,7 @@ def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
 
 
 def test_the_counters_have_the_check_of_haproxy_itself_and_no_frontends():
-    assert read_servers(STAT) == {"gpu-1--chat": Counted(up=True, healthy=True, errors=3, sent=918)}
+    assert read_servers(STAT) == {"gpu-1--chat": Counted(True, True, errors=3, sent=918, look=("UP", 0))}
     assert not read_servers(STAT.replace(",4,2,", ",1,2,"))["gpu-1--chat"].healthy
     assert read_servers(STAT.replace(",4,2,", ",2,2,"))["gpu-1--chat"].healthy
     # A server without a check, and one that answers 404 to its check because it stops.

@@ -96,6 +96,7 @@ def of_gateway(host):
         "servers": {f"{host}--chat": server(backend=f"chat-{host}"), f"{host}--x": down, f"{host}--y": drained},
         "backends": {f"chat-{host}": {"ready": 1, "servers": 3, "queued": 4}},
         "tokens_per_s": {"m": 1000.5},
+        "planned_stops": {f"{host}--chat": 1},
         "scale": {f"chat-{host}": scale},
         "admission": [admission],
     }

@@ -125,6 +125,29 @@ def test_a_service_has_a_row_with_what_where_since_when_and_how_fast():
     assert services_table({"gw1": {"msg": "no socket"}}, lines, {}, 200) == []
 
 
+@pytest.mark.parametrize(
+    ("downs", "planned", "shown"),
+    [
+        (0, {}, ""),
+        (1, {}, "; went down once"),
+        (3, {"gpu-1--chat": 1}, "; went down 2 times; stopped as planned once"),
+        (2, {"gpu-1--chat": 2}, "; stopped as planned 2 times"),
+        # Of another service; and more than there were, from a gateway that says anything.
+        (1, {"gpu-1--code": 1}, "; went down once"),
+        (1, {"gpu-1--chat": 1000}, "; stopped as planned 1,000 times"),
+    ],
+)
+def test_a_stop_that_was_asked_for_counts_as_no_fault(downs, planned, shown):
+    entry = {**WELL, "backend": "chat", "sessions": 0, "queued": 0, "changed_s": 60, "downs": downs}
+    result = {
+        "servers": {"gpu-1--chat": entry, "gpu-1--code": {**entry, "backend": "code"}},
+        "backends": {"chat": {"ready": 1, "servers": 1, "queued": 0}},
+        "planned_stops": planned,
+    }
+    chat = services_table({"gw1": result, "gw2": result}, [line("gpu-1")], {}, 200)[2]
+    assert chat.endswith(f"  gpu-1 up for 1 min{shown}")
+
+
 def test_the_last_fault_of_a_service_has_a_column_where_the_hosts_were_read():
     entry = {**WELL, "backend": "chat", "sessions": 0, "queued": 0, "changed_s": 60, "downs": 0}
     servers = {"gpu--1--chat": entry, "gpu-2--chat": entry}
