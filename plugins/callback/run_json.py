@@ -27,7 +27,7 @@ from typing import Any, Mapping
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.common.output import OwnCounts, place_of, problem_of, read_result, show_json
+from ..plugin_utils.common.output import Books, OwnCounts, place_of, problem_of, read_result, show_json
 
 
 class CallbackModule(CallbackBase):
@@ -46,9 +46,11 @@ class CallbackModule(CallbackBase):
         self._rows: dict[str, Any] = {}
         self._changes: list[dict[str, str]] = []
         self._own = OwnCounts()
+        self._books = Books()
         self._is_ad_hoc = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._books.begin()
         self._is_ad_hoc = playbook._file_name == "__adhoc_playbook__"
 
     def v2_runner_on_ok(self, result: Any) -> None:
@@ -83,6 +85,8 @@ class CallbackModule(CallbackBase):
         self._errors.append({"host": place_of(result), "task": task.get_name(), "message": message})
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
+        if not self._books.is_end(stats):
+            return
         words = {"ok": "ok", "changed": "changed", "failed": "failures", "unreachable": "unreachable"}
         counts = self._own.correct(stats, ["failures", "unreachable"])
         hosts = {name: {word: found[key] for word, key in words.items()} for name, found in counts.items()}

@@ -13,13 +13,18 @@ description:
   - Prints what a playbook shows, a line for each task that changes a host, and one sentence for each task that fails.
   - C(inference VERB) uses it; C(inference VERB -v) has the output of Ansible itself.
   - On a terminal the last line is the task that runs.
+  - Check mode ends with a table of what would change, a row for hosts that would change alike in a role.
 """
 
+import shutil
 from typing import Any, Mapping
 
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 
+from ..plugin_utils.common.change_table import Change, change_of, change_table
 from ..plugin_utils.common.output import (
+    Books,
     OwnCounts,
     as_lines,
     place_of,
@@ -30,6 +35,8 @@ from ..plugin_utils.common.output import (
     warn,
 )
 
+# Columns where no terminal has its own.
+WIDTH = 120
 # The most characters of an error; -v has the rest.
 LONGEST = 1000
 
@@ -44,7 +51,15 @@ class CallbackModule(CallbackBase):
     def __init__(self) -> None:
         super().__init__()
         self._own = OwnCounts()
+        self._books = Books()
+        self._changes: list[Change] = []
+        self._is_silent = True
+        self._changed = "would change" if context.CLIARGS.get("check") else "changed"
         self._tells_silent = False
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        del playbook
+        self._books.begin()
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         # A play that goes on without hosts, such as those of status.yml, is followed by one that tells of them.
@@ -60,11 +75,12 @@ class CallbackModule(CallbackBase):
         values = _values(result)
         if values.get("changed"):
             self._own.add(result, "changed")
+            self._changes.append(change_of(place_of(result), _name(read_result(result)[1])))
         # debug marks what it shows.
         if values.get("_ansible_verbose_always") and values.get("msg"):
             self._say(result, as_lines(values["msg"]), False)
         elif values.get("changed"):
-            self._say(result, "changed")
+            self._say(result, self._changed)
 
     def v2_on_file_diff(self, result: Any) -> None:
         values = _values(result)
@@ -83,14 +99,26 @@ class CallbackModule(CallbackBase):
             self._say(result, f"not reachable: {problem_of(_values(result))}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        words = {"changed": "changed", "failures": "failed", "unreachable": "not reachable"}
+        if not self._books.is_end(stats):
+            return
+        words = {"changed": self._changed, "failures": "failed", "unreachable": "not reachable"}
         for name, found in self._own.correct(stats, words).items():
             parts = [f"{found[key]} {word}" for key, word in words.items() if found[key]]
             if parts:
                 show(f"{name}: {', '.join(parts)}")
+        if context.CLIARGS.get("check"):
+            self._show_table(stats)
 
-    @staticmethod
-    def _say(result: Any, text: str, with_task: bool = True) -> None:
+    def _show_table(self, stats: Any) -> None:
+        """Show what would change, or that nothing would where the run has shown nothing else."""
+        text = change_table(self._changes, shutil.get_terminal_size((WIDTH, 0)).columns)
+        if text:
+            show(f"\nWhat would change:\n{text}")
+        elif self._is_silent and stats.processed:
+            show(f"Nothing would change; hosts checked: {len(stats.processed):,}")
+
+    def _say(self, result: Any, text: str, with_task: bool = True) -> None:
+        self._is_silent = False
         host, task, _values_of = read_result(result)
         parts = [place_of(result), _name(task) if with_task else "", text]
         # A table keeps its columns, and a text that begins with the host needs no other place.

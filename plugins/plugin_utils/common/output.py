@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from typing import Any, Iterable, Mapping
 
+from ansible import context
 from ansible.utils.display import Display
 
 from ...module_utils.common.foreign_text import escape_lines
@@ -74,6 +75,23 @@ def _results_of(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the results of a loop; a module can answer anything under this name."""
     results = values.get("results")
     return [each for each in results if isinstance(each, Mapping)] if isinstance(results, (list, tuple)) else []
+
+
+class Books:
+    """Tells the end of a run: Ansible ends each of its playbooks with the statistics of all so far."""
+
+    def __init__(self) -> None:
+        # `ansible`, which runs one module, has a pattern there.
+        books = context.CLIARGS.get("args")
+        self._left = len(books) if isinstance(books, (list, tuple)) else 1
+
+    def begin(self) -> None:
+        """Note that a playbook begins."""
+        self._left -= 1
+
+    def is_end(self, stats: Any) -> bool:
+        """Return whether no playbook follows these statistics; after one that fails none does."""
+        return self._left <= 0 or bool(stats.failures or stats.dark)
 
 
 class OwnCounts:
