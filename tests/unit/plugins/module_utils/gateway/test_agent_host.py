@@ -370,7 +370,7 @@ def test_the_page_says_how_many_slow_readers_were_ended(tmp_path, text, line):
         (tmp_path / "ended").write_text(text)
     config = {
         "port": free_port(), "interval": 600, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "min_available": 1, "unusable": "", "servers": {}, "readers": str(tmp_path / "ended"),
+        "min_available": 1, "unusable": "", "stops": "", "servers": {}, "readers": str(tmp_path / "ended"),
     }  # fmt: skip
     with agent.Agent(config) as found:
         page = found.page()
