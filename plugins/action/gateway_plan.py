@@ -7,8 +7,8 @@ from ansible.errors import AnsibleActionFail
 
 from ..module_utils.gateway.clients import ending
 from ..plugin_utils.common.action import ControllerAction
+from ..plugin_utils.common.origins import with_origin
 from ..plugin_utils.fleet.host_reader import FleetError
-from ..plugin_utils.fleet.origins import with_origin
 from ..plugin_utils.gateway.admission import OFF
 from ..plugin_utils.gateway.inventory import (
     INFERENCE,

@@ -22,13 +22,14 @@ USAGE = 64  # EX_USAGE of sysexits.h: no status of ansible-playbook
 class Parser(argparse.ArgumentParser):
     """argparse, whose message names the nearest verb or option and whose status no run of Ansible has."""
 
-    known: ClassVar[list[str]] = []  # all verbs and options, for the nearest one
+    known: ClassVar[dict[str, list[str]]] = {}  # what may follow a verb, "" for none, for the nearest one
 
     def error(self, message: str, verb: str = "") -> NoReturn:
         words = [word for word in sys.argv[1:] if word in message and len(word) > 1 and "expected" not in message]
         line = " ".join(sys.argv[1:]) if self.prog == "inference" else ""
         verb = verb or next((name for name in VERBS if line.startswith(f"{name} ")), "")
-        near = [match for word in words for match in difflib.get_close_matches(word, self.known, 1) if match != word]
+        known = self.known.get(verb or self.prog[len("inference ") :], ())
+        near = [match for word in words for match in difflib.get_close_matches(word, known, 1) if match != word]
         if near:
             message = re.sub(r" \(choose from .*\)$", "", message) + f"; nearest: {near[0]}"
         message = message.replace("argument ", "")
@@ -38,7 +39,6 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit status."""
     own = sys.argv[1:] if arguments is None else list(arguments)
-    # What follows `--` is for Ansible.
     own, passed_on = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
     parser = make_parser()
     if own and own[0].startswith("-") and own[0] not in ("-h", "--help"):
@@ -99,7 +99,8 @@ def make_parser() -> Parser:
                 _add_option(one, option, fields)
     for flag, question in TABLE["questions"].items():
         verbs.choices["init"].add_argument(f"--{flag}", metavar="ANSWER", help=question["text"])
-    Parser.known = [*verbs.choices, *(word for one in verbs.choices.values() for word in words_of(one) if word[2:])]
+    named = {**verbs.choices, **{f"key {name}": one for name, one in groups["key"].choices.items()}}
+    Parser.known = {"": [*verbs.choices], **{name: words_of(one) for name, one in named.items()}}
     return parser
 
 

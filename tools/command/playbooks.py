@@ -144,7 +144,8 @@ def _read_document(done: Done) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads("{" + after)
     except ValueError:
-        before, document = done.stdout, {"problem": done.stderr.strip() or "Ansible ended before it did anything"}
+        text = done.stderr.strip() or "Ansible ended before it did anything"
+        before, document = done.stdout, {"problem": text, "errors": [{"host": "", "task": "", "message": text}]}
     if before.strip():
         try:
             document["result"] = json.loads(before)
@@ -214,8 +215,7 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
     errors: list[str] = []
     start = "\r\033[K" if sys.stderr.isatty() else ""  # removes the task that runs
     for shown in itertools.chain(lines, ["[end]"]):
-        # On a terminal it has colours.
-        line = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+        line = re.sub(r"\x1b\[[0-9;]*m", "", shown)  # on a terminal it has colours
         if block and line.startswith("["):
             text, block = _sentence(block), []
             if not (errors and REPEATED.search(text)):
@@ -231,7 +231,8 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
 
 def _sentence(block: list[str]) -> str:
     """Return the sentence of an error; where it is about a file of the site, that comes first."""
-    text = re.sub(".*surrogates not allowed", "not UTF-8; save it as UTF-8", ERROR.sub("", block[0], 1).strip())
+    text = block[0].replace("by a non-space character", "by a non-space character, or the indentation is wrong")
+    text = re.sub(".*surrogates not allowed", "not UTF-8; save it as UTF-8", ERROR.sub("", text, 1).strip())
     origin = next((line[8:].strip() for line in block if line.startswith("Origin: ")), "")
     return text if not origin or origin.startswith(str(TOP / "playbooks")) else f"{origin}: {text}"
 

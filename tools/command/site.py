@@ -85,9 +85,7 @@ def _answer(flag: str, question: dict[str, Any], given: argparse.Namespace) -> l
 def try_model(given: argparse.Namespace, model: str) -> str:
     """Return what `fit` has against the name of a model, and keep the chips of --accelerators: given.chips."""
     # Any chip will do where none is named: a recipe need not list one.
-    asked = {"recipes": [model], "accelerators": given.accelerators or "cpu"}
-    asked["recipe_path"] = "{{ vllm_recipe_path | default([]) }}"
-    asked["accelerator_catalog_path"] = "{{ accelerator_catalog_path | default([]) }}"
+    asked = {"recipes": [model], "accelerators": given.accelerators or "cpu", **TABLE["catalogues"]}
     document = playbooks.run_ad_hoc(given, ["localhost", "-i", "localhost,"], "baremetal.inference.recipe_trial", asked)
     trials = document["results"].get("localhost", {}).get("trials", [])
     for trial in trials[:1]:
@@ -134,13 +132,10 @@ def _files(answers: Answers, servers: Addresses, gateways: Addresses, found: dic
     change(HOSTS, "    gw-1: .*", "".join(f'    {name}: {{ansible_host: "{address}"}}' for name, address in gateways))
     release = f'vllm_release: "{releases[0]}"' if len(releases) == 1 else "# vllm_release: see hosts.yml"
     change(SERVED, 'vllm_release: ".*"', release)
-    if answers["runtime"] == ["venv"]:
-        # PyPI's address stands once in the collection. It has no build of PyTorch for CPUs.
-        default = (TOP / "roles/provisioner/defaults/main.yml").read_text(encoding="utf-8")
-        index = re.findall(r"provisioner_wheel_index: (\S+)", default)[0]
-        kind = "cpu" if "cpu" in {chips[2] for chips in found.values()} else "public"
-        lines = TABLE["wheels"][kind].replace("INDEX", index)
-        change(SERVED, "vllm_runtime: container\n", f"vllm_runtime: venv\n{lines}")
+    if answers["runtime"] == ["venv"]:  # PyPI, whose address stands once in the collection, has no PyTorch for CPUs
+        index = re.findall(r"wheel_index: (\S+)", (TOP / "roles/provisioner/defaults/main.yml").read_text("utf-8"))[0]
+        lines = TABLE["wheels"]["cpu" if "cpu" in {chips[2] for chips in found.values()} else "public"]
+        change(SERVED, "vllm_runtime: .*\n", f"vllm_runtime: venv\n{lines.replace('INDEX', index)}")
     change(SERVED, "recipe: openai/gpt-oss-20b", f"recipe: {answers['model'][0]}")
     if not gateways:
         change(HOSTS, "gateways:\n(.*\n)+", "")

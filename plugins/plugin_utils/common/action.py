@@ -95,7 +95,8 @@ def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, t
         warnings = injected_facts_warnings() + check_playbook_options(task.get_path() if task else None)
         warnings += check_role_options(variables or {}, roles, template)
     except (PlaybookOptionError, RoleOptionError) as exc:
-        raise AnsibleActionFail(str(exc)) from exc
+        # With a cause, Ansible would print the sentence again without its place.
+        raise AnsibleActionFail(str(exc)) from None
     for text in warnings:
         warn(text)
 

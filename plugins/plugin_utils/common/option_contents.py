@@ -43,6 +43,10 @@ def _waves(value: Any) -> None:
     for number, entry in enumerate(_listed(value)):
         try:
             size_of(entry, 1)
+            # Of a text such as 1,50 on a command line every entry is a text.
+            if isinstance(value, list) and isinstance(entry, str) and entry.strip().isdecimal():
+                share = f'a share such as "{entry.strip()}%"'
+                raise WaveSizeError(f"found the text {show_value(entry)}, expected a number without quotes, or {share}")
         except WaveSizeError as exc:
             raise ContentError(f"rollout_waves[{number}]: {exc}") from exc
 

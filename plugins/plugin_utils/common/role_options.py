@@ -24,6 +24,7 @@ from .booleans import BooleanError, read_boolean
 from .group_names import PURPOSES
 from .option_contents import CHECKS, ContentError, check_contents
 from .option_ranges import RANGES, Range
+from .origins import with_origin
 from .places import ROLES
 from .yaml import read_yaml
 
@@ -107,7 +108,7 @@ def check_role_options(
     try:
         return [f"{host}: {text}" for text in check_names_and_values(variables, tuple(roles), template)]
     except RoleOptionError as exc:
-        raise RoleOptionError(f"{host}: {exc}") from exc
+        raise RoleOptionError(f"{host}: {with_origin(str(exc), variables)}") from exc
 
 
 def check_names_and_values(

@@ -20,6 +20,7 @@ from ...module_utils.weights.manifest import WeightsError, parse_manifest
 from ..catalog.manifests import requested_models
 from ..common.group_names import MODEL_PREFIX as GROUP
 from ..common.group_names import PURPOSES
+from ..common.origins import origin_of
 from ..common.places import ROLES
 from ..common.role_options import (
     OF_SERVERS,
@@ -39,7 +40,6 @@ from ..provisioning.entry import Entry, ProvisionError, read_entry, shared
 from ..provisioning.site_options import check_site_options
 from .host_plans import PATHS
 from .members import HOST_KEYS, PLACE_VARIABLES, UnknownPlaceError, expand, members_of, place_of, spans
-from .origins import origin_of
 from .ports import Taken, taken_ports
 
 TEMPLATES = ROLES / "vllm" / "templates"
@@ -84,13 +84,13 @@ _OF_PLUGINS = {
 
 
 @functools.lru_cache(maxsize=1024)
-def _misspelt_connection(name: str) -> str:
+def _misspelt_connection(name: str, is_list: bool) -> str:
     """Return a warning for a misspelt variable of Ansible's connections: another host or user would be asked."""
     table = getattr(of_ansible, "MAGIC_VARIABLE_MAPPING", {})
     known = _OF_PLUGINS.union(*table.values())
     word = name.removeprefix("ansible_")
     # A site may have lists of its own, such as ansible_users.
-    if name in known or name.rstrip("s") in known:
+    if name in known or (is_list and name.rstrip("s") in known):
         return ""
     near = difflib.get_close_matches(word, {each.removeprefix("ansible_") for each in known}, n=1, cutoff=0.74)
     return f"{name} is no variable of Ansible; nearest: 'ansible_{near[0]}'" if near else ""
@@ -189,7 +189,12 @@ class HostReader:
                 "accelerators: chips are taken from it by the inventory plugin baremetal.inference.accelerators only, "
                 "and it has not sorted this host; set accelerator and accelerator_count, or use the plugin"
             )
-        yield from (text for name in own if name.startswith("ansible_") and (text := _misspelt_connection(name)))
+        yield from (
+            text
+            for name in own
+            if name.startswith("ansible_")
+            and (text := _misspelt_connection(name, isinstance(own[name], (list, Mapping))))
+        )
         for role, group in ELSEWHERE.items():
             members = (own.get("groups") or {}).get(group) or ()
             if not members or host in members:

@@ -136,7 +136,11 @@ def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
     ("file", "text", "message"),
     [
         ("hosts.yml", "a: [", r"hosts\.yml:2:1: .*did not find"),
-        ("group_vars/all.yml", "a: b: c", r"group_vars/all\.yml:1:5: Colons in unquoted values"),
+        (
+            "group_vars/all.yml",
+            "a: b: c",
+            r"group_vars/all\.yml:1:5: Colons in unquoted values .* character, or the indentation is wrong",
+        ),
         ("hosts.yml", "inference: {hosts: {gpu-1: {}}}", r"^no host of the inventory is in the group 'gateways'"),
     ],
 )
@@ -349,6 +353,11 @@ def test_the_command_stays_small():
     [
         (["stauts"], "nearest: status"),
         (["fit", "--modles", "a/b"], "nearest: --models"),
+        # plan has no --force: the nearest of its own, or none.
+        (["plan", "--forec"], "unrecognized arguments: --forec. `inference plan -h` lists what"),
+        (["plan", "--instanse", "a"], "nearest: --instance"),
+        (["key", "lst"], "nearest: list"),
+        (["key", "add", "a", "--taem", "b"], "nearest: --team"),
         (["drain", "a", "--timeout", "5m"], "--timeout: found '5m', expected seconds"),
         (["drain", "a", "--timeout", "soon"], "found 'soon', expected seconds. `inference drain -h` lists what"),
         (["fit", "openai/gpt-oss-20b"], "unrecognized arguments: openai/gpt-oss-20b. `inference fit -h` lists what"),

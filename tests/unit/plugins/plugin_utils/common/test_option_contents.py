@@ -45,6 +45,11 @@ REFUSED = [
     ("weights_sources", [{"source": "hub", "tokn_file": "x"}], "unknown key 'tokn_file'; nearest: 'token_file'"),
     ("encodings_sources", ["htp://mirror"], "encodings_sources: htp://mirror: scheme 'htp' is not known"),
     ("rollout_waves", ["²"], "rollout_waves[0]: found '²', expected a number of hosts above 0, or a share such as 25%"),
+    (
+        "rollout_waves",
+        [1, "50"],
+        "rollout_waves[1]: found the text '50', expected a number without quotes, or a share such as \"50%\"",
+    ),
     ("rollout_waves", [1, True], "rollout_waves[1]: found true, expected a number of hosts above 0"),
     ("rollout_prompts", [{"expect": "42"}], "rollout_prompts: entry 1 has no prompt, expected a text"),
     ("rollout_measure", {"strams": 4}, "rollout_measure: has strams, expected only"),

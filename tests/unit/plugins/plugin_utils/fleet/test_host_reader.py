@@ -83,7 +83,8 @@ def test_misspelt_variables_and_options_on_the_wrong_hosts_are_warnings():
     texts = " | ".join(fleet.warnings)
     assert "ansible_hots is no variable of Ansible; nearest: 'ansible_host'" in texts
     assert "gateway_port: set here, read on the hosts of the group gateways, and set for none of them" in texts
-    assert host_reader._misspelt_connection("ansible_users") == host_reader._misspelt_connection("ansible_zzzzz") == ""
+    assert host_reader._misspelt_connection("ansible_users", is_list=True) == ""
+    assert host_reader._misspelt_connection("ansible_zzzzz", is_list=False) == ""
 
 
 def test_two_hosts_of_one_purpose_with_one_address_are_a_warning():

@@ -464,6 +464,7 @@ def test_a_value_of_a_rollout_is_judged_in_the_plan():
     [
         ("ansible_hots", "ansible_host"),
         ("ansible_usr", "ansible_user"),
+        ("ansible_hosts", "ansible_host"),
         ("ansible_become_pasword", "ansible_become_pass"),
     ],
 )
@@ -477,7 +478,6 @@ def test_a_misspelt_variable_of_a_connection_is_noted(name, near):
     "name",
     [
         "ansible_host",
-        "ansible_users",
         "ansible_hostname",
         "ansible_facts",
         "ansible_winrm_scheme",

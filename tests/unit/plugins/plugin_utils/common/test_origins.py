@@ -7,8 +7,8 @@ import os
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.origins import origin_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.origins import origin_of
 
 TEXT = """\
 vllm_drain_timeout: soon
@@ -21,6 +21,8 @@ vllm_instances:
         mode: 5
   other.name:
     recipe: org/model
+acelerator: h200
+site_helth: true
 """
 
 
@@ -45,6 +47,9 @@ def variables(tmp_path):
         # A variable that is missing: where the one stands that needs it.
         ("vllm_wheel_index: found nothing, and vllm_instances.chat.recipe is venv", 4),
         ("vllm_drain_timeout: found nothing, and vllm_instances.chat.recipe is venv", 1),
+        ("no role has an option acelerator; nearest: 'accelerator'", 11),
+        # A boolean has no position; its key has.
+        ("site_helth is not a switch of site.yml; nearest: 'site_health'", 12),
         ("plain.a: wrong", None),
         ("nobody knows it", None),
         ("", None),

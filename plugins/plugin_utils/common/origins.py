@@ -7,7 +7,7 @@ import re
 from typing import Any, Mapping
 
 # What a sentence about a variable begins with: the variable, the keys within it, an argument of an instance.
-_PLACE = re.compile(r"(\w+)((?:\.[\w-]+)*)(?:: --([\w.-]+))?")
+_PLACE = re.compile(r"(?:no role has an option |no playbook reads )?(\w+)((?:\.[\w-]+)*)(?:: --([\w.-]+))?")
 # Why a variable that stands nowhere is missed: another one, which asks for it.
 _REASON = re.compile(r"\w+: found nothing, and (?=\w+)")
 # Of ansible-core 2.19 and newer; before, the values of YAML have their position themselves.
@@ -22,7 +22,8 @@ def origin_of(text: str, variables: Mapping[str, Any]) -> str:
     found = _PLACE.match(text)
     name, keys, flag = found.groups() if found else ("", "", None)
     value = variables.get(name)
-    place = _position(value)
+    # A number or a boolean has no position, but its key may have one.
+    place = _position(value) or next((_position(key) for key in variables if key == name), "")
     for key in [*keys.split(".")[1:], *(["args", *flag.split(".")] if flag else [])]:
         value = value.get(key) if isinstance(value, Mapping) else None
         place = _position(value) or place
