@@ -46,6 +46,10 @@ options:
     description: User that owns the cache.
     type: str
     required: true
+  reader:
+    description: Number of the user who fetches an archive that was V(packed); nobody else but root can read it.
+    type: int
+    default: 0
   cache_dir:
     description: Directory of the caches of all instances.
     type: path

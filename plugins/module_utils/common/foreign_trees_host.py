@@ -12,15 +12,18 @@ from typing import Iterator
 from .mounts_host import MountedError, check_unmounted
 
 
-def walk_tree(top: str) -> Iterator[tuple[str, list[str], list[str]]]:
+def walk_tree(top: str, place: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield what os.walk yields, however deep another user has made the directories; a link to one is a file.
 
-    os.walk calls itself up to Python 3.11. What lies behind the kernel's longest path is left out. No link below the
-    top is followed, not even where a directory becomes one meanwhile. Its owner may still exchange what was yielded.
-    Raises OSError where /proc is missing, which says where a directory is.
+    The walk begins at ``place`` below the top, where that is given. os.walk calls itself up to Python 3.11. What lies
+    behind the kernel's longest path is left out. No link below the top is followed, neither on the way to the place
+    nor where a directory becomes one meanwhile. Its owner may still exchange what was yielded: open it with
+    ForeignDirectory. Raises OSError where /proc is missing, which says where a directory is.
     """
     os.stat("/proc/self/fd")
     real = os.path.realpath(top)
+    if place:
+        top, real = os.path.join(top, place), os.path.join(real, place)
     waiting = [""]
     while waiting:
         name = waiting.pop()

@@ -21,7 +21,8 @@ import tarfile
 import zlib
 from typing import IO, Any, Callable, Iterator
 
-from ..common.files_host import text_of
+from ..common.files_host import open_now, text_of
+from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.module import Module
 from ..common.processes_host import become
@@ -109,7 +110,7 @@ class Cache:
         self._refuse_unproven()
         unpacked, path = 0, os.path.join(self.module.params["work_dir"], f"{self.plan['instance']}.tar.gz")
         if not self.module.check_mode:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            os.makedirs(os.path.dirname(path), mode=0o711, exist_ok=True)
             unpacked = self._write(path)
         parts = {name: self.identity[name] for name in ("software", "host")}
         return {"changed": True, "made": True, "why": "", "unpacked": unpacked, **parts}
@@ -126,13 +127,13 @@ class Cache:
             )
 
     def _write(self, path: str) -> int:
-        """Write the archive; return the bytes of its files. Nobody reads one that has no manifest."""
+        """Write the archive for the user who fetches it; return the bytes of its files."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         try:
-            with open(path, "xb") as file:
+            with open(path, "xb", opener=open_now) as file:
                 unpacked = as_user(self.owner, lambda: str(write_archive(self.path, file)))
-                os.chmod(path, 0o644)
+                os.fchown(file.fileno(), self.module.params["reader"], -1)
         except CacheError:
             os.unlink(path)
             raise
@@ -161,7 +162,7 @@ class Cache:
 
     def _fetch(self, archive: Archive) -> None:
         params = self.module.params
-        os.makedirs(params["work_dir"], mode=0o755, exist_ok=True)
+        os.makedirs(params["work_dir"], mode=0o711, exist_ok=True)
         path = os.path.join(params["work_dir"], archive.name)
         try:
             check_base(params["source"])
@@ -184,16 +185,17 @@ class Cache:
 
 def write_archive(top: str, file: IO[bytes]) -> int:
     """Write the files of the parts of a cache, as their owner; return their bytes. Raises CacheError."""
-    total = count = 0
+    total, count, real = 0, 0, os.path.realpath(top)
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as archive:
         for path in sorted(_files(top)):
-            # Since the names were read, its owner may have put a FIFO or a link there, or nothing.
-            with contextlib.suppress(FileNotFoundError), open(
-                os.path.join(top, path), "rb", opener=_at_once
-            ) as content:
-                found, member = os.fstat(content.fileno()), tarfile.TarInfo(path)
-                if not stat.S_ISREG(found.st_mode):
+            with contextlib.ExitStack() as opened:
+                *directories, name = path.split("/")
+                try:
+                    content = opened.enter_context(ForeignDirectory(real, *directories).opened(name))
+                except OSError:
+                    # A link or a FIFO; or since the names were read, the engine has put one there, or nothing.
                     continue
+                found, member = os.fstat(content.fileno()), tarfile.TarInfo(path)
                 member.size, member.mode, member.mtime = found.st_size, stat.S_IMODE(found.st_mode), found.st_mtime
                 total, count = total + member.size, count + 1
                 if total > MAX_BYTES or count > MAX_FILES:
@@ -207,20 +209,12 @@ def write_archive(top: str, file: IO[bytes]) -> int:
     return total
 
 
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
 def _files(top: str) -> Iterator[str]:
-    """Yield the regular files of the parts; links and everything else are left out, and so are locks."""
+    """Yield what the parts hold besides directories and locks. Each part is reached from the top without links."""
     for part in PARTS:
-        for directory, _directories, names in walk_tree(os.path.join(top, part)):
-            for name in names:
-                path = os.path.join(directory, name)
-                # Engines take away what was listed.
-                with contextlib.suppress(OSError):
-                    if stat.S_ISREG(os.lstat(path).st_mode) and not name.endswith(".lock"):
-                        yield os.path.relpath(path, top)
+        for directory, _directories, names in walk_tree(top, part):
+            below = os.path.relpath(directory, top)
+            yield from (os.path.join(below, name) for name in names if not name.endswith(".lock"))
 
 
 class _Unpacked(gzip.GzipFile):
@@ -245,7 +239,10 @@ def unpack(file: IO[bytes], top: str, most: int) -> str:
             _extract(archive, unpacked, fresh, most)
         for part in PARTS:
             if os.path.isdir(os.path.join(fresh, part)):
-                os.makedirs(os.path.dirname(os.path.join(top, part)), exist_ok=True)
+                parent = os.path.dirname(part)
+                os.makedirs(os.path.join(top, parent), exist_ok=True)
+                if parent and os.path.islink(os.path.join(top, parent)):
+                    raise CacheError(f"{top}/{parent} is a link that the engine has made; remove it")
                 os.rename(os.path.join(fresh, part), os.path.join(top, part))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as exc:
         raise CacheError(f"the archive cannot be unpacked: {exc}") from exc
@@ -314,5 +311,5 @@ def _run_as(account: pwd.struct_passwd, work: Callable[[], str], writer: int) ->
         text, sign = work(), _DONE
     except BaseException as exc:  # the process ends here
         text = str(exc) or type(exc).__name__
-    os.write(writer, (sign + text).encode()[:4096])
+    os.write(writer, (sign + text).encode("utf-8", "replace")[:4096])
     os._exit(0)

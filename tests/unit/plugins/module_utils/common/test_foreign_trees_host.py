@@ -92,6 +92,17 @@ def test_a_directory_above_that_becomes_a_link_while_it_is_walked_leads_nowhere(
     assert list(walked) == []
 
 
+@pytest.mark.parametrize("link", ["tree/a", "tree/a/b"])
+def test_a_link_on_the_way_from_the_top_leads_nowhere(tmp_path, link):
+    (tmp_path / "victim/b").mkdir(parents=True)
+    (tmp_path / "victim/b/file").touch()
+    (tmp_path / link).parent.mkdir(parents=True)
+    (tmp_path / link).symlink_to(tmp_path / ("victim" if link == "tree/a" else "victim/b"))
+    assert list(walk_tree(str(tmp_path / "tree"), "a/b")) == []
+    (tmp_path / "root").symlink_to("victim")
+    assert list(walk_tree(str(tmp_path / "root"), "b")) == [(str(tmp_path / "root/b"), [], ["file"])]
+
+
 @pytest.mark.parametrize("below", ["", "/z/mounted"])
 def test_nothing_is_removed_where_something_is_mounted(tmp_path, below):
     for name in ("a", "z"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -40,7 +41,7 @@ class Module:
     def __init__(self, top, **params):
         self.params = {
             "owner": ME, "engine": "", "ca_file": "", "source": "", "manifests": [], "cache_dir": str(top / "cache"),
-            "work_dir": str(top / "work"), **params,
+            "work_dir": str(top / "work"), "reader": os.geteuid(), **params,
         }  # fmt: skip
 
     def run_command(self, _words, **_more):
@@ -234,6 +235,18 @@ SPARSE = b"22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n"
 SPARSE_MAP = b"9999999\n" + b"0\n" * (LARGE // 2 - 4)
 
 
+@pytest.mark.parametrize("place", [".unpacked", ".nv"])
+def test_nothing_is_unpacked_through_a_link_that_an_engine_has_left(tmp_path, place):
+    for name in ("cache", "neighbour"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "cache" / place).symlink_to(tmp_path / "neighbour")
+    packed = io.BytesIO(archive_of((".nv/ComputeCache/a", tarfile.REGTYPE, b"x")))
+    refused = pytest.raises(CacheError, match="is a link that the engine has made; remove it")
+    with refused if place == ".nv" else contextlib.nullcontext():
+        caches_host.unpack(packed, str(tmp_path / "cache"), 9)
+    assert list((tmp_path / "neighbour").iterdir()) == []
+
+
 @pytest.mark.parametrize("headers", [
     header(tarfile.GNUTYPE_LONGNAME, LARGE) + bytes(LARGE),
     header(tarfile.GNUTYPE_LONGLINK, LARGE) + bytes(LARGE),
@@ -337,6 +350,84 @@ def test_a_host_is_described_by_driver_processor_and_system(tmp_path):
     assert (found["driver"], found["system"]) == ("nvidia 580.159.04", 'ID=debian VERSION_ID="13"')
     (tmp_path / "proc/cpuinfo").write_text("model name\t: X\nflags\t: avx2\n")
     assert read_host(f"{tmp_path}/")["processor"] != found["processor"]
+
+
+@pytest.fixture
+def neighbour(tmp_path):
+    """What the user of all engines can read, and an engine in its sandbox cannot."""
+    for name in ("ComputeCache/token", "flashinfer/token", "token"):
+        (tmp_path / "neighbour" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "neighbour" / name).write_text("token of a neighbour")
+    return tmp_path / "neighbour"
+
+
+def names_in(archive):
+    with tarfile.open(archive) as opened:
+        return sorted(member.name for member in opened)
+
+
+@pytest.mark.parametrize("place", ["triton", "torchinductor", ".nv", ".nv/ComputeCache", ".cache", ".cache/flashinfer"])
+@pytest.mark.parametrize("way", ["absolute", "relative"])
+def test_a_link_that_an_engine_puts_in_the_place_of_a_part_leads_nowhere(tmp_path, neighbour, place, way):
+    cache = tmp_path / "cache/chat"
+    (cache / "vllm").mkdir(parents=True)
+    (cache / "vllm/graph.py").write_text("compiled")
+    (cache / place).parent.mkdir(exist_ok=True)
+    target = str(neighbour) if way == "absolute" else os.path.relpath(neighbour, (cache / place).parent)
+    (cache / place).symlink_to(target)
+    Cache(Module(tmp_path), PLAN).pack()
+    assert names_in(tmp_path / "work/chat.tar.gz") == ["vllm/graph.py"]
+
+
+def test_a_directory_that_becomes_a_link_while_the_archive_is_written_leads_nowhere(tmp_path, neighbour, monkeypatch):
+    for name in ("vllm/a", "vllm/below/token", "vllm/z"):
+        (tmp_path / "chat" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "chat" / name).write_text("compiled")
+    add = tarfile.TarFile.addfile
+
+    def exchange(archive, member, content):
+        add(archive, member, content)
+        if member.name == "vllm/a":
+            (tmp_path / "chat/vllm/below").rename(tmp_path / "chat/vllm/other")
+            (tmp_path / "chat/vllm/below").symlink_to(neighbour)
+
+    monkeypatch.setattr(tarfile.TarFile, "addfile", exchange)
+    file = io.BytesIO()
+    assert caches_host.write_archive(str(tmp_path / "chat"), file) == 16
+    file.seek(0)
+    with tarfile.open(fileobj=file) as archive:
+        assert archive.getnames() == ["vllm/a", "vllm/z"]
+
+
+def test_the_directory_of_a_cache_may_lie_behind_a_link_of_root(first):
+    (first / "cache").rename(first / "disk")
+    (first / "cache").symlink_to("disk")
+    Cache(Module(first), PLAN).pack()
+    assert len(names_in(first / "work/chat.tar.gz")) == 2
+
+
+def test_only_the_user_who_fetches_it_can_read_an_archive(first, monkeypatch):
+    given, modes, write = [], [], caches_host.write_archive
+
+    def look(top, file):
+        modes.append(os.fstat(file.fileno()).st_mode & 0o777)
+        return write(top, file)
+
+    monkeypatch.setattr(caches_host, "as_user", lambda _user, work: work())
+    monkeypatch.setattr(caches_host, "write_archive", look)
+    monkeypatch.setattr(os, "fchown", lambda _file, uid, gid: given.append((uid, gid)))
+    Cache(Module(first, reader=1234), PLAN).pack()
+    assert (given, modes) == ([(1234, -1)], [0o600])
+    assert (first / "work/chat.tar.gz").stat().st_mode & 0o777 == 0o600
+    assert (first / "work").stat().st_mode & 0o777 == 0o711
+
+
+def test_the_error_of_a_name_that_is_no_text_arrives():
+    def fail():
+        raise CacheError("\udcff is odd")
+
+    with pytest.raises(CacheError, match=r"^\? is odd$"):
+        as_user(ME, fail)
 
 
 def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody_up_and_two_names_of_a_file_are_two(tmp_path, monkeypatch):
