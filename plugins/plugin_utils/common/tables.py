@@ -8,10 +8,14 @@ from typing import Any, Iterable, Sequence
 GAP = "  "
 # Narrower columns would break words into syllables.
 NARROWEST = 10
+# Words up to this width, such as addresses and names of models, are not broken: they are copied from the table.
+UNBROKEN = 48
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, indent: str = "", whole: int = 0) -> str:
-    """Return rows under headers, at most ``width`` characters wide; a column that is empty in every row is left out.
+    """Return rows under headers, ``width`` characters wide; a column that is empty in every row is left out.
+
+    It is wider only where words of up to UNBROKEN characters need it.
 
     The first column, that of names, is wrapped only where it needs more than ``whole`` characters.
     """
@@ -57,12 +61,19 @@ def _widths(lines: Sequence[Sequence[str]], width: int, whole: int) -> list[int]
         widths[0] = wanted[0]
         left -= wanted[0]
         waiting.remove(0)
+    least = {
+        index: min(wanted[index], max(NARROWEST, _longest_word(line[index] for line in lines))) for index in waiting
+    }
     while waiting:
-        share = left // len(waiting)
+        share = min(left // len(waiting), left - sum(least[index] for index in waiting[1:]))
         index = waiting.pop(0)
-        widths[index] = max(min(wanted[index], share), min(wanted[index], NARROWEST))
+        widths[index] = max(min(wanted[index], share), least[index])
         left -= widths[index]
     return [widths[index] for index in sorted(widths)]
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((len(word) for text in texts for word in text.split() if len(word) <= UNBROKEN), default=0)
 
 
 def _laid(line: Sequence[str], widths: Sequence[int], indent: str) -> str:

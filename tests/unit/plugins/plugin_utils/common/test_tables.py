@@ -31,7 +31,18 @@ def test_a_name_stays_whole_where_the_column_may_be_that_wide():
 
 
 def test_a_long_word_is_broken_after_a_sign_that_parts_it():
-    assert table(("k",), [["presets.throughput.rules"]], 20).splitlines()[2:] == ["presets.throughput.", "rules"]
+    word = "presets.throughput.rules." * 3
+    lines = table(("k",), [[word]], 20).splitlines()[2:]
+    assert len(lines) > 3 and "".join(lines) == word and lines[0] == "presets.throughput."
+
+
+def test_an_address_and_the_name_of_a_model_are_not_broken():
+    """They are copied from the table, which is wider than asked where nothing else helps."""
+    model, address = "organisation/a-model-with-a-name-of-35-chars", "https://chat.fra1.example.net:8443"
+    rows = [["chat", model, address, "1 of 1", "gpu-1 down (L4CON: Connection refused) for 2 min"]]
+    for width in (120, 80, 40):
+        text = table(("service", "model", "address", "in service", "last change"), rows, width)
+        assert model in text and address in text, width
 
 
 def test_a_column_that_is_empty_everywhere_is_left_out():
