@@ -126,12 +126,12 @@ class _Blocks:
         self._lock, self._next, self._size = threading.Lock(), 0, size
         self._end = time.monotonic() + seconds
         self.read = 0
-        self.error: OSError | None = None
+        self.errors: list[OSError] = []
 
     def take(self) -> int:
         """Return the offset of the next block, -1 when nothing is left or the time is over."""
         with self._lock:
-            if self._next >= self._size or time.monotonic() > self._end or self.error:
+            if self._next >= self._size or time.monotonic() > self._end or self.errors:
                 return -1
             self._next += BLOCK
             return self._next - BLOCK
@@ -161,8 +161,8 @@ def _measure(handle: int, path: str, seconds: float, made: bool) -> Reading:
     for thread in threads:
         thread.join()
     taken = time.monotonic() - begin
-    if blocks.error:
-        raise blocks.error
+    if blocks.errors:
+        raise blocks.errors[0]
     return Reading(round(blocks.read / taken / 1e9, 2), blocks.read, round(taken, 2), path, direct, made)
 
 
@@ -176,5 +176,5 @@ def _read_blocks(handle: int, blocks: _Blocks) -> None:
             try:
                 blocks.add(os.preadv(handle, [buffer], offset))
             except OSError as exc:
-                blocks.error = exc
+                blocks.errors.append(exc)
                 return

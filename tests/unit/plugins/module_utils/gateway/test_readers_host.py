@@ -12,6 +12,12 @@ STAT = "# pxname,svname,status,scur,slim,qcur,\nchat,gw--chat-1,UP,{},4,0,\nchat
 PROCESSES = "#<PID> <type>\n1 master 0\n# workers\n2 worker 0 0d00h\n# old workers\n12 worker 1 0d00h\n# programs\n\n"
 
 
+def given(answer):
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
 class World:
     """HAProxy with a stream at each worker, and a clock."""
 
@@ -23,14 +29,10 @@ class World:
 
     def ask(self, path, command, *_seconds):
         self.asked.append((path, command))
-        if isinstance(self.stat, Exception):
-            raise self.stat
         if "show stat" in command:
-            return self.stat
+            return given(self.stat)
         if "show proc" in command:
-            if isinstance(self.processes, Exception):
-                raise self.processes
-            return self.processes
+            return given(self.processes)
         stream, number = ("0x7f1", 4) if path == "admin" else ("0x7f2", 8)
         if "show sess 0x" in command:
             return DETAILS.format(stream=stream, number=number, place="0x1", pipe="")
