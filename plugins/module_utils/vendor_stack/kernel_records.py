@@ -17,8 +17,10 @@ KERN = 0
 # A program's name has at most 15 bytes; the kernel writes some of them as \x0a.
 _NAME = r"(?:\\x[0-9a-f]{2}|.){1,15}?"
 _OF_PROGRAMS = re.compile(
-    rf"{_NAME}(?:\[\d+\][: ]| invoked oom-killer|: page allocation failure)"
-    r"|(?:traps: |audit[:(]|oom-kill:|Out of memory|Memory cgroup out of memory|usb |process '|Code: |CPU: )"
+    rf"{_NAME}(?:\[\d+\][: ]| ?\(\d+\): | \(\d+\) used greatest stack| invoked oom-killer|: page allocation failure"
+    r"|(?:/\d+)?: potentially unexpected fatal signal|: attempt to access beyond end of device| uses obsolete \(PF_INET)"
+    r"|(?:traps: |audit[:(]|oom-kill:|Out of memory|Memory cgroup out of memory|usb |process '|Code: |CPU: "
+    r"|mmap: |INFO: task |futex_wake_op: |ptrace attach of |capability: |warning: )"
 )
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 

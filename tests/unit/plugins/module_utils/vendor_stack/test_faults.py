@@ -176,6 +176,8 @@ FOREIGN = [
     "traps: {:.15}[812] general protection fault ip:55 sp:7f error:0 in {}[400000+1000]",
     "{:.15} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0 {}",
     "{:.15}: page allocation failure: order:4, mode:0x40cc0, nodemask=(null),cpuset={}",
+    "{:.15}(812): Attempt to set a LOCK_MAND lock via flock(2). This support has been removed and the request ignored.",
+    "{:.15} (812) used greatest stack depth: 12048 bytes left",
     "oom-kill:constraint=CONSTRAINT_MEMCG,task_memcg=/user.slice/{},task={:.15},pid=812,uid=1000",
     "Out of memory: Killed process 812 ({:.15}) total-vm:1kB",
     "Memory cgroup out of memory: Killed process 812 ({}) total-vm:1kB",
