@@ -9,6 +9,7 @@ import threading
 from typing import Any, BinaryIO, Callable, Iterator, Set
 
 from ..common.files_host import locked
+from ..common.own_links_host import follow_links
 from .batch import BUSY, MAX_LINE, BatchError, Request, answer_of, answered_id, check_cut_off, requests_of
 from .client import TimedClient
 
@@ -25,11 +26,13 @@ def run(
 ) -> int:
     """Answer all requests of ``source`` that ``target`` has no answer for; return how many it has at the end.
 
-    An interrupt lets what runs be completed. Raises BatchError before the first request, OSError and LockedError.
+    An interrupt lets what runs be completed. Raises BatchError before the first request, LockedError and OSError, also
+    where a link of another user leads to the target.
     """
+    target = follow_links(target)
     _check_files(source, target)
-    with locked(f"{target}.lock", 0), open(target, "ab") as output:
-        done = _done(target)
+    with locked(f"{target}.lock", 0), open(target, "a+b", opener=_unlinked) as output:
+        done = _done(output)
         # Nothing is sent of a file with a fault.
         count = sum(1 for _request in _requests(source))
         report(f"{count} requests, {len(done)} of them answered")
@@ -66,18 +69,24 @@ def _requests(source: str) -> Iterator[Request]:
         yield from requests_of(iter(lambda: file.readline(MAX_LINE + 2), b""))
 
 
-def _done(target: str) -> set[str]:
+def _unlinked(path: str, flags: int) -> int:
+    """Open a file for ``open``; what has become a link since follow_links saw it raises OSError."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
+def _done(output: BinaryIO) -> set[str]:
     """Return the ids that have an answer; a line that a crash has cut off is removed."""
-    with open(target, "r+b") as file:
-        done: set[str] = set()
-        end = 0
-        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
-            if not line.endswith(b"\n"):
-                check_cut_off(number, line)
-                break
-            done.add(answered_id(number, line))
-            end += len(line)
-        file.truncate(end)
+    done: set[str] = set()
+    end = 0
+    output.seek(0)
+    for number, line in enumerate(iter(lambda: output.readline(MAX_LINE), b""), 1):
+        if not line.endswith(b"\n"):
+            check_cut_off(number, line)
+            break
+        done.add(answered_id(number, line))
+        end += len(line)
+    output.truncate(end)
+    output.seek(end)
     return done
 
 

@@ -9,6 +9,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping, Sequence
 
+from ..common.foreign_json import load_json
 from ..common.foreign_text import quote_foreign
 from ..common.kinds import show_value
 from ..weights.hubs import Listed, is_commit
@@ -103,8 +104,8 @@ def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed
     """Raise WeightsError if a shard that the index names is missing."""
     folder = index.rpartition("/")[0]
     try:
-        shards = {str(name) for name in json.loads(content)["weight_map"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        shards = {str(name) for name in load_json(content)["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise WeightsError(f"{model}: {index} cannot be read as an index of shards; the file is damaged") from exc
     missing = sorted({f"{folder}/{name}" if folder else name for name in shards} - {file.name for file in chosen})
     if missing:
@@ -129,12 +130,12 @@ def blob_id(content: bytes) -> str:
 def precision_of(config: bytes) -> str:
     """Return the number format of the weights by a model's config.json, empty for a plain one."""
     try:
-        whole = json.loads(config)
+        whole = load_json(config)
         # Some models of several parts have it there.
         places = (whole, whole.get("text_config") or {})
         quantization: dict[str, Any] = next(filter(None, (place.get("quantization_config") for place in places)), {})
         name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return ""
     name = name.lower().replace("-", "_")
     return name if re.fullmatch(r"[a-z0-9_]+", name) else ""

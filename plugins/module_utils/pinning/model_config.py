@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping
 
+from ..common.foreign_json import load_json
 from ..common.kinds import name_kind
 
 # Where models of several parts have the configuration of their language model, in the order of the search.
@@ -37,8 +38,8 @@ _LARGEST = 10**15
 def excerpt_of(content: bytes) -> dict[str, Any]:
     """Return what a manifest keeps of a config.json, empty for a file that is none."""
     try:
-        config = json.loads(content)
-    except (ValueError, RecursionError):
+        config = load_json(content)
+    except ValueError:
         return {}
     if not isinstance(config, Mapping):
         return {}

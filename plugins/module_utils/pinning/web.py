@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, TypeVar
 
+from ..common.foreign_json import load_json
 from ..transfer.connections import (
     RETRIED_STATUSES,
     FetchError,
@@ -46,8 +46,8 @@ class Response:
     def json(self) -> Any:
         """Return the values of the body. Raises WeightsError when it is not JSON."""
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError) as exc:
+            return load_json(self.body)
+        except ValueError as exc:
             raise WeightsError(f"{redact_url(self.url)}: found no JSON in the answer; check the address") from exc
 
 

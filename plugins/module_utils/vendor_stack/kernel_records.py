@@ -7,10 +7,11 @@ USB or a disk chooses its name too. So a record counts only by how it begins.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Iterator, Sequence
+
+from ..common.foreign_json import load_json
 
 # The number of the facility kern. The kernel gives another one to whatever a program writes into /dev/kmsg.
 KERN = 0
@@ -68,11 +69,11 @@ def parse_journal(text: str) -> list[KernelRecord]:
 def _journal_entries(text: str) -> Iterator[KernelRecord]:
     for line in text.split("\n"):
         try:
-            entry = json.loads(line)
+            entry = load_json(line)
             message, facility = entry["MESSAGE"], int(entry.get("SYSLOG_FACILITY", KERN))
             # A message with control characters is a list of bytes.
             shown = bytes(message).decode("utf-8", "replace") if isinstance(message, list) else str(message)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
         message = _CONTROL.sub(lambda match: f"\\x{ord(match.group()) & 0xFF:02x}", shown)
         at = str(entry.get("_SOURCE_MONOTONIC_TIMESTAMP"))

@@ -54,3 +54,24 @@ def test_no_program_takes_less_stack_than_the_parser_needs():
 )  # fmt: skip
 def test_the_document_in_a_tools_output_is_found(text, found):
     assert find_document(text) == found
+
+
+HALF = '{"a\\ud800": ["\\uDFFFx", {"b": "\\ud83d\\ude00"}], "n": [1, 0.5, null, true]}'
+WHOLE = {"a?": ["?x", {"b": "\U0001f600"}], "n": [1, 0.5, None, True]}
+
+
+@pytest.mark.parametrize("text", [HALF, HALF.encode(), HALF.encode("utf-16"), HALF.replace("\\ud800", "\ud800")])
+def test_half_a_character_is_read_as_a_question_mark(text):
+    """No text with one can be written into a file: the metrics of a host with an odd tool were not written any more."""
+    assert load_json(text) == WHOLE
+
+
+def test_half_a_character_in_bytes_is_read_as_json_does():
+    assert load_json(b'["\xed\xa0\x80"]') == ["?"]
+    assert load_json(r'["\\ud800 \ud800"]') == [r"\ud800 ?"]
+
+
+def test_half_a_character_in_a_tools_output_is_a_question_mark():
+    assert find_document(f"{HALF}\n") == WHOLE
+    assert find_document('["\udc80"] [{"a": "\udc80"}]') == [{"a": "?"}]
+    assert find_document('{"a": "\\ud800", "b":' + "[" * 100_000) is None

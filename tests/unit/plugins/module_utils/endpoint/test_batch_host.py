@@ -161,3 +161,25 @@ def test_a_pipe_is_no_file(files, which):
     os.mkfifo(files[which])
     with pytest.raises(BatchError, match="is not a file"):
         play(files, lambda _n, _before: 200)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link away")
+@pytest.mark.parametrize("link", ["out.jsonl", "out.jsonl.lock", "directory"])
+def test_a_link_of_another_user_chooses_no_file(files, tmp_path, link):
+    """In a directory such as /tmp it would choose which of the user's files gets the answers, or is cut off."""
+    own, source = tmp_path / "own", files[0]
+    own.mkdir()
+    (tmp_path / link).symlink_to(own if link == "directory" else own / "precious")
+    os.lchown(tmp_path / link, 65534, 65534)
+    target = tmp_path / link / "out.jsonl" if link == "directory" else tmp_path / "out.jsonl"
+    with pytest.raises(OSError, match="is a link of another user|symbolic link"):
+        play((source, target), lambda n, before: 200)
+    assert os.listdir(own) == []
+
+
+def test_a_link_of_ones_own_is_followed_and_the_lock_lies_beside_the_file(files, tmp_path):
+    (tmp_path / "disk").mkdir()
+    files[1].symlink_to("disk/answers")
+    play(files, lambda n, before: 200)
+    assert files[1].is_symlink() and len(answers(files)) == 200
+    assert sorted(os.listdir(tmp_path / "disk")) == ["answers", "answers.lock"]
