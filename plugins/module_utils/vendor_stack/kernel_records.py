@@ -19,7 +19,7 @@ KERN = 0
 _NAME = r"(?:\\x[0-9a-f]{2}|.){1,15}?"
 _OF_PROGRAMS = re.compile(
     rf"{_NAME}(?:\[\d+\][: ]| ?\(\d+\): | \(\d+\) used greatest stack| invoked oom-killer|: page allocation failure"
-    r"|(?:/\d+)?: potentially unexpected fatal signal|: attempt to access beyond end of device| uses obsolete \(PF_INET)"
+    r"|(?:/\d+)?: potentially unexpected fatal|: attempt to access beyond end of device| uses obsolete \(PF_INET)"
     r"|(?:traps: |audit[:(]|oom-kill:|Out of memory|Memory cgroup out of memory|usb |process '|Code: |CPU: "
     r"|mmap: |INFO: task |futex_wake_op: |ptrace attach of |capability: |warning: )"
 )
