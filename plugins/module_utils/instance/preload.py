@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weights that a separate program (``vllm preload``) holds on the chips while the engine stops and starts.
 
-vLLM compares only the headers of the files of two checkpoints. So the directory of the sockets is named after the
-sha256 of every file of the manifest: an engine finds only a program that holds the very weights of its plan.
+vLLM compares only the headers of the files of two checkpoints, and not all settings that decide how weights lie on the
+chips. Where it finds a difference, the engine reads the weights a second time, beside those that are held. So the
+directory of the sockets is named after all that the program has been given: the bytes of every file of the model and of
+its draft, the settings, the variables and the environment. An engine finds only a program that holds what its plan
+wants, and a program whose directory the configuration no longer names has to end.
 """
 
 from __future__ import annotations
@@ -20,22 +23,37 @@ IPC_FORMAT = "ipc_cache"
 # The path of a socket has at most 107 bytes, and vLLM's names need up to 62 of them.
 PARENT = "/run/vllm-preload"
 # What decides how weights lie on the chips, as vLLM's WeightCacheKey has it, and what a model needs to be built. The
-# rest of an instance's configuration is for its engine.
+# rest of an instance's configuration is for its engine. The key lacks all2all-backend and enable-lora, which choose
+# kernels of experts, convert and runner, which change the last layers, and mm-encoder-tp-mode: it divides an encoder.
 KEPT = (
-    "config-format", "data-parallel-size", "data-parallel-size-local", "dtype", "enable-expert-parallel",
-    "expert-placement-strategy", "gpu-memory-utilization", "hf-overrides", "kernel-config", "kv-cache-dtype",
-    "kv-cache-dtype-skip-layers", "language-model-only", "limit-mm-per-prompt", "linear-backend", "max-model-len",
-    "max-num-batched-tokens", "max-num-seqs", "model", "model-impl", "moe-backend", "pipeline-parallel-size",
-    "quantization", "quantization-config", "revision", "speculative-config", "tensor-parallel-size", "tokenizer",
-    "tokenizer-mode", "trust-remote-code",
+    "all2all-backend", "config-format", "convert", "data-parallel-size", "data-parallel-size-local", "dtype",
+    "enable-expert-parallel", "enable-lora", "expert-placement-strategy", "gpu-memory-utilization", "hf-config-path",
+    "hf-overrides", "kernel-config", "kv-cache-dtype", "kv-cache-dtype-skip-layers", "language-model-only",
+    "limit-mm-per-prompt", "linear-backend", "max-model-len", "max-num-batched-tokens", "max-num-seqs",
+    "mm-encoder-tp-mode", "model", "model-impl", "moe-backend", "pipeline-parallel-size", "quantization",
+    "quantization-config", "revision", "runner", "spec-method", "spec-model", "spec-tokens", "speculative-config",
+    "tensor-parallel-size", "tokenizer", "tokenizer-mode", "trust-remote-code",
 )  # fmt: skip
+# The arguments that name a model whose weights are held beside the main ones.
+DRAFTS = ("speculative-config", "spec-model")
+# The methods with which vLLM holds the draft too, in sockets of its own (WEIGHT_CACHE_DRAFT_METHODS).
+_HELD_DRAFT = re.compile(r"(\w+_)?mtp|eagle3?")
 _KEY = re.compile(r"['\"]?([A-Za-z][\w.-]*)['\"]?:")
 
 
-def socket_directory(name: str, manifest: Mapping[str, Any]) -> str:
-    """Return the directory of the sockets of an instance with the weights of this manifest."""
-    files = {path: entry["sha256"] for path, entry in manifest["files"].items()}
-    return f"{PARENT}/{hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:24]}"
+def socket_directory(name: str, held: Mapping[str, Any]) -> str:
+    """Return the directory of the sockets of an instance for ``held``, all that its weights on the chips depend on."""
+    text = json.dumps([name, held], sort_keys=True, default=str)
+    return f"{PARENT}/{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def kept_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that ``vllm preload`` reads."""
+    return {name: value for name, value in config.items() if _is_kept(name)}
+
+
+def _is_kept(name: str) -> bool:
+    return name.partition(".")[0].replace("_", "-") in KEPT
 
 
 def directory_in(text: str) -> str:
@@ -58,6 +76,17 @@ def ranks_in(text: str) -> int:
     return ranks
 
 
+def drafts_in(text: str) -> bool:
+    """Return whether each of these processes has one beside it that holds its part of a draft."""
+    config = read_flat_yaml(text)
+    try:
+        spec = load_json(str(config.get("speculative-config") or "{}"))
+        method = spec.get("method") or config.get("spec-method")
+    except (ValueError, AttributeError):
+        return False
+    return bool(_HELD_DRAFT.fullmatch(str(method)))
+
+
 def config_of(text: str) -> str:
     """Return the part of an instance's configuration that ``vllm preload`` reads."""
     kept: list[str] = []
@@ -65,7 +94,7 @@ def config_of(text: str) -> str:
     for line in text.splitlines():
         found = _KEY.match(line)
         if found:
-            keeps = found[1].replace("_", "-") in KEPT
+            keeps = _is_kept(found[1])
         if keeps and not line.startswith("#"):
             kept.append(line)
     return "\n".join(kept) + "\n"

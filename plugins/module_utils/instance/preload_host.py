@@ -13,7 +13,7 @@ from typing import Any
 from ..common.files_host import listed, text_of
 from ..common.lines_host import write_line
 from .marks import CONFIG_DIR
-from .preload import command_of, config_of, directory_in, ranks_in
+from .preload import command_of, config_of, directory_in, drafts_in, ranks_in
 from .systemd import parse_properties
 
 _PAUSE_SECONDS = 2.0
@@ -26,15 +26,25 @@ def serve(name: str) -> int:
     directory = directory_in(text)
     if not directory:
         return 0
-    _remove_sockets(directory)
+    # What a killed program has left would count as ready.
+    _remove(directory)
     config = os.path.join(os.environ["RUNTIME_DIRECTORY"], f"{name}.yaml")
     with open(config, "w", encoding="utf-8") as file:
         file.write(config_of(text))
-    with subprocess.Popen(command_of(config, directory)) as process:
+    try:
+        return _hold(name, text, command_of(config, directory))
+    finally:
+        # The next one has another name, so that nobody would remove this one.
+        _remove(directory)
+
+
+def _hold(name: str, text: str, command: list[str]) -> int:
+    directory = directory_in(text)
+    with subprocess.Popen(command) as process:
         signal.signal(signal.SIGTERM, lambda *_signal: process.terminate())
         ready = False
         while process.poll() is None:
-            if not ready and _sockets(directory) >= ranks_in(text):
+            if not ready and _is_ready(directory, text):
                 ready = True
                 notify(f"READY=1\nSTATUS={directory}")
             if directory_in(text_of(f"{CONFIG_DIR}/{name}.yaml")) != directory:
@@ -67,15 +77,23 @@ def notify(text: str) -> None:
             speaker.sendto(text.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
-def _sockets(directory: str) -> int:
-    return sum(name.endswith(".sock") for name in listed(directory))
+def _is_ready(directory: str, text: str) -> bool:
+    """Return whether each process has its socket. A draft is smaller, so that its sockets are there first."""
+    sockets = [name for name in listed(directory) if name.endswith(".sock")]
+    drafts, ranks = sum(name.endswith("_draft.sock") for name in sockets), ranks_in(text)
+    return len(sockets) - drafts >= ranks and (drafts >= ranks or not drafts_in(text))
 
 
-def _remove_sockets(directory: str) -> None:
-    """Remove what a killed program has left: it would count as ready."""
+def _remove(directory: str) -> None:
+    """Remove the sockets of a directory, vLLM's locks of them, and the directory."""
     for name in listed(directory):
-        if name.endswith(".sock"):
+        if name.endswith((".sock", ".sock.lock")):
             os.unlink(os.path.join(directory, name))
+    try:
+        os.rmdir(directory)
+    except OSError:
+        # It is not there yet, or has what nobody here has written.
+        return
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

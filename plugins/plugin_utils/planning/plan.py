@@ -33,6 +33,7 @@ from .named_files import unmounted
 from .offload import check_offload, shm_size
 from .packages import check_packages
 from .permission import check_remote_code, check_secrets
+from .preload import bound
 from .residents import check_memory, demands_of, groups_of, resident_warnings, share_out, shares_of
 from .runtime import container_of, devices_of, image_of, launch_of, venv_of
 from .scale import door_of, scale_of
@@ -224,6 +225,10 @@ def _plan(
     )
     middleware = middleware_of(name, group)
     env, overridden = environment_of(name, entry, composed, accelerator, chips, site, middleware)
+    mounts = mounts_of(name, weights, composed, accelerator, site, mounted_for(role, accelerator))
+    start = _start(entry, accelerator, site, chips, mounts, shm_size(composed.args, len(chips)))
+    places = {"model": weights, "venv": (start["venv"] or {}).get("path")}
+    composed = bound(name, entry, composed, env, places, library)
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
@@ -241,8 +246,6 @@ def _plan(
         group["router"] = router_of(group["address"], listen, entry.requested, site.venv_root, library.router())
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(kernels_of(entry, accelerator, site), env, accelerator.generation)
-    mounts = mounts_of(name, weights, composed, accelerator, site, mounted_for(role, accelerator))
-    start = _start(entry, accelerator, site, chips, mounts, shm_size(composed.args, len(chips)))
     models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if role in INNER else exposure(entry.where, entry.name, listen["host"], secrets)

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Instances whose weights stay on the chips while the engine stops and starts (``vllm preload``)."""
 
+from dataclasses import replace
+from typing import Any, Mapping
+
 from ...module_utils.common.kinds import show_value
-from ...module_utils.instance.preload import FORMAT, IPC_FORMAT, LOADER, socket_directory
+from ...module_utils.instance.preload import DRAFTS, FORMAT, IPC_FORMAT, KEPT, LOADER, PARENT, kept_of, socket_directory
+from ..options.arguments import to_config
 from .choices import Chosen
 from .compose import Composed, Layer
 from .engine_memory import Engine
+from .fit import named_models
 from .hardware import Accelerator
 from .inputs import Library, PlanError, how_to_pin
 from .memory import CONTEXT_GIB
@@ -18,14 +23,53 @@ def preload_layers(entry: Chosen, library: Library) -> list[Layer]:
     """Return what such an instance is started with; nothing overrides it. Raises PlanError without pinned weights."""
     if not entry.requested.get(KEY):
         return []
-    manifest = library.manifest(entry.pinned)
-    if manifest is None:
-        raise PlanError(
-            f"{entry.where}.{KEY}: no manifest pins the weights of {entry.pinned}, and vLLM itself compares only the "
-            f"headers of two checkpoints; {how_to_pin(entry.pinned)}"
-        )
-    args = {FORMAT: IPC_FORMAT, LOADER: {"socket_dir": socket_directory(entry.name, manifest)}}
+    if library.manifest(entry.pinned) is None:
+        raise _unpinned(entry, entry.pinned)
+    # ``bound`` puts the directory of each replica in the place of their parent.
+    args = {FORMAT: IPC_FORMAT, LOADER: {"socket_dir": PARENT}}
     return [Layer(KEY, args, {}, "weights stay on the chips while the instance restarts")]
+
+
+def _unpinned(entry: Chosen, name: str) -> PlanError:
+    return PlanError(
+        f"{entry.where}.{KEY}: no manifest pins the weights of {name}, and vLLM itself compares only the "
+        f"headers of two checkpoints; {how_to_pin(name)}"
+    )
+
+
+def bound(
+    name: str, entry: Chosen, composed: Composed, env: Mapping[str, str], places: Mapping[str, Any], library: Library
+) -> Composed:
+    """Return the arguments of a replica with the directory of its sockets: a change of what is held changes its name.
+
+    ``places`` are the paths of its model and of its virtual environment. Raises PlanError where no manifest pins a
+    draft, which is held too.
+    """
+    if not entry.requested.get(KEY):
+        return composed
+    for draft in _named(composed, DRAFTS):
+        if library.manifest(draft) is None:
+            raise _unpinned(entry, draft)
+    pinned = {each: library.manifest(each) for each in [entry.pinned, *_named(composed, KEPT)]}
+    held = {
+        "files": {
+            each: {path: file["sha256"] for path, file in manifest["files"].items()}
+            for each, manifest in pinned.items()
+            if manifest
+        },
+        "config": kept_of(to_config(composed.args, entry.table)),
+        # They choose kernels too, and the chips.
+        "env": env,
+        **places,
+    }
+    return replace(composed, args={**composed.args, LOADER: {"socket_dir": socket_directory(name, held)}})
+
+
+def _named(composed: Composed, arguments: tuple[str, ...]) -> list[str]:
+    """Return the repositories that these arguments name."""
+    return named_models(
+        replace(composed, args={key: value for key, value in composed.args.items() if key in arguments})
+    )
 
 
 def check_preload(entry: Chosen, composed: Composed, accelerator: Accelerator) -> None:

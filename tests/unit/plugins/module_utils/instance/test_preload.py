@@ -2,16 +2,19 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.instance.preload import (
     command_of,
     config_of,
     directory_in,
+    drafts_in,
+    kept_of,
     ranks_in,
     socket_directory,
 )
 
-MANIFEST = {"files": {"a.safetensors": {"size": 1, "sha256": "a" * 64}, "config.json": {"size": 2, "sha256": "b" * 64}}}
-DIRECTORY = socket_directory("chat", MANIFEST)
+HELD = {"files": {"org/model": {"a.safetensors": "a" * 64, "config.json": "b" * 64}}, "config": {"dtype": "auto"}}
+DIRECTORY = socket_directory("chat", HELD)
 CONFIG = f"""# Ansible managed
 model: /srv/models/openai/gpt-oss-20b/abc
 served-model-name:
@@ -33,10 +36,10 @@ speculative-config: '{{"method": "eagle3"}}'
 """
 
 
-def test_the_directory_is_named_after_every_byte_of_the_weights():
-    other = {"files": {**MANIFEST["files"], "config.json": {"size": 2, "sha256": "c" * 64}}}
-    assert len({DIRECTORY, socket_directory("chat", other), socket_directory("code", MANIFEST)}) == 3
-    assert socket_directory("chat", {"files": dict(reversed(MANIFEST["files"].items()))}) == DIRECTORY
+def test_the_directory_is_named_after_all_that_is_held():
+    other = {**HELD, "config": {"dtype": "bfloat16"}}
+    assert len({DIRECTORY, socket_directory("chat", other), socket_directory("code", HELD)}) == 3
+    assert socket_directory("chat", dict(reversed(HELD.items()))) == DIRECTORY
 
 
 def test_a_socket_of_the_longest_name_fits():
@@ -49,6 +52,22 @@ def test_the_program_reads_what_decides_how_weights_lie():
         "limit-mm-per-prompt: '{\"image\": 1}'", "kv-cache-dtype-skip-layers:", "- '1'", "- '2'",
         "speculative-config: '{\"method\": \"eagle3\"}'",
     ]  # fmt: skip
+
+
+def test_what_the_program_reads_is_what_the_directory_is_named_after():
+    config = {**yaml.safe_load(CONFIG), "hf_overrides.a": 1}
+    assert yaml.safe_load(config_of(yaml.safe_dump(config))) == kept_of(config)
+    assert {*kept_of(config)} >= {"hf_overrides.a", "model", "speculative-config"} and "port" not in kept_of(config)
+
+
+@pytest.mark.parametrize(("text", "held"), [
+    (CONFIG, True), ("a: b\n", False), ("spec-method: mtp\n", True), ("speculative-config: '[]'\n", False),
+    *((f"speculative-config: '{{\"method\": \"{name}\"}}'\n", held) for name, held in {
+        "eagle": True, "mtp": True, "deepseek_mtp": True, "ngram": False, "draft_model": False, "dflash": False,
+    }.items()),
+])  # fmt: skip
+def test_the_drafts_that_are_held_are_known_by_their_method(text, held):
+    assert drafts_in(text) is held
 
 
 def test_the_directory_is_read_from_the_configuration():

@@ -64,15 +64,28 @@ def when_ready(systemd, action):
     return thread, told
 
 
+def seen_when_ready(host, systemd):
+    """Return the sockets that were there when the service was ready."""
+    seen = []
+
+    def look():
+        seen.extend(os.listdir(host / "run/abc"))
+        (host / "etc/chat.yaml").unlink()
+
+    thread, told = when_ready(systemd, look)
+    assert serve("chat") == 0
+    thread.join()
+    assert told == [f"READY=1\nSTATUS={host / 'run/abc'}"]
+    return sorted(seen)
+
+
 def test_the_weights_are_there_when_every_part_has_its_socket(host, systemd):
     (host / "run/abc").mkdir()
     # Left by a program that was killed.
     (host / "run/abc/vllm_weight_cache_old.sock").touch()
-    thread, told = when_ready(systemd, (host / "etc/chat.yaml").unlink)
-    assert serve("chat") == 0
-    thread.join()
-    assert told == [f"READY=1\nSTATUS={host / 'run/abc'}"]
-    assert os.listdir(host / "run/abc") == ["vllm_weight_cache_0.sock"]
+    assert seen_when_ready(host, systemd) == ["vllm_weight_cache_0.sock"]
+    # Nobody else would know whose it was.
+    assert not (host / "run/abc").exists()
     assert (host / "run/words").read_text().split() == [
         "preload", "--config", str(host / "run/chat.yaml"), "--weight-cache-socket-dir", str(host / "run/abc"),
     ]  # fmt: skip
@@ -83,16 +96,21 @@ def test_it_is_not_ready_before_all_parts_are_there(host, systemd):
     program(host, "vllm", VLLM.replace('_0.sock"', '_0.sock"; sleep 0.6; touch "$5/vllm_weight_cache_1.sock"'))
     text = CONFIG.format(host / "run/abc") + "tensor-parallel-size: 2\n"
     (host / "etc/chat.yaml").write_text(text)
-    seen = []
+    assert seen_when_ready(host, systemd) == ["vllm_weight_cache_0.sock", "vllm_weight_cache_1.sock"]
 
-    def look():
-        seen.extend(os.listdir(host / "run/abc"))
-        (host / "etc/chat.yaml").unlink()
 
-    thread, _told = when_ready(systemd, look)
-    assert serve("chat") == 0
-    thread.join()
-    assert sorted(seen) == ["vllm_weight_cache_0.sock", "vllm_weight_cache_1.sock"]
+def test_a_draft_that_is_there_first_does_not_count_for_the_model(host, systemd):
+    """An engine that starts too early reads the weights itself, beside those that are still being loaded."""
+    program(host, "vllm", VLLM.replace('_0.sock"', '_0_draft.sock"; sleep 0.6; touch "$5/vllm_weight_cache_0.sock"'))
+    (host / "etc/chat.yaml").write_text(CONFIG.format(host / "run/abc"))
+    assert seen_when_ready(host, systemd) == ["vllm_weight_cache_0.sock", "vllm_weight_cache_0_draft.sock"]
+
+
+def test_it_is_not_ready_before_a_draft_is_there(host, systemd):
+    program(host, "vllm", VLLM.replace('_0.sock"', '_0.sock"; sleep 0.6; touch "$5/vllm_weight_cache_0_draft.sock"'))
+    spec = 'speculative-config: \'{"method": "eagle3", "model": "/d"}\'\n'
+    (host / "etc/chat.yaml").write_text(CONFIG.format(host / "run/abc") + spec)
+    assert seen_when_ready(host, systemd) == ["vllm_weight_cache_0.sock", "vllm_weight_cache_0_draft.sock"]
 
 
 def test_it_ends_when_the_configuration_names_other_weights(host, systemd):

@@ -16,13 +16,33 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_pla
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import SITE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
-MODEL = "baremetal/gpt-oss-smoke"
+MODEL, DRAFT = "baremetal/gpt-oss-smoke", "org/draft"
+EAGLE = {"method": "eagle3", "model": DRAFT, "num_speculative_tokens": 2}
 
 
-def plan(requested=None, chip="h200", release="0.33.0", **more):
+def plans(requested=None, chip="h200", release="0.33.0", **more):
     chat = {"recipe": MODEL, "runtime": "venv", "preload": True, "args": {}, "env": {}, **(requested or {})}
     settings = {**SITE, "instances": {"chat": chat}, "release": release, **more}
-    return plan_host("host", declared_accelerator(load_catalogue(), chip, 8), settings)["chat"]
+    return plan_host("host", declared_accelerator(load_catalogue(), chip, 8), settings)
+
+
+def plan(*given, **more):
+    return plans(*given, **more)["chat"]
+
+
+def pinned(top, name, **changes):
+    """Pin a repository in a directory of its own, like that of the catalogue but for the changes."""
+    manifest = {**copy.deepcopy(load_manifest(MODEL)), "repository": name, **changes}
+    (top / name).parent.mkdir(parents=True, exist_ok=True)
+    (top / f"{name}.yml").write_text(yaml.safe_dump(manifest))
+    return {"weights_manifest_path": [str(top)]}
+
+
+def with_other_bytes():
+    """Return the files of the catalogue's manifest, one with another sha256: names, sizes and headers are the same."""
+    files = copy.deepcopy(load_manifest(MODEL)["files"])
+    files[next(name for name in files if name.endswith(".safetensors"))]["sha256"] = "0" * 64
+    return files
 
 
 def refusal(*given, **more):
@@ -47,12 +67,64 @@ def test_the_engine_takes_the_weights_from_the_directory_of_its_manifest():
 
 def test_a_checkpoint_with_the_same_headers_and_other_bytes_is_not_served(tmp_path):
     """vLLM's own key would be equal: it has the headers alone, and these two differ in no name, size or revision."""
-    manifest = copy.deepcopy(load_manifest(MODEL))
-    name = next(name for name in manifest["files"] if name.endswith(".safetensors"))
-    manifest["files"][name]["sha256"] = "0" * 64
-    (tmp_path / "baremetal").mkdir()
-    (tmp_path / f"{MODEL}.yml").write_text(yaml.safe_dump(manifest))
-    assert directory_of(plan(weights_manifest_path=[str(tmp_path)])) != directory_of(plan())
+    assert directory_of(plan(**pinned(tmp_path, MODEL, files=with_other_bytes()))) != directory_of(plan())
+
+
+@pytest.mark.parametrize("changes", [{"files": with_other_bytes()}, {"revision": "1" * 40}])
+def test_a_draft_is_bound_to_its_manifest_too(tmp_path, changes):
+    """vLLM holds drafts as well, by the headers alone."""
+    first = plan({"args": {"speculative-config": EAGLE}}, **pinned(tmp_path / "1", DRAFT))
+    other = plan({"args": {"speculative-config": EAGLE}}, **pinned(tmp_path / "2", DRAFT, **changes))
+    assert len({directory_of(first), directory_of(other), directory_of(plan())}) == 3
+    named = {"args": {"spec-method": "eagle3", "spec-model": DRAFT, "spec-tokens": 2}}
+    first = plan(named, **pinned(tmp_path / "1", DRAFT))
+    assert directory_of(first) != directory_of(plan(named, **pinned(tmp_path / "2", DRAFT, **changes)))
+
+
+def test_a_draft_without_a_manifest_is_refused():
+    said = refusal({"args": {"speculative-config": EAGLE}})
+    assert f"chat.preload: no manifest pins the weights of {DRAFT}" in said
+    assert plan({"preload": False, "args": {"speculative-config": EAGLE}})
+
+
+@pytest.mark.parametrize(("requested", "more"), [
+    ({"args": {"kv-cache-dtype": "fp8"}}, {}),
+    ({"args": {"tensor-parallel-size": 2}}, {}),
+    ({"args": {"dtype": "float16"}}, {}),
+    ({"args": {"linear-backend": "cutlass"}}, {}),
+    ({"args": {"enable-lora": True}}, {}),
+    ({"args": {"model-impl": "transformers"}}, {}),
+    ({"env": {"VLLM_USE_DEEP_GEMM": "0"}}, {}),
+    ({"chips": [1]}, {}),
+    ({}, {"release": "0.32.0"}),
+    ({}, {"venv_root": "/opt/other"}),
+])  # fmt: skip
+def test_what_vllm_would_read_beside_the_old_weights_has_another_directory(requested, more):
+    """At a mismatch vLLM warns and reads the files, and who holds the old weights keeps half of the chip."""
+    assert directory_of(plan(requested, **more)) != directory_of(plan())
+
+
+@pytest.mark.parametrize("requested", [
+    {}, {"port": 9000}, {"served_model_names": ["a"]}, {"args": {"enable-prefix-caching": False}},
+    {"args": {"max-logprobs": 5, "scheduling-policy": "priority"}},
+])  # fmt: skip
+def test_what_only_the_engine_reads_leaves_the_weights_where_they_are(requested):
+    assert directory_of(plan(requested)) == directory_of(plan())
+
+
+def test_adapters_are_loaded_by_the_engine_and_may_change_while_it_runs(tmp_path):
+    on = {"enable-lora": True}
+    where = pinned(tmp_path, "org/adapter")
+    with_one = plan({"args": {**on, "lora-modules": ["sql=org/adapter"]}}, **where)
+    assert directory_of(with_one) == directory_of(plan({"args": on}, **where))
+
+
+def test_each_replica_has_its_own():
+    """The program of one removes what is left in its directory, and counts the sockets there."""
+    found = plans({"replicas": 2})
+    assert directory_of(found["chat"]) != directory_of(found["chat-2"])
+    # The first one has the same chip as before, and keeps its weights.
+    assert directory_of(found["chat"]) == directory_of(plan())
 
 
 def test_it_is_off_by_default():
