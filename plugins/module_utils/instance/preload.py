@@ -34,6 +34,8 @@ KEPT = (
     "quantization-config", "revision", "runner", "spec-method", "spec-model", "spec-tokens", "speculative-config",
     "tensor-parallel-size", "tokenizer", "tokenizer-mode", "trust-remote-code",
 )  # fmt: skip
+# Of these, what the program needs to start and its weights do not depend on: a change is for the engine alone.
+SIZES = ("gpu-memory-utilization", "max-num-batched-tokens", "max-num-seqs")
 # The arguments that name a model whose weights are held beside the main ones.
 DRAFTS = ("speculative-config", "spec-model")
 # The methods with which vLLM holds the draft too, in sockets of its own (WEIGHT_CACHE_DRAFT_METHODS).
@@ -47,9 +49,9 @@ def socket_directory(name: str, held: Mapping[str, Any]) -> str:
     return f"{PARENT}/{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def kept_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that ``vllm preload`` reads."""
-    return {name: value for name, value in config.items() if _is_kept(name)}
+def weight_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides how weights lie on the chips, of a configuration."""
+    return {name: value for name, value in config.items() if _is_kept(name) and name not in SIZES}
 
 
 def _is_kept(name: str) -> bool:

@@ -5,7 +5,16 @@ from dataclasses import replace
 from typing import Any, Mapping
 
 from ...module_utils.common.kinds import show_value
-from ...module_utils.instance.preload import DRAFTS, FORMAT, IPC_FORMAT, KEPT, LOADER, PARENT, kept_of, socket_directory
+from ...module_utils.instance.preload import (
+    DRAFTS,
+    FORMAT,
+    IPC_FORMAT,
+    KEPT,
+    LOADER,
+    PARENT,
+    socket_directory,
+    weight_settings,
+)
 from ..options.arguments import to_config
 from .choices import Chosen
 from .compose import Composed, Layer
@@ -57,7 +66,7 @@ def bound(
             for each, manifest in pinned.items()
             if manifest
         },
-        "config": kept_of(to_config(composed.args, entry.table)),
+        "config": weight_settings(to_config(composed.args, entry.table)),
         # They choose kernels too, and the chips.
         "env": env,
         **places,

@@ -8,9 +8,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.instance.prelo
     config_of,
     directory_in,
     drafts_in,
-    kept_of,
     ranks_in,
     socket_directory,
+    weight_settings,
 )
 
 HELD = {"files": {"org/model": {"a.safetensors": "a" * 64, "config.json": "b" * 64}}, "config": {"dtype": "auto"}}
@@ -54,10 +54,12 @@ def test_the_program_reads_what_decides_how_weights_lie():
     ]  # fmt: skip
 
 
-def test_what_the_program_reads_is_what_the_directory_is_named_after():
+def test_the_directory_is_named_after_what_the_program_reads_but_for_sizes_of_the_engine():
     config = {**yaml.safe_load(CONFIG), "hf_overrides.a": 1}
-    assert yaml.safe_load(config_of(yaml.safe_dump(config))) == kept_of(config)
-    assert {*kept_of(config)} >= {"hf_overrides.a", "model", "speculative-config"} and "port" not in kept_of(config)
+    settings = weight_settings(config)
+    read = yaml.safe_load(config_of(yaml.safe_dump(config)))
+    assert {**read, **settings} == read and {*read} - {*settings} == {"max-num-seqs"}
+    assert {*settings} >= {"hf_overrides.a", "model", "speculative-config"} and "port" not in settings
 
 
 @pytest.mark.parametrize(("text", "held"), [

@@ -107,6 +107,7 @@ def test_what_vllm_would_read_beside_the_old_weights_has_another_directory(reque
 @pytest.mark.parametrize("requested", [
     {}, {"port": 9000}, {"served_model_names": ["a"]}, {"args": {"enable-prefix-caching": False}},
     {"args": {"max-logprobs": 5, "scheduling-policy": "priority"}},
+    {"args": {"gpu-memory-utilization": 0.8, "max-num-seqs": 32, "max-num-batched-tokens": 4096}},
 ])  # fmt: skip
 def test_what_only_the_engine_reads_leaves_the_weights_where_they_are(requested):
     assert directory_of(plan(requested)) == directory_of(plan())
