@@ -19,6 +19,8 @@ from .state import ROUTER, ROUTERS
 
 # Seconds that a client may leave an answer unread, and the bytes for which it has one more.
 FREE, BYTES_A_SECOND = 30.0, 16 * 1024
+# States of a server that is drained, stops or is in maintenance.
+_LEAVES = ("DRAIN", "NOLB", "MAINT")
 # A stream in the list: its address in memory and its backend. It has bytes that wait for the client.
 _WAITS = re.compile(
     r"(?m)^(0x[0-9a-f]{1,16}): proto=[^\n]* be=(\S+) srv=[^\n]*(?:rp\[[^]\n]*,wx=|scf=\[[^]\n]*,wex=)[^],\s]"
@@ -45,6 +47,11 @@ class Answer(NamedTuple):
     service: str
     came: int
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The stream of a worker, by its number: addresses in memory are used again."""
+        return self.worker, self.stream, self.number
+
 
 class Unread(NamedTuple):
     """Since when an answer has been unread at each look, and how many bytes had come by then."""
@@ -53,8 +60,12 @@ class Unread(NamedTuple):
     came: int
 
 
-# Of each stream of a worker, by its number.
+# By the keys of the answers.
 Looks = Dict[Tuple[str, str, int], Unread]
+
+
+# Of an answer that was ended: HAProxy may keep what is left of it for a while.
+ENDED = Unread(math.inf, 0)
 
 
 class Slow(NamedTuple):
@@ -69,7 +80,7 @@ def pressed(rows: Sequence[Mapping[str, str]], is_replaced: bool) -> Pressed:
     """Return the services for which slow readers matter, of HAProxy's counters of backends and servers.
 
     Where a server is drained or stops, somebody waits for all of its requests, those at its router too.
-    ``is_replaced`` tells that another worker may still have requests at a server, which these do not count.
+    ``is_replaced`` tells that another worker may still have requests at such a server, which these do not count.
     """
     full: set[str] = set()
     waits: set[str] = set()
@@ -78,8 +89,9 @@ def pressed(rows: Sequence[Mapping[str, str]], is_replaced: bool) -> Pressed:
         at_work[_service(row["pxname"]), _server(row["svname"])] += int(row["scur"] or 0)
     for row in rows:
         service, is_server = _service(row["pxname"]), row["svname"] not in ("FRONTEND", "BACKEND")
-        leaves = is_server and not row["status"].startswith(("UP", "no check"))
-        if int(row["qcur"] or 0) or (leaves and (is_replaced or at_work[service, _server(row["svname"])])):
+        status = row["status"] if is_server else "UP"
+        busy = at_work[service, _server(row["svname"])] or (is_replaced and status.startswith(_LEAVES))
+        if int(row["qcur"] or 0) or (busy and not status.startswith(("UP", "no check"))):
             waits.add(service)
         elif is_server and 0 < int(row["slim"] or 0) <= int(row["scur"] or 0):
             full.add(service)
@@ -119,12 +131,9 @@ def judge(before: Looks, answers: Iterable[Answer], now: float, waits: Collectio
     after: Looks = {}
     slow = []
     for answer in answers:
-        key = (answer.worker, answer.stream, answer.number)
-        unread = before.get(key, Unread(now, answer.came))
+        unread = before.get(answer.key, Unread(now, answer.came))
         seconds, read = now - unread.since, answer.came - unread.came
         if answer.service in waits and seconds > FREE + read / BYTES_A_SECOND:
             slow.append(Slow(answer, seconds, read))
-            # HAProxy may keep what is left of it for a while.
-            unread = Unread(math.inf, answer.came)
-        after[key] = unread
+        after[answer.key] = unread
     return after, slow

@@ -17,7 +17,7 @@ from ..common.files_host import publish
 from ..common.lines_host import write_line
 from ..common.loop_host import Loop
 from ..common.unix_socket_host import ask_root
-from .readers import Answer, Looks, Pressed, answers_of, judge, pressed, unread_streams
+from .readers import ENDED, Answer, Looks, Pressed, answers_of, judge, pressed, unread_streams
 from .stat_rows import read_rows
 
 # Seconds between two looks, and without one until an answer counts as read meanwhile.
@@ -51,13 +51,14 @@ class Readers:
         self.looks, slow = judge(before, answers, now, found.waits)
         self.looked_at = now
         for answer, seconds, read in slow:
-            self._ask(answer.worker, [f"shutdown session {answer.stream}"])
-            write_line(
-                f"{answer.service}: ended the request of {answer.client}, which read {read} bytes of the answer in "
-                f"{seconds:.0f} s while others waited for its place"
-            )
+            if self._ends(answer):
+                self.looks[answer.key] = ENDED
+                self.ended += 1
+                write_line(
+                    f"{answer.service}: ended the request of {answer.client}, which read {read} bytes of the answer in "
+                    f"{seconds:.0f} s while others waited for its place"
+                )
         if slow:
-            self.ended += len(slow)
             self._count()
 
     def _answers(self, worker: str, found: Pressed) -> Iterator[Answer]:
@@ -84,6 +85,15 @@ class Readers:
             return ask_root(self.master, ";".join([*(f"@!{worker} {each}" for each in commands), "quit"]), 2, 10)
         # It has ended meanwhile.
         return ""
+
+    def _ends(self, answer: Answer) -> bool:
+        """End a request; return whether HAProxy did. If it is too busy to answer, the next look tries again."""
+        command = f"shutdown session {answer.stream}"
+        with contextlib.suppress(OSError):
+            if answer.worker:
+                return "No such" not in ask_root(self.master, f"@!{answer.worker} {command};quit", 2, 10)
+            return "No such" not in ask_root(self.admin, command)
+        return False
 
     def _count(self) -> None:
         """Tell the agent, which has a page for Prometheus, how many requests were ended."""

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.readers import (
     BYTES_A_SECOND,
+    ENDED,
     FREE,
     Answer,
     answers_of,
@@ -90,6 +90,8 @@ def test_readers_matter_where_all_places_are_taken_and_are_ended_where_somebody_
 def test_a_replaced_worker_may_have_requests_at_a_server_that_leaves():
     assert pressed([row(status="MAINT", scur="0")], True).waits == {"chat"}
     assert pressed([row(scur="0")], True).full == frozenset()
+    assert pressed([row(status="DOWN", scur="0")], True).waits == frozenset()
+    assert pressed([row(status="DOWN", scur="1")], True).waits == {"chat"}
 
 
 def test_a_server_that_is_drained_waits_for_the_requests_at_its_router():
@@ -107,6 +109,7 @@ def run(came, waits=("chat",), start=100.0):
         answers = [] if total is None else [Answer("", "0x7f1", 4, "a:1", "chat", total)]
         looks, slow = judge(looks, answers, start + 5 * number, waits)
         ended += [(5 * number, each.seconds, each.read) for each in slow]
+        looks.update({each.answer.key: ENDED for each in slow})
     return ended
 
 
@@ -151,5 +154,6 @@ def test_another_stream_at_the_same_address_begins_anew():
 def test_what_was_ended_is_ended_once():
     looks, _slow = judge({}, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 0, {"chat"})
     looks, slow = judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 31, {"chat"})
-    assert len(slow) == 1 and next(iter(looks.values())).since == math.inf
+    assert len(slow) == 1
+    looks[slow[0].answer.key] = ENDED
     assert judge(looks, [Answer("", "0x7f1", 4, "a:1", "chat", 7)], 500, {"chat"})[1] == []

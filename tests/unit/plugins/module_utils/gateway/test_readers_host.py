@@ -23,6 +23,7 @@ class World:
 
     def __init__(self, monkeypatch, tmp_path):
         self.now, self.stat, self.processes, self.asked = 0.0, STAT.format(4, 1), PROCESSES, []
+        self.answer = "\n"
         monkeypatch.setattr(readers_host, "ask_root", self.ask)
         self.counter = tmp_path / "ended"
         self.readers = readers_host.Readers("admin", "master", str(self.counter), lambda: self.now)
@@ -33,6 +34,8 @@ class World:
             return given(self.stat)
         if "show proc" in command:
             return given(self.processes)
+        if "shutdown" in command:
+            return given(self.answer)
         stream, number = ("0x7f1", 4) if path == "admin" else ("0x7f2", 8)
         if "show sess 0x" in command:
             return DETAILS.format(stream=stream, number=number, place="0x1", pipe="")
@@ -61,6 +64,18 @@ def test_streams_of_both_workers_are_ended_and_counted(world, capsys):
     assert world.counter.read_text() == "2\n"
     line = "chat: ended the request of 127.0.0.1:51102, which read 0 bytes of the answer in 35 s while others waited"
     assert capsys.readouterr().out.count(line) == 2
+
+
+@pytest.mark.parametrize("answer", [TimeoutError(), ConnectionResetError(), "No such session (use 'show sess').\n"])
+def test_a_request_that_haproxy_did_not_end_is_not_counted_and_tried_again(world, answer, capsys):
+    world.answer = answer
+    world.run(40)
+    assert len(world.ended()) == 2 and world.counter.read_text() == "0\n" and "ended" not in capsys.readouterr().out
+    world.answer = "\n"
+    world.run(5)
+    assert len(world.ended()) == 4 and world.counter.read_text() == "2\n"
+    world.run(60)
+    assert len(world.ended()) == 4
 
 
 def test_streams_are_listed_only_where_places_are_taken(world):
