@@ -67,10 +67,15 @@ def largest_file(directory: str) -> str:
             path = os.path.join(top, name)
             with contextlib.suppress(OSError):
                 status = os.lstat(path)
-                is_whole = status.st_blocks * 512 >= status.st_size
-                if status.st_size > found[1] and is_whole and not owners.find_foreign(top, [name]):
+                if status.st_size > found[1] and not owners.find_foreign(top, [name]) and _is_whole(top, name):
                     found = (path, status.st_size)
     return found[0]
+
+
+def _is_whole(top: str, name: str) -> bool:
+    """Return whether a file has no holes. One that its file system compresses has fewer blocks, and none either."""
+    with ForeignDirectory(os.path.realpath(top)).opened(name) as file:
+        return os.lseek(file.fileno(), 0, os.SEEK_HOLE) >= os.fstat(file.fileno()).st_size
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from typing import Iterator
 
-from .mounts_host import MountedError, check_unmounted
+from .mounts_host import check_unmounted
 
 
 def walk_tree(top: str, place: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
@@ -57,12 +57,13 @@ def remove_tree(path: str, ignore_errors: bool = False) -> None:
     """
     try:
         check_unmounted(path)
-        shutil.rmtree(path)
-        return
-    except MountedError:
+    except OSError:
         if ignore_errors:
             return
         raise
+    try:
+        shutil.rmtree(path)
+        return
     except RecursionError:
         pass
     except OSError as exc:

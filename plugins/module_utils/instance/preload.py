@@ -23,11 +23,11 @@ IPC_FORMAT = "ipc_cache"
 # The path of a socket has at most 107 bytes, and vLLM's names need up to 62 of them.
 PARENT = "/run/vllm-preload"
 # What decides how weights lie on the chips, as vLLM's WeightCacheKey has it, and what a model needs to be built. The
-# rest of an instance's configuration is for its engine. The key lacks all2all-backend and enable-lora, which choose
-# kernels of experts, convert and runner, which change the last layers, and mm-encoder-tp-mode: it divides an encoder.
+# rest of an instance's configuration is for its engine. The key lacks all2all-backend, which chooses kernels of
+# experts, convert and runner, which change the last layers, and mm-encoder-tp-mode: it divides an encoder.
 KEPT = (
     "all2all-backend", "config-format", "convert", "data-parallel-size", "data-parallel-size-local", "dtype",
-    "enable-expert-parallel", "enable-lora", "expert-placement-strategy", "gpu-memory-utilization", "hf-config-path",
+    "enable-expert-parallel", "expert-placement-strategy", "gpu-memory-utilization", "hf-config-path",
     "hf-overrides", "kernel-config", "kv-cache-dtype", "kv-cache-dtype-skip-layers", "language-model-only",
     "limit-mm-per-prompt", "linear-backend", "max-model-len", "max-num-batched-tokens", "max-num-seqs",
     "mm-encoder-tp-mode", "model", "model-impl", "moe-backend", "pipeline-parallel-size", "quantization",

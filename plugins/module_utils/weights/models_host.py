@@ -9,6 +9,7 @@ from typing import Any
 
 from ..common.foreign_text import quote_foreign
 from ..common.module import Module
+from ..common.mounts_host import MountedError
 from ..transfer.fetch import Settings
 from .fetch_host import (
     FetchOutcome,
@@ -107,7 +108,15 @@ def _run(
     # Only now, because another revision may have come into use during a fetch of hours.
     mark_served(site.root, manifests, site.state_dir)
     owners = Owners(site.root)
-    return outcomes, [old for old in superfluous() if remove_old(old, owners)]
+
+    def is_removed(old: OldDirectory) -> bool:
+        try:
+            return remove_old(old, owners)
+        except MountedError as exc:
+            module.warn(str(exc))
+            return False
+
+    return outcomes, [old for old in superfluous() if is_removed(old)]
 
 
 def site_of(module: Module, access: dict[str, dict[str, Any]]) -> WeightsStore:

@@ -20,7 +20,7 @@ from .hardware import Accelerator
 from .inputs import Library, Manifest, PlanError, Serves, always, how_to_pin
 from .memory import SHORTEST, Request, model_request, weights_size
 from .model_shape import shape_problem
-from .side_models import side_models
+from .side_models import paths_in, side_models
 from .strategies import MULTI_NODE, compatible
 from .variants import PLAIN_FORMATS, other_variants, unsuited
 
@@ -121,6 +121,11 @@ def length_problem(entry: Chosen, composed: Composed, config: Mapping[str, Any])
 def named_models(composed: Composed) -> list[str]:
     """Return the repositories besides the model's that the arguments name, as somebody wrote them."""
     return side_models(_as_written(composed))
+
+
+def named_paths(composed: Composed) -> list[str]:
+    """Return the paths that stand where the arguments may name a repository, as somebody wrote them."""
+    return paths_in(_as_written(composed))
 
 
 def _as_written(composed: Composed) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from ..options.arguments import to_config
 from .choices import Chosen
 from .compose import Composed, Layer
 from .engine_memory import Engine
-from .fit import named_models
+from .fit import named_models, named_paths
 from .hardware import Accelerator
 from .inputs import Library, PlanError, how_to_pin
 from .memory import CONTEXT_GIB
@@ -56,7 +56,13 @@ def bound(
     """
     if not entry.requested.get(KEY):
         return composed
-    for draft in _named(composed, DRAFTS):
+    drafts = replace(composed, args={key: value for key, value in composed.args.items() if key in DRAFTS})
+    for path in named_paths(drafts):
+        raise PlanError(
+            f"{entry.where}.{KEY}: no manifest pins a draft at a path ({path}), and vLLM itself compares only "
+            "the headers of two drafts; name a repository that has a manifest, or remove preload"
+        )
+    for draft in named_models(drafts):
         if library.manifest(draft) is None:
             raise _unpinned(entry, draft)
     pinned = {each: library.manifest(each) for each in [entry.pinned, *_named(composed, KEPT)]}
@@ -109,6 +115,8 @@ def _reason_against(entry: Chosen, composed: Composed, accelerator: Accelerator)
         "an instance with residents sleeps, which weights of another process cannot": entry.requested.get("residents"),
         f"{SLEEP} is set: weights of another process cannot sleep": composed.args.get(SLEEP),
         "enable-eplb is set, which moves weights": composed.args.get("enable-eplb"),
+        # `vllm preload` warms up with it, and hands over weights by the names of LoRA's layers then.
+        "enable-lora is set, with which the engine cannot take the weights over": composed.args.get("enable-lora"),
         # vLLM takes its share of what is free beside the weights, and their holder has a context of CUDA.
         f"gpu-memory-utilization {share:g} leaves {left:.1f} GiB of a chip, of which the process that holds the "
         f"weights takes {CONTEXT_GIB:g}": accelerator.memory_mib and left < CONTEXT_GIB,

@@ -84,6 +84,8 @@ def test_a_draft_is_bound_to_its_manifest_too(tmp_path, changes):
 def test_a_draft_without_a_manifest_is_refused():
     said = refusal({"args": {"speculative-config": EAGLE}})
     assert f"chat.preload: no manifest pins the weights of {DRAFT}" in said
+    said = refusal({"args": {"speculative-config": {**EAGLE, "model": "/srv/drafts/x"}}})
+    assert "chat.preload: no manifest pins a draft at a path (/srv/drafts/x)" in said
     assert plan({"preload": False, "args": {"speculative-config": EAGLE}})
 
 
@@ -92,7 +94,6 @@ def test_a_draft_without_a_manifest_is_refused():
     ({"args": {"tensor-parallel-size": 2}}, {}),
     ({"args": {"dtype": "float16"}}, {}),
     ({"args": {"linear-backend": "cutlass"}}, {}),
-    ({"args": {"enable-lora": True}}, {}),
     ({"args": {"model-impl": "transformers"}}, {}),
     ({"env": {"VLLM_USE_DEEP_GEMM": "0"}}, {}),
     ({"chips": [1]}, {}),
@@ -111,13 +112,6 @@ def test_what_vllm_would_read_beside_the_old_weights_has_another_directory(reque
 ])  # fmt: skip
 def test_what_only_the_engine_reads_leaves_the_weights_where_they_are(requested):
     assert directory_of(plan(requested)) == directory_of(plan())
-
-
-def test_adapters_are_loaded_by_the_engine_and_may_change_while_it_runs(tmp_path):
-    on = {"enable-lora": True}
-    where = pinned(tmp_path, "org/adapter")
-    with_one = plan({"args": {**on, "lora-modules": ["sql=org/adapter"]}}, **where)
-    assert directory_of(with_one) == directory_of(plan({"args": on}, **where))
 
 
 def test_each_replica_has_its_own():
@@ -144,6 +138,7 @@ def test_it_is_off_by_default():
         {},
         "gpu-memory-utilization 0.999 leaves 0.1 GiB of a chip, of which the process that holds the weights takes 0.5",
     ),
+    ({"args": {"enable-lora": True}}, {}, "enable-lora is set, with which the engine cannot take the weights over"),
     ({"args": {"load-format": "dummy"}}, {}, "args set load-format, which preload sets"),
 ])  # fmt: skip
 def test_what_excludes_it_is_one_sentence(requested, more, why):
