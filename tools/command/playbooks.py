@@ -122,7 +122,7 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
     for host, result in document["results"].items():
         text = printable(result.get(key) or "")
         print(text if len(document["results"]) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
-    for error in document["errors"]:
+    for error in () if "problem" in document else document["errors"]:
         print(f"{error['host']} {given.instance}: {printable(error['message'])}", file=sys.stderr)
     return int(not document["ok"])
 

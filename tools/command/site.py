@@ -112,7 +112,7 @@ def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str
             count = chips.get("count")
             number = count if isinstance(count, int) and 0 < count <= MOST_CHIPS else 1
             found[name] = str(chips["model"]), number, str(chips.get("stack"))
-    for error in document["errors"]:
+    for error in () if "problem" in document else document["errors"]:
         print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found
 

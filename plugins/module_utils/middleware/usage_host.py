@@ -48,7 +48,7 @@ LONGEST_WAIT, LOOK = 5.0, 0.02
 MOST = int(os.environ.get("SEQUENCES_PER_REQUEST") or 2048)
 # Characters and elements of the schema, grammar or choices that an answer has to follow: vLLM compiles them for all
 # clients in few threads, and compiles on when the client has gone.
-LONGEST_FORM = 128 * 1024
+LONGEST_FORM = int(os.environ.get("SCHEMA_LENGTH_PER_REQUEST") or 128 * 1024)
 # What vLLM appends to the id of a request to the engine that is a step of a beam. A client may choose what is before.
 _BEAM = re.compile(r"-[0-9a-f]{16,32}-beam-[0-9]+\Z")
 
@@ -220,8 +220,8 @@ class Answer:
         # Each step of a beam search is a request with the whole prompt. All steps of a search begin in one task.
         if not self.parts and _length_of_form(params) > LONGEST_FORM:
             raise ValueError(
-                "The schema, grammar or list of choices for the answer is too long: "
-                f"it may have {LONGEST_FORM} characters and elements."
+                "The schema, grammar, tools or list of choices for the answer are too long: "
+                f"together {LONGEST_FORM} characters and elements at most."
             )
         task = asyncio.current_task() if _BEAM.search(name) else None
         part = Part(name, params, task is not None and task in self.beams)

@@ -155,6 +155,7 @@ HOST = (
     Place("/var/lib/haproxy/routed/", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/address-arrivals", "gateway", EVERYTHING),
+    Place("/run/gateway-readers/", "gateway", EVERYTHING),
     Place("/var/lib/gateway-agent/", "gateway", EVERYTHING),
     Place("/etc/keepalived/keepalived.conf", "gateway", EVERYTHING),
     Place("/etc/nginx/conf.d/mirror.conf", "mirror", EVERYTHING),

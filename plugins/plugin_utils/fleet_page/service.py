@@ -183,7 +183,8 @@ def _last_change(servers: Sequence[tuple[float, str, Mapping[str, Any]]], planne
     # Each gateway has its own checks of the same servers.
     downs = max(0, sum(entry["downs"] for _since, _host, entry in servers) - planned) // gateways
     counts = [f"went down {_times(downs)}"] if downs else []
-    counts += [f"stopped as planned {_times(planned // gateways)}"] if planned // gateways else []
+    # One of them may have seen a stop that another, which was starting, has not.
+    counts += [f"stopped as planned {_times(-(-planned // gateways))}"] if planned else []
     return "; ".join([f"{host} {state} for {age(since)}", *counts])
 
 

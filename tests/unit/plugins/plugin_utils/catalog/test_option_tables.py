@@ -384,6 +384,7 @@ def test_a_file_beside_the_tables_that_is_missing(tmp_path):
         ("OPERATOR_GUARD", "0"),
         ("SEQUENCES_PER_REQUEST", 0),
         ("SEQUENCES_PER_REQUEST", 2.5),
+        ("SCHEMA_LENGTH_PER_REQUEST", 0),
     ],
 )
 def test_what_the_middleware_cannot_read_is_refused_with_every_stack(name, value):

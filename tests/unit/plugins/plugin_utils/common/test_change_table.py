@@ -40,8 +40,8 @@ def test_the_file_of_a_task_is_left_out():
 
 def test_the_page_of_the_command_has_such_a_table():
     writes = "vllm : configure | Write the environment, arguments, secrets, start script and unit of each instance"
-    servers = [(f"gpu-a-0{number}", task) for task in (writes, "vllm : Restart changed instances") for number in (1, 2)]
-    gateway = ("configure | Write the configuration of HAProxy", "Reload HAProxy")
+    servers = [(f"gpu-a-0{number}", writes) for number in (1, 2)]
+    gateway = ("configure | Install certificate and key", "configure | Write the configuration of HAProxy")
     lines = shown(*servers, *(("gw1", f"gateway : {task}") for task in gateway), width=120)
     page = (Path(__file__).resolve().parents[5] / "docs/operate/command.md").read_text(encoding="utf-8")
     assert "\n".join(["What would change:", *lines]) in page
