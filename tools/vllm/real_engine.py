@@ -122,12 +122,15 @@ class Engine:
     """The steps of a start up to the configuration."""
 
     def __init__(self) -> None:
-        for name in KERNELS:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-            sys.modules.setdefault(name, types.ModuleType(name))
         platforms = importlib.import_module("vllm.platforms")
         Switch.target = self.processor = importlib.import_module("vllm.platforms.cpu").CpuPlatform()
+        # It takes vllm._C or another library, by what this processor knows: a wrong one ends the process.
+        self.processor.import_kernels()
+        for name in KERNELS:
+            if name != "vllm._C":
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+            sys.modules.setdefault(name, types.ModuleType(name))
         vars(platforms).update(_current_platform=Switch(), _init_trace="")
         self.command_line = CommandLine()
         self.engine = importlib.import_module("vllm.engine.arg_utils").AsyncEngineArgs
