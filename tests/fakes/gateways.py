@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -56,6 +57,25 @@ def free_port() -> int:
 
 # Seconds, for what hangs: a busy machine may take ten times as long as a quiet one.
 HANGS = 120.0
+
+
+@contextlib.contextmanager
+def repeating(send, pause):
+    """Call ``send`` again and again."""
+    ended = threading.Event()
+
+    def repeat():
+        with contextlib.suppress(OSError):
+            while not ended.wait(pause):
+                send()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def until(condition: Any, seconds: float = HANGS) -> Any:

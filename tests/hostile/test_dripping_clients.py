@@ -7,13 +7,12 @@ import contextlib
 import json
 import os
 import socket
-import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import arrival_host
 
 from tests.fakes.counted_engine import counted_engine
-from tests.fakes.gateways import HAPROXY, KEY, gateway, plan, until
+from tests.fakes.gateways import HAPROXY, KEY, gateway, plan, repeating, until
 from tests.fakes.stopping_engine import answer
 from tests.hostile.http2 import DATA, Http2, frame
 
@@ -38,31 +37,12 @@ def one(tmp_path_factory, request):
 
 
 @contextlib.contextmanager
-def dripping(send):
-    """Call ``send`` again and again."""
-    ended = threading.Event()
-
-    def drip():
-        with contextlib.suppress(OSError):
-            while not ended.wait(0.2):
-                send()
-
-    thread = threading.Thread(target=drip, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-@contextlib.contextmanager
 def slow(one, path=CHAT):
     """A request over HTTP/1.1 whose body drips; as much of it is here as a buffer of HAProxy holds."""
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Length: {LENGTH}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", one.port), 60) as connection:
         connection.sendall(head.encode() + b" " * 200_000)
-        with dripping(lambda: connection.send(b" ")):
+        with repeating(lambda: connection.send(b" "), 0.2):
             yield connection
 
 
@@ -89,7 +69,7 @@ def test_over_http_2_too(one):
     with Http2(one.port) as connection:
         headers = [("authorization", f"Bearer {KEY}"), ("content-length", str(LENGTH))]
         stream = connection.request("POST", CHAT, headers, b" " * 65_000, ends=False)
-        with dripping(lambda: connection.socket.sendall(frame(DATA, 0, stream, b" "))):
+        with repeating(lambda: connection.socket.sendall(frame(DATA, 0, stream, b" ")), 0.2):
             until(lambda: running(one) == 1, 10)
             assert connection.status(stream, 20) == 408
             # HAProxy ends the request with the next byte that comes after the answer, or after 30 seconds of silence.

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, gateway, plan, program, until
+from tests.fakes.gateways import HANGS, HAPROXY, KEY, client, gateway, plan, program, repeating, until
 from tests.hostile.http2 import SETTINGS, WINDOW, Http2, frame
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -92,25 +92,6 @@ def body(kind):
     return b'{"model":"m","messages":[],"x":"%s"}' % kind.encode()
 
 
-@contextlib.contextmanager
-def again(send, pause):
-    """Call ``send`` again and again."""
-    ended = threading.Event()
-
-    def repeat():
-        with contextlib.suppress(OSError):
-            while not ended.wait(pause):
-                send()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 class Streams:
     """Requests over one connection of HTTP/2, whose answers are read as fast as ``grant`` gives leave."""
 
@@ -156,7 +137,7 @@ def running(found):
 @pytest.mark.parametrize("kind", ["large", "small"])
 def test_streams_that_are_read_a_byte_now_and_then_keep_no_places(one, kind):
     eve = Streams(one.port, [kind] * PLACES)
-    with again(lambda: eve.grant(1), 8), contextlib.closing(eve.http.socket):
+    with repeating(lambda: eve.grant(1), 8), contextlib.closing(eve.http.socket):
         if kind == "large":
             until(lambda: running(one) == PLACES, 10)
         assert gold_within(one, 60) < 60
@@ -176,7 +157,7 @@ def test_connections_that_are_read_slowly_keep_no_places(one):
     with contextlib.ExitStack() as stack:
         connections = [plain(stack, one.port, "large", 2304) for _number in range(PLACES)]
         until(lambda: running(one) == PLACES, 10)
-        stack.enter_context(again(lambda: [each.recv(4000) for each in connections], 1))
+        stack.enter_context(repeating(lambda: [each.recv(4000) for each in connections], 1))
         assert gold_within(one, 60) < 60
         until(lambda: int(one.counter.read_text()) >= 1, 10)
 
@@ -187,8 +168,8 @@ def test_slow_links_and_slow_engines_keep_their_answers(one):
     with contextlib.ExitStack() as stack:
         links = [plain(stack, one.port, "large", 65536), plain(stack, one.port, "drips", 65536)]
         until(lambda: running(one) == PLACES, 10)
-        stack.enter_context(again(lambda: fast.grant(50_000), 0.8))
-        stack.enter_context(again(lambda: links[0].recv(50_000, socket.MSG_WAITALL), 1))
+        stack.enter_context(repeating(lambda: fast.grant(50_000), 0.8))
+        stack.enter_context(repeating(lambda: links[0].recv(50_000, socket.MSG_WAITALL), 1))
         one.tell(f"set server chat/{SERVER} state drain")
         assert drips.http.finished(drips.streams[0]) and len(drips.http.bodies[drips.streams[0]]) == 1800
         answer = b""
@@ -201,11 +182,11 @@ def test_slow_links_and_slow_engines_keep_their_answers(one):
 
 def test_a_drain_does_not_wait_for_a_slow_reader_not_even_of_a_replaced_worker(one):
     eve = Streams(one.port, ["large"] * 2)
-    with again(lambda: eve.grant(1), 8), contextlib.closing(eve.http.socket):
+    with repeating(lambda: eve.grant(1), 8), contextlib.closing(eve.http.socket):
         until(lambda: running(one) == 2, 10)
         one.reload()
         later = Streams(one.port, ["large"])
-        with again(lambda: later.grant(1), 8), contextlib.closing(later.http.socket):
+        with repeating(lambda: later.grant(1), 8), contextlib.closing(later.http.socket):
             until(lambda: one.state(SERVER) == "UP" and running(one) == 1)
             one.tell(f"set server chat/{SERVER} state drain")
             until(lambda: running(one) == 0 and one.counter.read_text() == "3\n", 60)

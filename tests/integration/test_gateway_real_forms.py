@@ -170,6 +170,20 @@ def test_no_id_of_a_client_makes_its_prompts_one(engine):
         assert told["prompt"] == usage["prompt_tokens"]
 
 
+def assert_refused(engine, bodies, words):
+    """Each request gets 400 with these words, and leaves no record."""
+    number, wrong = len(records(engine, 0)), {}
+    for name, (path, body) in bodies.items():
+        began, connection = time.monotonic(), asked(engine, path, body)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        print(name, answer.status, text[:300], time.monotonic() - began)
+        if answer.status != 400 or words not in text:
+            wrong[name] = (answer.status, text[:300])
+    assert (wrong, records(engine, number)) == ({}, [])
+
+
 def test_more_prompts_and_choices_than_the_engine_takes_at_a_time_are_refused_and_not_counted(engine):
     """For everybody else a list of 32,000 prompts cost 30 ms at each step."""
     many = ["a"] * 2049
@@ -191,16 +205,7 @@ def test_more_prompts_and_choices_than_the_engine_takes_at_a_time_are_refused_an
             "rank": ("/v1/rerank", {"query": "a", "documents": many}),
         },
     }[engine.family]
-    number, wrong = len(records(engine, 0)), {}
-    for name, (path, body) in bodies.items():
-        began, connection = time.monotonic(), asked(engine, path, body)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        print(name, answer.status, text, time.monotonic() - began)
-        if answer.status != 400 or "at most 2048 prompts at a time" not in text:
-            wrong[name] = (answer.status, text[:300])
-    assert (wrong, records(engine, number)) == ({}, [])
+    assert_refused(engine, bodies, "at most 2048 prompts at a time")
     assert engine.counter("vllm:num_requests_running") == 0
 
 
@@ -225,13 +230,4 @@ def test_a_schema_or_choice_of_a_megabyte_is_refused_and_not_compiled(engine):
         ),
         "a response": ("/v1/responses", {"input": "a", "max_output_tokens": 5, "text": {"format": named}}),
     }
-    number, wrong = len(records(engine, 0)), {}
-    for name, (path, body) in bodies.items():
-        began, connection = time.monotonic(), asked(engine, path, body)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        print(name, answer.status, text[:300], time.monotonic() - began)
-        if answer.status != 400 or "too long: together" not in text:
-            wrong[name] = (answer.status, text[:300])
-    assert (wrong, records(engine, number)) == ({}, [])
+    assert_refused(engine, bodies, "too long: together")

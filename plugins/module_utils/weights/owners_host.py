@@ -70,10 +70,11 @@ class Owners:
     def check_parent(self, directory: str) -> None:
         """Raise WeightsError where another user can change the names beside a revision: root would follow his links."""
         parent = os.path.dirname(directory)
-        if self.is_exposed(parent):
+        exposure = self.exposure(parent)
+        if exposure:
             raise WeightsError(
-                f"{parent}: another user owns or can write this directory or one above it, so nothing is fetched into "
-                f"it; put a copy that root has made (cp -r) in the place of {os.path.dirname(parent)}, or remove it"
+                f"{parent}: nothing is fetched into it, because {exposure} and could exchange it; put a copy that root "
+                f"has made (cp -r) in the place of {os.path.dirname(parent)}, or remove it"
             )
 
     def find_revisions(self) -> tuple[list[str], list[str]]:

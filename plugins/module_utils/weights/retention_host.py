@@ -20,7 +20,7 @@ from .plan import STAMP_NAME
 
 REVISION, ABANDONED = "revision", "abandoned"
 # The next step where another user could lead root elsewhere.
-ROOTS_ALONE = "give it to root and let nobody else write it (chown, chmod go-w), then run this again"
+ROOTS_ALONE = "give that directory alone, not its files, to root (chown root, chmod go-w), then run this again"
 
 _NAME = re.compile(r"(?P<revision>[0-9a-f]{40})|\.(?P<left>[0-9a-f]{40})\.(?P<state>partial|old|removed)", re.ASCII)
 _REVISIONS = re.compile(rb"[0-9a-f]{40}")

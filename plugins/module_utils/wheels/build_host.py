@@ -18,6 +18,7 @@ from ..common.files_host import create, existing_above, locked, sync_directory
 from ..common.foreign_text import quote_foreign
 from ..common.foreign_trees_host import remove_tree
 from ..common.module import Module
+from ..common.mounts_host import check_unmounted
 from .environment_host import DAMAGED, find_damage, mark_verified, set_aside
 from .index import Link
 from .venv import (
@@ -68,6 +69,8 @@ def ensure(module: Module, open_index: Callable[[], Index]) -> dict[str, Any]:
     if os.path.isdir(path) and not damage:
         return {**result, "changed": link_for_linker(module, path)}
     if damage:
+        # Before minutes of work for an environment that could not take its place.
+        check_unmounted(path)
         module.warn(describe_damage(path, damage))
     index = open_index()
     check(module, lock, index)

@@ -234,7 +234,7 @@ def test_a_model_whose_directory_another_user_can_exchange_stays(there, owned):
     assert (plan.items, removal.removed, len(plan.kept)) == ((), [], 1)
     assert list(plan.kept) == removal.kept
     assert plan.kept[0].startswith(f"{MODEL} stays: another user can change it (")
-    assert f" {there.at(owned)}); give it to root" in plan.kept[0]
+    assert f" {there.at(owned)}); give that directory alone, not its files, to root" in plan.kept[0]
     assert not there.at("/srv/models/example/tiny/.lock").exists()
     # What only has a lock left too.
     there.write("/srv/models/other/tiny/.lock", "")

@@ -96,7 +96,7 @@ def test_what_another_user_can_change_is_neither_linked_nor_believed(site, place
     state = inspect_weights(site.root, SECOND)
     assert find_shared_files(site.root, state) == {}
     if above:
-        with pytest.raises(WeightsError, match=f"^{site.root}/org/second: another user"):
+        with pytest.raises(WeightsError, match=f"^{site.root}/org/second: nothing is fetched into it"):
             fetch(site, SECOND)
     else:
         fetch(site, SECOND)
@@ -109,7 +109,7 @@ def test_what_another_user_can_change_is_neither_linked_nor_believed(site, place
     found = inspect_weights(site.root, FIRST)
     assert "model-1.safetensors" in [file.name for file in found.missing]
     if place.startswith(".."):
-        with pytest.raises(WeightsError, match=f"^{site.root}/org/first: another user"):
+        with pytest.raises(WeightsError, match=f"^{site.root}/org/first: nothing is fetched into it"):
             fetch(site, FIRST)
     else:
         fetch(site, FIRST)
@@ -194,10 +194,12 @@ def others(site):
 def test_nothing_is_fetched_into_a_directory_of_another_user(site, others):
     state = inspect_weights(site.root, FIRST)
     for call in (lambda: check_preconditions([state], site), lambda: fetch(site, FIRST)):
-        with pytest.raises(WeightsError, match=r"another user owns or can write .* a copy that root has made") as error:
+        with pytest.raises(
+            WeightsError, match=r"nothing is fetched into it, because .* a copy that root has made"
+        ) as error:
             call()
         assert str(error.value).startswith(f"{others}: ")
-    with pytest.raises(WeightsError, match="another user"):
+    with pytest.raises(WeightsError, match="nothing is fetched into it"):
         fetch_weights(choose_source(state, site), site, print, ProgressTracker())
     assert os.listdir(others) == []
 
