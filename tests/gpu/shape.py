@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make models of known shapes without weights, for `load-format: dummy`:  shape.py WEIGHTS MANIFESTS [heavy]
+"""Make models of known shapes without weights, for `load-format: dummy`:  shape.py WEIGHTS MANIFESTS [SHAPE]
 
 Tokenizer and the rest are the smoke model's, which lies below WEIGHTS. The model of gpt-oss-20b's shape goes beside it,
-its manifest below MANIFESTS. Other shapes go to WEIGHTS/shapes/NAME, for sweep.py. With `heavy`, the dense one of
-these gets 17 GB of random weights in files, as real/dense.
+its manifest below MANIFESTS. Other shapes go to WEIGHTS/shapes/NAME, for sweep.py. With SHAPE, a dense one of these
+gets random weights in files, as real/SHAPE: dense 17 GB, dense-32b 66 GB.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 from hashlib import file_digest, sha1, sha256
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 NAME = "openai/gpt-oss-20b"
 # What the smoke model has smaller or not at all.
@@ -44,7 +44,7 @@ SHAPE = {
 VOCABULARY = 201088
 COMMON = {"vocab_size": VOCABULARY, "torch_dtype": "bfloat16", "hidden_act": "silu", "tie_word_embeddings": False,
           "bos_token_id": 199998, "eos_token_id": 200002, "attention_bias": False, "use_cache": True}  # fmt: skip
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "gpt-oss-120b": {**SHAPE, "num_hidden_layers": 36, "num_local_experts": 128,
                      "layer_types": ["sliding_attention", "full_attention"] * 18},
     # Llama-3.1-8B: dense.
@@ -52,6 +52,11 @@ SHAPES = {
               "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
               "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
               "rope_theta": 500000.0, "mlp_bias": False},
+    # Qwen2.5-32B's sizes, without its biases.
+    "dense-32b": {**COMMON, "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 5120,
+                  "intermediate_size": 27648, "num_hidden_layers": 64, "num_attention_heads": 40,
+                  "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+                  "rope_theta": 1000000.0, "mlp_bias": False},
     # DeepSeek-V2-Lite: latent attention, experts in bfloat16.
     "latent": {**COMMON, "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "hidden_size": 2048,
                "intermediate_size": 10944, "moe_intermediate_size": 1408, "num_hidden_layers": 27,
@@ -81,14 +86,16 @@ def main(weights: Path, manifests: Path) -> None:
     publish(weights, manifests, NAME, files)
 
 
-def tensors(layer: int | None) -> dict[str, list[int]]:
-    """Return name and shape of the weights of a layer of the dense model, or of what belongs to none."""
+def tensors(shape: dict[str, Any], layer: int | None) -> dict[str, list[int]]:
+    """Return name and shape of the weights of a layer of a dense model, or of what belongs to none."""
+    hidden = shape["hidden_size"]
     if layer is None:
-        table = [VOCABULARY, 4096]
-        return {"model.embed_tokens.weight": table, "lm_head.weight": table, "model.norm.weight": [4096]}
-    wide, square, narrow = [14336, 4096], [4096, 4096], [1024, 4096]
+        table = [VOCABULARY, hidden]
+        return {"model.embed_tokens.weight": table, "lm_head.weight": table, "model.norm.weight": [hidden]}
+    wide, square = [shape["intermediate_size"], hidden], [hidden, hidden]
+    narrow = [hidden // shape["num_attention_heads"] * shape["num_key_value_heads"], hidden]
     shapes = {
-        "input_layernorm": [4096], "post_attention_layernorm": [4096], "mlp.gate_proj": wide, "mlp.up_proj": wide,
+        "input_layernorm": [hidden], "post_attention_layernorm": [hidden], "mlp.gate_proj": wide, "mlp.up_proj": wide,
         "mlp.down_proj": wide[::-1], "self_attn.q_proj": square, "self_attn.k_proj": narrow,
         "self_attn.v_proj": narrow, "self_attn.o_proj": square,
     }  # fmt: skip
@@ -110,33 +117,36 @@ def write_tensors(target: Path, listed: dict[str, list[int]]) -> None:
     with target.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, shape in listed.items():
-            source = b"\x80\x3f" * 4096 if name.endswith("norm.weight") else values
+            source = b"\x80\x3f" * shape[0] if name.endswith("norm.weight") else values
             left = 2 * math.prod(shape)
             while left:
                 left -= file.write(memoryview(source)[:left])
 
 
-def heavy_file(arguments: tuple[Path, int]) -> tuple[str, dict[str, object]]:
-    """Write one of the nine files of the heavy model; return its name and its entry of the manifest."""
-    directory, number = arguments
-    listed = tensors(None) if number == 8 else {}
-    for layer in range(number * 4, number * 4 + 4) if number < 8 else ():
-        listed |= tensors(layer)
-    target = directory / f"model-{number:05d}-of-00008.safetensors"
+def heavy_file(arguments: tuple[Path, str, int]) -> tuple[str, dict[str, object]]:
+    """Write a file with four layers, or the last one with the rest; return its name and its entry of the manifest."""
+    directory, name, number = arguments
+    shape = SHAPES[name]
+    files = shape["num_hidden_layers"] // 4
+    listed = tensors(shape, None) if number == files else {}
+    for layer in range(number * 4, number * 4 + 4) if number < files else ():
+        listed |= tensors(shape, layer)
+    target = directory / f"model-{number:05d}-of-{files:05d}.safetensors"
     write_tensors(target, listed)
     with target.open("rb") as file:
         digest = file_digest(file, "sha256").hexdigest()
     return target.name, {"size": target.stat().st_size, "sha256": digest, "names": list(listed)}
 
 
-def heavy(weights: Path, manifests: Path, small: Path) -> None:
-    """Write the dense model with its weights, and its manifest; ``small`` has the other files."""
+def heavy(weights: Path, manifests: Path, shape: str, small: Path) -> None:
+    """Write a dense model with its weights, and its manifest; ``small`` has the other files."""
     began = time.monotonic()
-    name = "real/dense"
+    name = f"real/{shape}"
     target = weights / name / "being-made"
     target.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.Pool(9) as pool:
-        entries = dict(pool.map(heavy_file, [(target, number) for number in range(9)], chunksize=1))
+    numbers = range(SHAPES[shape]["num_hidden_layers"] // 4 + 1)
+    with multiprocessing.Pool(len(numbers)) as pool:
+        entries = dict(pool.map(heavy_file, [(target, shape, number) for number in numbers], chunksize=1))
     places = {one: file for file, each in entries.items() for one in cast("list[str]", each.pop("names"))}
     files = {path.name: path.read_bytes() for path in small.iterdir()}
     files["model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": places}).encode()
@@ -169,8 +179,8 @@ def publish(
 
 
 if __name__ == "__main__":
-    if sys.argv[3:] == ["heavy"]:
+    if sys.argv[3:]:
         # Beside the shape that was made before.
-        heavy(Path(sys.argv[1]), Path(sys.argv[2]), Path("/carried/weights/shapes/dense"))
+        heavy(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], Path("/carried/weights/shapes", sys.argv[3]))
     else:
         main(Path(sys.argv[1]), Path(sys.argv[2]))

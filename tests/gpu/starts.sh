@@ -115,28 +115,42 @@ balanced() {
   spy balanced 50
   systemctl stop vllm@balanced
 }
-# answer PORT: the text of some tokens at temperature 0
+# answer PORT MODEL: the text of some tokens at temperature 0
 answer() {
   curl --silent --max-time 60 "http://127.0.0.1:$1/v1/completions" -H 'Content-Type: application/json' \
-    -d '{"model": "real/dense", "prompt": [2000, 3000, 4000, 5000], "max_tokens": 16, "temperature": 0, "ignore_eos": true}' | sha256sum_of_text
+    -d "{\"model\": \"real/$2\", \"prompt\": [2000, 3000, 4000, 5000], \"max_tokens\": 16, \"temperature\": 0, \"ignore_eos\": true}" | sha256sum_of_text
 }
 sha256sum_of_text() { python3.13 -c 'import hashlib, json, sys; print(hashlib.sha256(json.load(sys.stdin)["choices"][0]["text"].encode()).hexdigest()[:16])'; }
-# Weights in files, 17 GB: read by the engine, then held by another process.
+# heavy MODEL: the files of that dense model, in memory, and a file system in memory for the copy that the role makes of them: 66 GB twice are
+# more than the disk has
+heavy() {
+  local each
+  for each in /carried/heavy /srv/models; do
+    mkdir -p "$each"
+    mount -t tmpfs -o size=90g,mode=755 tmpfs "$each"
+  done
+  python3.13 /carried/shape.py /carried/heavy /carried/site/heavy "$1" > "$result/heavy.log" 2>&1
+}
+# preload [MODEL]: weights in files, read by the engine, then held by another process.
 preload() {
+  local model=${1:-dense}
   while systemctl is-active --quiet heavy; do sleep 1; done
+  [ -e "$result/heavy.log" ] || heavy "$model"
   cat "$result/heavy.log"
-  site files || return 0
-  report held "weights from files" files
-  restart held "weights from files, again" files
-  say "answer: $(answer 8010)"
-  site held || return 0
-  report held "weights held, first start" held
-  say "answer: $(answer 8010)"
-  restart held "weights held, again" held
+  site "$model-files" || return 0
+  ! mountpoint -q /carried/heavy || umount /carried/heavy
+  report held "weights from files" "$model-files"
+  restart held "weights from files, again" "$model-files"
+  say "answer: $(answer 8010 "$model")"
+  site "$model-held" || return 0
+  report held "weights held, first start" "$model-held"
+  say "answer: $(answer 8010 "$model")"
+  restart held "weights held, again" "$model-held"
   nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
-  site changed || return 0
-  report held "weights held, other flags" changed
-  say "answer: $(answer 8010)"
+  site "$model-changed" || return 0
+  report held "weights held, other flags" "$model-changed"
+  say "answer: $(answer 8010 "$model")"
+  restart held "weights held, other flags, again" "$model-changed"
   systemctl stop vllm@held
   nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader
   systemctl stop vllm-preload@held
@@ -189,7 +203,7 @@ case ${1:-} in
     python3.13 /carried/site/presets.py
     prepare
     # While the first start compiles.
-    systemd-run --quiet --unit=heavy bash -c "exec nice python3.13 /carried/shape.py /carried/heavy /carried/site/heavy heavy > $result/heavy.log 2>&1"
+    systemd-run --quiet --unit=heavy bash -c "exec nice python3.13 /carried/shape.py /carried/heavy /carried/site/heavy dense > $result/heavy.log 2>&1"
     start_lane starts.sh
     follow_lane "$((${LEFT:-400} - SECONDS))"
     ;;

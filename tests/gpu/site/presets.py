@@ -149,11 +149,12 @@ def main() -> None:
     heavy = {"weights_manifest_path": ["/carried/site/heavy"], "weights_sources": ["file:///carried/heavy"],
              "vllm_recipe_path": ["/carried/site/recipes"]}  # fmt: skip
     few = {"max-model-len": 8192, "max-num-seqs": 8, "max-cudagraph-capture-size": 8}
-    held = {"recipe": "real/dense", "chips": [0], "port": 8010, "args": few, **on}
     more = {**few, "max-num-seqs": 16, "max-cudagraph-capture-size": 16}
-    write("starts-files", heavy, held=held)
-    write("starts-held", heavy, held={**held, "preload": True})
-    write("starts-changed", heavy, held={**held, "preload": True, "args": more})
+    for model in ("dense", "dense-32b"):
+        held = {"recipe": f"real/{model}", "chips": [0], "port": 8010, "args": few, **on}
+        write(f"starts-{model}-files", heavy, held=held)
+        write(f"starts-{model}-held", heavy, held={**held, "preload": True})
+        write(f"starts-{model}-changed", heavy, held={**held, "preload": True, "args": more})
 
 
 if __name__ == "__main__":
