@@ -24,6 +24,7 @@ from ..plugin_utils.gateway.inventory import (
 )
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
 from ..plugin_utils.gateway.of_hosts import shares_of
+from ..plugin_utils.gateway.served import first_instance, urls_of
 from ..plugin_utils.gateway.services import GatewayError, decide
 
 
@@ -45,7 +46,8 @@ class ActionModule(ControllerAction):
             hosts = hosts_of(options["backends"], cluster, groups, serving)
             shares = shares_of(hosts, groups, inventory, gateway) if options["admission"] != OFF else {}
             options = {**options, "shares": shares}
-            found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
+            backends = backends_of(hosts, hostvars, self._loader)
+            found = decide(gateway, backends, options)
             found["peers"] = peers_of(gateway, options, groups, hostvars)
             clients, unknown = with_services(clients, options["clients"], found.pop("models"))
             problems += unknown
@@ -57,10 +59,19 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
         names = [gateway, own_address, shared, *options["names"]]
+        models = {service["name"]: service["models"] for service in found["services"]}
+        paths = {name: entry["key_file"] for name, entry in options["clients"].items() if "key_file" in entry}
         warnings = [*found["warnings"], *ending(clients, time.time())]
         return {
             **found,
             "warnings": [f"{gateway}: {text}" for text in warnings],
             "clients": [client.as_dict() for client in clients],
             "names": list(dict.fromkeys(name for name in names if name)),
+            # For the end of the run.
+            "served": {
+                "urls": urls_of(shared or own_address, options["tls"] != "off", found["listeners"], models),
+                "key_files": paths,
+                "open": options["open"],
+                "first": first_instance({backend.host: backend.plans for backend in backends}),
+            },
         }

@@ -75,6 +75,8 @@ def main(module: AnsibleModule) -> Result:
         "key": found.key,
         "not_after": found.not_after,
         "reason": found.reason,
+        # For the clients.
+        "authority": f"{module.params['ca_dir']}/ca.crt" if module.params["source"] == "own" else "",
     }
 
 

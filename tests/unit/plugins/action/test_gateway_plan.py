@@ -50,6 +50,7 @@ def site(tmp_path):
                             "import_role": {"name": "baremetal.inference.gateway", "tasks_from": "preflight"},
                         },
                         {"keep_result": {"value": "{{ __gateway_plan }}", "dest": str(tmp_path / "plan.json")}},
+                        {"baremetal.inference.served_report": {}, "run_once": True},
                     ],
                 }
             ]
@@ -98,6 +99,19 @@ def test_a_gateway_serves_the_hosts_of_its_cluster_and_knows_no_key(site):
     assert plan["clients"][0]["services"] == ["*"] and "models" not in plan
     # A preflight makes nothing, on the controller neither.
     assert not (site / "ca").exists()
+
+
+@pytest.mark.parametrize("arguments, heading", [((), "Served:"), (("--check",), "Would be served:")])
+def test_the_end_of_a_run_says_where_the_models_are_served(site, arguments, heading):
+    rc, said = run(site, *arguments, gateway_names=["models.example"], gateway_host_address="10.0.0.9")
+    assert rc == 0 and KEY not in said, said
+    told = (
+        f"{heading} https://10.0.0.9:18443/v1 (gw): baremetal/gpt-oss-smoke Clients need the certificate of the CA "
+        f"({site}/ca/ca.crt) and a key. Keys: alice in {site}/alice.key. "
+        "Another key: `inference key add NAME --team TEAM`. "
+        "Next: `inference verify`, or `inference chat cpu-1 chat QUESTION`."
+    )
+    assert squeezed(told) in squeezed(said), said
 
 
 def test_a_lost_ca_is_not_replaced_without_permission(site):
