@@ -46,6 +46,15 @@ class Watch:
             self.invocation = self.now.invocation
         return f"unit {self.unit.name} {problem}" if problem else ""
 
+    def in_short(self, instance: str) -> str:
+        """Return why an instance is not ready, in one short sentence, from the last check."""
+        problem = explain_failure(self._first, self.now)
+        if problem:
+            return f"{instance} {problem}; see `inference logs HOST {instance}`."
+        if self.now.active == "active":
+            return f"{instance} runs, and does not answer."
+        return f"{instance} is still starting after {time.monotonic() - self.now.began:.0f} s."
+
 
 def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: float) -> Wait:
     """Poll /health until it answers 200 and the unit (if any) is active, until the unit dies, or until the timeout.

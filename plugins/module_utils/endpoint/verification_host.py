@@ -92,6 +92,9 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
         message.append("The files of the model decided what to ask; vllm_instances.NAME.checks replaces it.")
     if watch is None:
         return {"msg": "\n".join(message)}
+    # A busy person reads no further; the details follow.
+    if endpoint.params["instance"] and not result["checks"][0]["ok"]:
+        message.insert(0, watch.in_short(endpoint.params["instance"]))
     lines = watch.unit.journal(watch.invocation)
     why = redact_lines(reasons(lines), endpoint.secrets)
     last = redact_lines(without_access_log(lines), endpoint.secrets, endpoint.params["journal_lines"])

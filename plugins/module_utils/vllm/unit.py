@@ -12,7 +12,10 @@ from ..instance.systemd import parse_properties
 # Runs a command given as words and returns its exit status, output and error output.
 Runner = Callable[[List[str]], Tuple[int, str, str]]
 
-_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,Job"
+_PROPERTIES = (
+    "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,Job,"
+    "InactiveExitTimestampMonotonic"
+)
 # vLLM prints the traceback of its engine, then that of the API server: the cause stands far above the end.
 _READ = 500
 # Of earlier runs, only the last lines of systemd matter.
@@ -26,7 +29,10 @@ class UnitError(Exception):
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit as ``systemctl show`` describes it; job is set if systemd will still start or stop it."""
+    """A unit as ``systemctl show`` describes it.
+
+    job is set if systemd will still start or stop it. began is when its last start began, on the monotonic clock.
+    """
 
     load: str
     active: str
@@ -38,6 +44,7 @@ class UnitState:
     pid: int
     invocation: str
     job: bool
+    began: float = 0.0
 
     def __str__(self) -> str:
         exited = ""
@@ -105,6 +112,7 @@ def parse_show(text: str) -> UnitState:
         pid=number("MainPID"),
         invocation=found.get("InvocationID", ""),
         job=number("Job") > 0,
+        began=number("InactiveExitTimestampMonotonic") / 1e6,
     )
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -84,3 +85,22 @@ def test_who_has_the_port_of_a_unit_that_has_failed_is_named(reply, told):
     wait = ready.wait_until_ready(client, ready.Watch(Unit(STARTING, state("failed", "failed", 0, "exit-code"))), 60)
     assert wait.problem.startswith("unit vllm@big.service ") and wait.problem.partition("big.service")[2].endswith(told)
     assert ("something else" in wait.problem) == bool(told)
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ([STARTING], "chat is still starting after 35 s."),
+        ([RUNNING], "chat runs, and does not answer."),
+        (
+            [RUNNING, state("activating", "auto-restart", 0, "signal")],
+            "chat has failed: signal; see `inference logs HOST chat`.",
+        ),
+        ([state("inactive", "dead")], "chat is not started; see `inference logs HOST chat`."),
+    ],
+)
+def test_where_an_instance_stands_in_one_short_sentence(monkeypatch, states, told):
+    monkeypatch.setattr(ready.time, "monotonic", lambda: 1035.0)
+    watch = ready.Watch(Unit(*(replace(each, began=1000.0) for each in states)))
+    watch.check()
+    assert watch.in_short("chat") == told

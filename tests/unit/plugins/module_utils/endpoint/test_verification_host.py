@@ -259,6 +259,13 @@ def test_the_deadline_says_what_was_found_last(fake):
     assert [row["name"] for row in result["checks"]] == ["ready"] and "ready_after_s" not in result
 
 
+@pytest.mark.usefixtures("unit_is_up")
+def test_an_instance_says_first_and_shortly_where_it_stands(installed, fake):
+    fake.behaviour["/health"] = lambda handler: handler.send_text("", 503)
+    first, second = installed({}, ready_timeout=0.5)["msg"].splitlines()[:2]
+    assert (first, second) == ("chat runs, and does not answer.", f"{MODEL} at {fake.url} is not ready:")
+
+
 def test_nobody_listens():
     result = run(url="http://127.0.0.1:9", model=MODEL, ready_timeout=0.5)
     assert "GET http://127.0.0.1:9/health: connection refused, nothing listens on 127.0.0.1:9" in result["msg"]
