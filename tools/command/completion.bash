@@ -1,4 +1,5 @@
-# Completion of verbs and options; a test compares it with the parser.
+# Completion of verbs and options, for zsh too; a test compares it with the parser.
+if [ -n "${ZSH_VERSION:-}" ]; then autoload -U +X bashcompinit && bashcompinit; fi
 _inference() {
   local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]:-} listed=
   if ((COMP_CWORD == 1)); then verb=; fi

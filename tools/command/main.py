@@ -32,8 +32,8 @@ class Parser(argparse.ArgumentParser):
         near = [match for word in words for match in difflib.get_close_matches(word, known, 1) if match != word]
         if near:
             message = re.sub(r" \(choose from .*\)$", "", message) + f"; nearest: {near[0]}"
-        message = message.replace("argument ", "")
-        self.exit(USAGE, f"{self.prog}: {message}. `{' '.join([self.prog, *verb.split()])} -h` lists what there is\n")
+        more = f"`{' '.join([self.prog, *verb.split()])} -h` lists what there is"
+        raise playbooks.CommandError(f"{message.replace('argument ', '')}. {more}", self.prog)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = sys.argv[1:] if arguments is None else list(arguments)
     own, passed_on = (own[: own.index("--")], own[own.index("--") + 1 :]) if "--" in own else (own, [])
     parser = make_parser()
-    if own and own[0].startswith("-") and own[0] not in ("-h", "--help"):
-        parser.error(f"{own[0]} stands before the verb; options follow it, as in `inference plan {own[0]}`")
-    given = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
     try:
+        if own and own[0].startswith("-") and own[0] not in ("-h", "--help"):
+            parser.error(f"{own[0]} stands before the verb; options follow it, as in `inference plan {own[0]}`")
+        given = parser.parse_args(own, argparse.Namespace(passed_on=passed_on))
         return _run(parser, VERBS[given.verb], given)
     except (KeyboardInterrupt, EOFError):
         return 130
@@ -52,8 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (playbooks.CommandError, OSError) as exc:
-        text = f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) else exc
-        print(f"inference: {playbooks.printable(text)}", file=sys.stderr)
+        said = [f"{exc.filename}: {exc.strerror}"] if isinstance(exc, OSError) else exc.args
+        print(text := f"{[*said[1:], parser.prog][0]}: {playbooks.printable(said[0])}", file=sys.stderr)
+        if "--json" in own:
+            errors = [{"host": "", "task": "", "message": text}]
+            playbooks.show_document({"ok": False, "status": USAGE, "problem": text, "errors": errors})
         return USAGE
 
 
@@ -136,10 +139,9 @@ def words_of(parser: Any) -> list[str]:
     return [*(word for action in listed for word in action.choices), *parser._option_string_actions]
 
 
-def _complete(given: argparse.Namespace) -> int:
-    """Print the script for the shell; zsh reads the same one with bashcompinit."""
-    first = "autoload -U +X bashcompinit && bashcompinit\n" if given.shell == "zsh" else ""
-    print(first + Path(__file__).with_name("completion.bash").read_text(encoding="utf-8"), end="")
+def _complete(_given: argparse.Namespace) -> int:
+    """Print the script for the shells; zsh reads the same one with bashcompinit."""
+    print(Path(__file__).with_name("completion.bash").read_text(encoding="utf-8"), end="")
     return 0
 
 

@@ -49,7 +49,7 @@ VERBS = {name: Verb(**fields) for name, fields in TABLE["verbs"].items()}
 
 
 class CommandError(ValueError):
-    """What is wrong with the command or its site; the message is a whole sentence."""
+    """What is wrong with the command or its site, in a whole sentence; a second argument says of which verb."""
 
 
 def literal(name: str, value: str) -> list[str]:
@@ -83,7 +83,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
         if done.returncode:
             break
     if given.json:
-        return _show_document(_read_document(done)) and (done.returncode or 1)
+        return show_document(_read_document(done)) and (done.returncode or 1)
     print(done.stdout, end="")
     return done.returncode
 
@@ -118,7 +118,7 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
         # The error stands alone: the note of journalctl adds nothing to it.
         document["results"] = {host: each for host, each in document["results"].items() if host not in unknown}
     if given.json:
-        return _show_document(document)
+        return show_document(document)
     for host, result in document["results"].items():
         text = printable(result.get(key) or "")
         print(text if len(document["results"]) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
@@ -154,7 +154,7 @@ def _read_document(done: Done) -> dict[str, Any]:
     return {**document, "ok": document.get("ok") is True and not done.returncode and not document.get("errors")}
 
 
-def _show_document(document: dict[str, Any]) -> int:
+def show_document(document: dict[str, Any]) -> int:
     """Print a document and return the status."""
     print(json.dumps(document, indent=2))
     return int(not document["ok"])
@@ -211,8 +211,7 @@ def _start(given: argparse.Namespace | None, command: list[str], added: dict[str
 
 def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
     """Pass on what Ansible prints on stderr, as it comes; return its errors, without the excerpts of files."""
-    block: list[str] = []
-    errors: list[str] = []
+    block, errors = list[str](), list[str]()
     start = "\r\033[K" if sys.stderr.isatty() else ""  # removes the task that runs
     for shown in itertools.chain(lines, ["[end]"]):
         line = re.sub(r"\x1b\[[0-9;]*m", "", shown)  # on a terminal it has colours

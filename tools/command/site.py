@@ -103,8 +103,7 @@ def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str
     own = {"ansible_host": "{{ init_addresses[inventory_hostname] }}", "ansible_user": user}
     names = ",".join([*(name for name, _address in servers), ""])
     words = ["all", "-i", names, "-e", json.dumps({"init_addresses": dict(servers), **own})]
-    asked = {"catalog_path": "{{ accelerator_catalog_path | default([]) }}"}
-    document = playbooks.run_ad_hoc(given, words, "baremetal.inference.accelerator_probe", asked)
+    document = playbooks.run_ad_hoc(given, words, "baremetal.inference.accelerator_probe", TABLE["probe"])
     found = {}
     for name, result in document["results"].items():
         chips = result.get("accelerator")

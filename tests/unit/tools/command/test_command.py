@@ -303,6 +303,19 @@ def test_a_json_document_is_one_even_when_no_host_matches(site):
     assert done.returncode
 
 
+@pytest.mark.parametrize("words", [
+    ("stauts",), ("plan", "--al"), ("chat", "a"), ("drain", "--timeout", "x", "a"), ("bench",), ("plan", "-i", "/no"),
+    ("init", "/tmp"), ("--json", "plan"), ("key", "add"), ("remove", "a"), ("fit", "gpt"), ("usage", "--format", "x"),
+])  # fmt: skip
+def test_an_error_of_the_command_line_is_a_document_too(words, tmp_path):
+    words = words if "--json" in words else (*words, "--json")
+    done = run(*words, cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["status"], document["ok"]) == (64, 64, False)
+    assert document["problem"] == document["errors"][0]["message"] == done.stderr.strip()
+    assert re.match(rf"inference( {words[0]})?( add)?: ", done.stderr)
+
+
 def test_a_fault_of_a_gateway_is_one_json_document_too(site, tmp_path):
     """It is found before the run of the servers begins."""
     shutil.copytree(site, tmp_path / "s")
@@ -439,7 +452,7 @@ def test_completion_knows_verbs_and_options():
     assert complete("drain", "--re") == ["--reason"]
     assert complete("key", "") == ["add", "list", "end", "-h", "--help"]
     assert "--team" in complete("key", "add", "alice", "--t") and not complete("key", "end", "alice", "--t")
-    assert run("completion", "zsh").stdout.startswith("autoload")
+    assert run("completion", "zsh").stdout == script
 
 
 def parser_of(parser, verb):
