@@ -48,11 +48,13 @@ def init(given: argparse.Namespace) -> int:
         raise CommandError("--teams: only a gateway has teams; name one with --gateway, or leave --teams out")
     known = dict.fromkeys(dict(servers), given.chips) if given.accelerators else None
     found = known or ({} if given.no_detect else detect(given, servers, answers["login"][0]))
-    for path, text in _files(answers, servers, gateways, found).items():
+    for path, text in (files := _files(answers, servers, gateways, found)).items():
         _write(directory / path, text)
     unknown = ", ".join(name for name, _address in servers if name not in found)
     if unknown:
         print(f"Not known yet: the accelerators of {unknown}; set accelerator and accelerator_count in hosts.yml")
+    if 'vllm_wheel_index: ""' in files[SERVED]:
+        print(TABLE["wheels"]["missing"])
     print(f"The site is {directory}. Next, {'add them, ' if unknown else ''}`cd {directory}`, then:\n{TABLE['next']}")
     return 0
 
@@ -101,15 +103,13 @@ def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str
     """Ask the servers over SSH for their accelerators, and return those of the servers that answered."""
     print("Asking the servers for their accelerators ...", flush=True)
     own = {"ansible_host": "{{ init_addresses[inventory_hostname] }}", "ansible_user": user}
-    names = ",".join([*(name for name, _address in servers), ""])
-    words = ["all", "-i", names, "-e", json.dumps({"init_addresses": dict(servers), **own})]
+    words = ["all", "-i", ",".join([*dict(servers), ""]), "-e", json.dumps({"init_addresses": dict(servers), **own})]
     document = playbooks.run_ad_hoc(given, words, "baremetal.inference.accelerator_probe", TABLE["probe"])
     found = {}
     for name, result in document["results"].items():
         chips = result.get("accelerator")
         if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
-            count = chips.get("count")
-            number = count if isinstance(count, int) and 0 < count <= MOST_CHIPS else 1
+            number = count if isinstance(count := chips.get("count"), int) and 0 < count <= MOST_CHIPS else 1
             found[name] = str(chips["model"]), number, str(chips.get("stack"))
     for error in () if "problem" in document else document["errors"]:
         print(f"{error['host']}: {printable(error['message'])[:300]}")

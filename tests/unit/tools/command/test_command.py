@@ -96,7 +96,8 @@ def test_the_new_site_is_planned(site):
 def test_a_new_site_of_virtual_environments_names_the_index_of_wheels(tmp_path):
     for chips, works in (("h200:2", True), ("cpu:1", False)):
         words = ("--hosts", "a=192.0.2.7", "--gateway", "none", "--runtime", "venv", "--accelerators", chips)
-        assert run("init", chips[:3], *words, cwd=tmp_path).returncode == 0
+        done = run("init", chips[:3], *words, cwd=tmp_path)
+        assert done.returncode == 0 and ("set vllm_wheel_index in group_vars/inference.yml" in done.stdout) != works
         done = run("plan", cwd=tmp_path / chips[:3])
         assert (done.returncode == 0) == works, done.stderr
     line = next(
