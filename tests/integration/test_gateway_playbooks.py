@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.programs import installed
+from tests.fakes.systemd import FakeInstances, FakeSystemd
 from tests.integration.gateway_turns import (
     ONE,
     TWO,
@@ -193,6 +194,21 @@ def test_an_event_returns_only_what_an_event_drained_and_only_after_a_proof(site
         assert found.state(ONE).startswith("DRAIN")
         rc, said = play(found, site, "undrain", "-l", "gw", undrain_timeout=20)
         assert rc == 0 and found.state(ONE) == "UP", said
+
+
+@needs_mounts
+def test_a_removal_that_is_refused_lists_what_it_would_remove(site):
+    FakeSystemd(site / "systemd.json").install(site / "bin")
+    there = FakeInstances(site / "root")
+    for name in ("chat-1", "chat-2"):
+        there.template(name)
+    given = {"remove_instance": "chat-1,chat-2", "__remove_root": str(there.root), "vllm_user": "nobody-has-this-name"}
+    with gate(site / "gate") as found:
+        rc, said = play(found, site, "remove", "-l", "gw", "--check", **given)
+        assert rc and "gw: would remove: instance chat-1 vllm@chat-1.service (" in said, said
+        assert "no server would remain, but min_available is 1" in said and "-e drain_min_available=0" in said, said
+        rc, said = play(found, site, "remove", "-l", "gw", "--check", **given, drain_min_available=0)
+        assert rc == 0 and said.count("would remove: ") == 1 and found.state(ONE) == "UP", said
 
 
 @needs_mounts

@@ -221,7 +221,7 @@ def _check_min_available(view: HaproxyView, change: ServersChange, min_available
             problems.append(
                 f"service {backend}: without {', '.join(leaving)}, {', '.join(left) or 'no server'} would remain, but "
                 f"min_available is {min_available}{f' ({why})' if why else ''}; return others to service first, or "
-                "lower min_available (drain_min_available, in a rollout rollout_min_available)"
+                "lower min_available (-e drain_min_available=0, in a rollout rollout_min_available)"
             )
     if problems:
         raise ServersError("\n".join(problems))

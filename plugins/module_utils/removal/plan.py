@@ -206,10 +206,11 @@ def _refuse_declared(request: Request, contents: Contents) -> None:
         if name in request.declared or re.sub(r"-[0-9]+\Z", "", name) in request.declared
     ]
     if declared:
-        them = "it" if len(declared) == 1 else "them"
+        them, names = "it" if len(declared) == 1 else "them", ",".join(sorted(declared))
         raise RemovalError(
             f"{', '.join(sorted(declared))}: vllm_instances still declares {them} for this host; take the host out "
-            f"of the inventory first, or remove {them} by name with -e remove_instance={','.join(sorted(declared))}"
+            f"of the inventory first, or remove {them} by name with -e remove_instance={names} "
+            f"(`inference remove HOST --instance {names}`)"
         )
     for role in contents.services:
         if _GROUPS.get(role) in request.groups:

@@ -35,7 +35,9 @@ def run_command(words: Sequence[str]) -> int | None:
         if PurePosixPath(word).name in ENGINES:
             rest = words[place + 1 :]
             if rest[0] == "compose":
-                raise CommandError(f"{word} compose: starts what a file says; give that file with -e adopt_file=FILE")
+                raise CommandError(
+                    f"{word} compose: starts what a file says; give that file with -e adopt_file=FILE (--file FILE)"
+                )
             if rest[0] in ("run", "create"):
                 return place + 2
             return place + 3 if list(rest[:2]) in (["container", "run"], ["container", "create"]) else None

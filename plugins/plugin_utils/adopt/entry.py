@@ -31,7 +31,7 @@ _CHIPS = r"[0-9]{1,4}(,[0-9]{1,4})*"
 _PLACES = {"host": r"[\w.:-]+", "port": r"[1-9]\d{0,4}", "served-model-name": r"(?s).+", "device-ids": _CHIPS}
 _EXPECTED = {"host": "an address", "port": "a port", "served-model-name": "a name", "device-ids": "numbers of chips"}
 _PLUGINS = ("tool-parser-plugin", "reasoning-parser-plugin")
-_NAME_IT = "name it with -e adopt_model=ORGANISATION/NAME"
+_NAME_IT = "name it with -e adopt_model=ORGANISATION/NAME (--model)"
 _ALL = "0.0.0.0"  # noqa: S104  vLLM's own default
 
 

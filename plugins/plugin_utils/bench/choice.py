@@ -23,7 +23,9 @@ def choose_instance(plans: Plans, name: str) -> str:
         return name
     if len(plans) != 1:
         found = f"{len(plans)} instances ({', '.join(plans)})" if plans else "no instance"
-        raise ChoiceError(f"bench_instance: this host has {found}; name one with -e bench_instance=NAME")
+        raise ChoiceError(
+            f"bench_instance: this host has {found}; name one with -e bench_instance=NAME (--instance NAME)"
+        )
     return next(iter(plans))
 
 

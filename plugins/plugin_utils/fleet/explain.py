@@ -116,7 +116,7 @@ def how_to_narrow(groups: Sequence[Group]) -> str:
     hosts = {host for entry in groups for host in entry["hosts"]}
     return (
         f"{len(groups)} different plans on {len(hosts)} host{'' if len(hosts) == 1 else 's'}. To see fewer: -l HOSTS, "
-        "-e explain_instance=NAME\n\n"
+        "-e explain_instance=NAME (`inference plan HOSTS --instance NAME`)\n\n"
     )
 
 

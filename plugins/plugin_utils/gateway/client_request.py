@@ -41,7 +41,8 @@ def _problems(options: Mapping[str, Any], now: float) -> list[str]:
         return [f"gateway_keys_make: {make}, and gateway_keys_end: {end}; name one of them"]
     unused = [name for name in (*OF_CLIENT, "sha256") if options[name] and not make]
     if unused:
-        return [f"gateway_keys_{unused[0]}: only a new client has it; name the client with -e gateway_keys_make=NAME"]
+        named = "-e gateway_keys_make=NAME (`inference key add NAME`)"
+        return [f"gateway_keys_{unused[0]}: only a new client has it; name the client with {named}"]
     if end and end not in names:
         return [f"gateway_keys_end: gateway_clients has no {show_value(end)}; {nearest(end, names)}"]
     return _problems_of_new(options, names, now) if make else []

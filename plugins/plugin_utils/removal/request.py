@@ -41,13 +41,15 @@ def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[
     if len(requested) != 1:
         found = " and ".join(f"{PREFIX}{kind}" for kind in requested) or "none"
         raise RemovalRequestError(
-            f"found {found}, expected exactly one of {', '.join(known)}, such as -e remove_instance=chat"
+            f"found {found}, expected exactly one of {', '.join(known)}, such as -e remove_instance=chat "
+            "(`inference remove HOST --instance chat`)"
         )
     (kind, value) = next(iter(requested.items()))
     also = [switch for switch in SWITCHES if options.get(switch)]
     if also and kind != EVERYTHING:
         raise RemovalRequestError(
-            f"found {PREFIX}{also[0]} with {PREFIX}{kind}, expected it with -e {PREFIX}{EVERYTHING}=true only"
+            f"found {PREFIX}{also[0]} with {PREFIX}{kind}, expected it with -e {PREFIX}{EVERYTHING}=true "
+            f"(`inference remove HOST --{EVERYTHING}`) only"
         )
     return {"kind": kind, "names": [] if kind == EVERYTHING else _names(kind, value), "also": also}
 
@@ -59,5 +61,7 @@ def _names(kind: str, value: Any) -> list[str]:
     form, example = FORMS[kind]
     for name in names:
         if not form.fullmatch(name):
-            raise RemovalRequestError(f"{PREFIX}{kind}: found {show_value(name)}, expected a name such as {example}")
+            raise RemovalRequestError(
+                f"{PREFIX}{kind} (--{kind}): found {show_value(name)}, expected a name such as {example}"
+            )
     return list(dict.fromkeys(names))

@@ -26,7 +26,11 @@ def test_the_only_instance_needs_no_name():
     ("plans", "name", "message"),
     [
         ({}, "", "this host has no instance"),
-        ({"a": 1, "b": 2}, "", r"this host has 2 instances \(a, b\); name one with -e bench_instance=NAME"),
+        (
+            {"a": 1, "b": 2},
+            "",
+            r"this host has 2 instances \(a, b\); name one with -e bench_instance=NAME \(--instance NAME\)",
+        ),
         ({"chat": 1}, "chta", "this host has no instance 'chta'; nearest: 'chat'"),
     ],
 )

@@ -135,7 +135,8 @@ def test_one_instance_comes_with_its_replicas():
 def test_above_plans_of_several_instances_a_line_says_how_to_see_fewer():
     plans = [plan(), plan(instance="chat-2", replica_of="chat"), plan(host="gpu-2", instance="quick", size=1)]
     assert how_to_narrow(group(plans)) == (
-        "3 different plans on 2 hosts. To see fewer: -l HOSTS, -e explain_instance=NAME\n\n"
+        "3 different plans on 2 hosts. To see fewer: -l HOSTS, -e explain_instance=NAME "
+        "(`inference plan HOSTS --instance NAME`)\n\n"
     )
     assert how_to_narrow(group(plans[:2])) == how_to_narrow(group(plans[2:])) == ""
 

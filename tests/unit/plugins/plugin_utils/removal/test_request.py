@@ -40,7 +40,7 @@ def test_a_misspelt_variable_is_an_error_with_the_nearest_one():
      ("environment", "latest"), ("environment", "0.32.0/.."), ("image", "vllm/vllm-openai"), ("image", "a b:1")],
 )  # fmt: skip
 def test_a_name_of_another_form_is_an_error(kind, name):
-    with pytest.raises(RemovalRequestError, match=f"remove_{kind}: found .*, expected a name such as"):
+    with pytest.raises(RemovalRequestError, match=rf"remove_{kind} \(--{kind}\): found .*, expected a name such as"):
         parse_request({kind: [name]}, [])
 
 
