@@ -54,6 +54,7 @@ KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 USAGE_UNIT = "/etc/systemd/system/gateway-usage.service"
+READERS_UNIT = "/etc/systemd/system/gateway-readers.service"
 HAPROXY_CONFIG = "/etc/haproxy/haproxy.cfg"
 USED_BUDGETS = "/over.map"
 # systemd itself has the ports of the sockets while their services are down.
@@ -80,6 +81,7 @@ def main() -> None:
         shares_address=has_text(KEEPALIVED_CONFIG, MARK),
         memory_kib=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024,
         counts_tokens=os.path.exists(USAGE_UNIT),
+        ends_readers=os.path.exists(READERS_UNIT),
         limits_tokens=os.path.exists(USAGE_UNIT) and has_text(HAPROXY_CONFIG, USED_BUDGETS),
     )
 
