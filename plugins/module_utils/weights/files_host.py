@@ -14,6 +14,7 @@ from ..common.files_host import sha256_of, sync_directory
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..common.foreign_trees_host import remove_tree, walk_tree
+from ..common.mounts_host import check_unmounted
 from ..transfer.partial_file import make_directory
 from .manifest import Manifest, ManifestFile, WeightsError, partial_directory
 from .plan import STAMP_NAME, FileStatus, make_stamp
@@ -77,13 +78,17 @@ def publish_model(state: ModelState) -> None:
 
     A new revision is one rename. A repair of a published one is two: REVISION to .REVISION.old, then .REVISION.partial
     to REVISION. Between the two the name is missing, and the complete partial directory is there for the next run.
+    Raises MountedError before the first where something is mounted in what would be replaced.
     """
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
+    is_repair = os.path.isdir(state.directory)
+    for doomed in (old, state.directory) if is_repair else ():
+        check_unmounted(doomed)
     remove_tree(old, ignore_errors=True)
     for below, _directories, _names in walk_tree(state.partial):
         sync_directory(below)
-    if os.path.isdir(state.directory):
+    if is_repair:
         os.rename(state.directory, old)
     os.rename(state.partial, state.directory)
     sync_directory(parent)

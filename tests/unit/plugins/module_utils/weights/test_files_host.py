@@ -10,6 +10,7 @@ import os
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import files_host as common
 from ansible_collections.baremetal.inference.plugins.module_utils.common import foreign_trees_host
+from ansible_collections.baremetal.inference.plugins.module_utils.common.mounts_host import MountedError
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import files_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
     ModelState,
@@ -29,6 +30,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
 )
 
 from tests.fakes.kills import killed_at
+from tests.fakes.mounts import bound
 
 REVISION = "a" * 40
 FILES = {"config.json": b"{}", "original/deep/model.safetensors": b"weights"}
@@ -80,7 +82,8 @@ def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one_or_the_whole
     tmp_path, before, monkeypatch
 ):
     # A machine has any number of mounts; to read them is one step.
-    monkeypatch.setattr(foreign_trees_host, "check_unmounted", lambda _path: None)
+    for module in (foreign_trees_host, files_host):
+        monkeypatch.setattr(module, "check_unmounted", lambda _path: None)
     ways = set()
     for call in range(1, 1000):
         store = tmp_path / str(call)
@@ -101,6 +104,18 @@ def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one_or_the_whole
     assert found == FILES
     assert sorted(os.listdir(store)) == [REVISION]
     assert ways == ({"partial", "new"} if before is None else {"old", "partial", "new"})
+
+
+@pytest.mark.parametrize("place", [f".{REVISION}.old/shared", f"{REVISION}/shared"])
+def test_a_mount_in_what_a_repair_replaces_is_named_before_anything_changes(tmp_path, place):
+    state = made(tmp_path, DAMAGED)
+    with bound(tmp_path / "shared", tmp_path / place):
+        with pytest.raises(MountedError, match=f"{place} is mounted there; unmount it first"):
+            publish_model(state)
+        assert contents_of(state.partial) == FILES
+        assert (tmp_path / REVISION / "config.json").read_bytes() == b"{"
+    publish_model(state)
+    assert contents_of(state.directory) == FILES and not (tmp_path / f".{REVISION}.old").exists()
 
 
 def test_the_partial_directory_shares_the_files_that_are_right(tmp_path):
