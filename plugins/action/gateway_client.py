@@ -67,16 +67,17 @@ class ActionModule(ControllerAction):
         except (NotEditableError, OSError) as exc:
             path, why = None, f"{path}: {exc}"
         line = client_line(make, entry).replace(UNMADE, LATER) if make else ""
-        show(_advice(path, why, make or options["end"], line))
+        verb = "would be" if self._task.check_mode else "is"
+        show(_advice(path, why, make or options["end"], line, verb))
         result: dict[str, Any] = {"changed": True, "digest": digest, "file": str(path or ""), "line": line}
         if path and self._task.diff:
             result["diff"] = [{"prepared": _diff(path, before, after)}]
         return result
 
 
-def _advice(path: Path | None, why: str, name: str, line: str) -> str:
+def _advice(path: Path | None, why: str, name: str, line: str, verb: str) -> str:
     if path:
-        return f"{path}: {f'{name} is added' if line else f'{name} is removed'}"
+        return f"{path}: {name} {verb} {'added' if line else 'removed'}"
     if line:
         return f"{why}. Add this line to it, or the next run of gateway.yml ends the key:\n  {line}"
     return f"{why}. Remove {name} from it, or the next run of gateway.yml lets it in again."

@@ -16,6 +16,7 @@ description:
   - Check mode ends with a table of what would change, a row for hosts that would change alike in a role.
 """
 
+import atexit
 import shutil
 from typing import Any, Mapping
 
@@ -99,22 +100,28 @@ class CallbackModule(CallbackBase):
             self._say(result, f"not reachable: {problem_of(_values(result))}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        if not self._books.is_end(stats):
-            return
+        atexit.unregister(self._show_end)
+        if self._books.is_end(stats):
+            self._show_end(stats, self._is_silent)
+        else:
+            # A next playbook that Ansible cannot read ends the run without statistics; of its hosts nothing is known.
+            atexit.register(self._show_end, stats, False)
+
+    def _show_end(self, stats: Any, is_silent: bool) -> None:
         words = {"changed": self._changed, "failures": "failed", "unreachable": "not reachable"}
         for name, found in self._own.correct(stats, words).items():
             parts = [f"{found[key]} {word}" for key, word in words.items() if found[key]]
             if parts:
                 show(f"{name}: {', '.join(parts)}")
         if context.CLIARGS.get("check"):
-            self._show_table(stats)
+            self._show_table(stats, is_silent)
 
-    def _show_table(self, stats: Any) -> None:
+    def _show_table(self, stats: Any, is_silent: bool) -> None:
         """Show what would change, or that nothing would where the run has shown nothing else."""
         text = change_table(self._changes, shutil.get_terminal_size((WIDTH, 0)).columns)
         if text:
             show(f"\nWhat would change:\n{text}")
-        elif self._is_silent and stats.processed:
+        elif is_silent and stats.processed:
             show(f"Nothing would change; hosts checked: {len(stats.processed):,}")
 
     def _say(self, result: Any, text: str, with_task: bool = True) -> None:

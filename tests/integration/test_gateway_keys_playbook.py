@@ -113,6 +113,7 @@ def test_a_key_is_made_listed_and_ended(site):
     made = {"gateway_keys_make": "reports", "gateway_keys_team": "finance", "gateway_keys_expires": "2099-03-31"}
     rc, said, shown = play(site, "--check", "--diff", **made)
     assert rc == 0 and "(sha256 of the new key)" in said and "+reports: keys 1" in said, said + shown
+    assert "reports would be added" in said
     assert inventory(site) == CLIENTS and known(site, "clients.map") == ""
     rc, said, shown = play(site, "--diff", "-vvv", **made)
     assert rc == 0, said + shown

@@ -109,15 +109,15 @@ def summary(fleet: Fleet, tree: Tree) -> str:
     """Return what a rendering did, or would do in check mode, as one line."""
     hosts = sum(len(group.hosts) for group in fleet.groups)
     instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
+    would = "would be " if tree.check else ""
     changes = [
-        f"{len(names)} file{'' if len(names) == 1 else 's'} {verb}"
+        f"{len(names)} file{'' if len(names) == 1 else 's'} {would}{verb}"
         for names, verb in ((tree.written, "written"), (tree.removed, "removed"))
         if names
     ]
-    check = "check mode: would be " if tree.check and changes else ""
     return (
         f"{tree.top}: {instances} instance{'' if instances == 1 else 's'} of {hosts} host{'' if hosts == 1 else 's'}; "
-        f"{check}{', '.join(changes) or 'nothing changed'}"
+        f"{', '.join(changes) or 'nothing changed'}"
     )
 
 

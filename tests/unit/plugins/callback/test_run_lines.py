@@ -90,6 +90,18 @@ def test_a_playbook_that_fails_is_the_last_one(run):
     assert "b: 2 would change" in done.stdout
 
 
+def test_a_playbook_that_cannot_be_read_hides_nothing_of_the_one_before(run, tmp_path):
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("- {hosts: all, nonsense: 1}\n")
+    done = run("run_lines", str(wrong), "--check")
+    assert done.returncode and "'nonsense' is not a valid attribute" in done.stderr
+    assert done.stdout.endswith(f"a: 2 would change\nb: 4 would change\n{TABLE}")
+    run("run_lines")
+    done = run("run_lines", str(wrong), "--check")
+    # Of the hosts of a playbook that did not run, nothing is known.
+    assert (done.returncode != 0, done.stdout) == (True, "")
+
+
 def test_two_playbooks_have_one_document(run):
     done = run("run_json", "--check")
     document = json.loads(done.stdout)

@@ -146,7 +146,7 @@ def test_one_line_says_what_was_done(tmp_path):
     only = Fleet([alike("c", chat=plan())], skipped=["a"])
     write_fleet(only, checked, DataLoader(), files_of)
     assert summary(only, checked) == (
-        f"{tmp_path}: 1 instance of 1 host; check mode: would be 1 file written, {len(checked.removed)} files removed"
+        f"{tmp_path}: 1 instance of 1 host; 1 file would be written, {len(checked.removed)} files would be removed"
     )
 
 
