@@ -65,9 +65,10 @@ def plugin() -> accelerators.InventoryModule:
     return made
 
 
-def inventory_of(hosts: dict[str, dict]) -> InventoryData:
-    """Return an inventory as an earlier source leaves it."""
+def inventory_of(hosts: dict[str, dict], *sources: str) -> InventoryData:
+    """Return an inventory as earlier sources leave it."""
     inventory = InventoryData()
+    inventory.processed_sources.extend(sources)
     for name, variables in hosts.items():
         inventory.add_host(name)
         for key, value in variables.items():

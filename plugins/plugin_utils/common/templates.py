@@ -5,7 +5,7 @@ From ansible-core 2.19 on a text is a template only if it is marked as trusted. 
 is not marked as unsafe, however often it has been read, converted or templated before.
 """
 
-from typing import Any
+from typing import Any, Collection, Iterator
 
 from ansible import template as _template
 from ansible.utils.unsafe_proxy import AnsibleUnsafe, wrap_var
@@ -25,16 +25,22 @@ def as_text(value: Any) -> Any:
     return wrap_var(value) if EVALUATES_ALL else value
 
 
-def as_foreign(value: Any) -> Any:
-    """Return a variable of another inventory plugin as text, but for templates that Ansible has read from YAML files.
-
-    Those have types of their own.
-    """
+def as_foreign(value: Any, own: Collection[str] = ()) -> Any:
+    """Return a value whose texts no release evaluates, but for those of ``own``."""
     if isinstance(value, dict):
-        return {key: as_foreign(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [as_foreign(entry) for entry in value]
-    return as_text(value) if value.__class__ is str else value
+        return {key: as_foreign(entry, own) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_foreign(entry, own) for entry in value]
+    return value if isinstance(value, str) and value in own else as_text(value)
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield the texts in a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from texts_of(entry)
 
 
 def is_template(text: str) -> bool:

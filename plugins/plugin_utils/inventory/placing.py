@@ -2,36 +2,63 @@
 """Add many hosts, groups and variables to an Ansible inventory at once."""
 
 import contextlib
-import functools
-import re
+import os
 from typing import Any, Collection, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
+from ansible.plugins.loader import inventory_loader
 
 from ...module_utils.common.kinds import show_value
 from ..common.group_names import name_region_group
-from ..common.templates import EVALUATES_ALL, as_foreign, as_text
+from ..common.templates import EVALUATES_ALL, as_foreign, as_text, texts_of
 from .candidates import Candidate
 from .sorting import RegionError, Regions, SortingError, regions
 
-_PLUGIN = re.compile(r"""\{?\s*"plugin"\s*:|["']?plugin["']?\s*:""")
+# What reads files that people write; each has hosts and groups with variables.
+_WRITTEN = ("yaml", "ini", "toml")
 
 
-def mark_earlier(inventory: Any) -> None:
-    """Keep Ansible from evaluating the variables of earlier inventory plugins: their texts come from a service."""
-    for host in inventory.hosts.values() if EVALUATES_ALL else ():
-        if _configures_plugin(host.vars.get("inventory_file") or ""):
-            host.vars = as_foreign(host.vars)
+def mark_earlier(inventory: Any, loader: Any) -> None:
+    """Keep Ansible from evaluating what earlier inventory plugins say of hosts and groups: it comes from a service.
+
+    A text stays a template where a file of YAML, INI or TOML says the same in that variable of that host or group.
+    Nothing else tells them apart: an entry has the variables of all sources, and a plugin may set any variable or keep
+    its answers as YAML.
+    """
+    if not EVALUATES_ALL:
+        return
+    written = {source: _read_written(source, loader) for source in inventory.processed_sources}
+    if all(found or _asks_nobody(source) for source, found in written.items()):
+        return
+    for kind in ("hosts", "groups"):
+        files = [getattr(found, kind) for found in written.values() if found]
+        for name, entry in getattr(inventory, kind).items():
+            own = [file[name].vars for file in files if name in file]
+            entry.vars = {
+                key: as_foreign(value, {text for variables in own for text in texts_of(variables.get(key))})
+                for key, value in entry.vars.items()
+            }
 
 
-@functools.lru_cache(maxsize=None)
-def _configures_plugin(source: str) -> bool:
-    """Return whether a source is the file of an inventory plugin, such as the one for NetBox."""
-    if not source.endswith((".yml", ".yaml")):
-        return False
-    with contextlib.suppress(OSError), open(source, encoding="utf-8", errors="replace") as file:
-        return any(_PLUGIN.match(line) for line in file)
-    return False
+def _read_written(source: str, loader: Any) -> InventoryData | None:
+    """Return the hosts and groups of a source that people write; None for any other."""
+    for name in _WRITTEN:
+        plugin, found = inventory_loader.get(name), InventoryData()
+        with contextlib.suppress(Exception):
+            if plugin.verify_file(source):
+                plugin.parse(found, loader, source)
+                return found
+    return None
+
+
+def _asks_nobody(source: str) -> bool:
+    """Return whether a source is a list of names, or a script: all releases of Ansible trust scripts as files."""
+    try:
+        with open(source, "rb") as file:
+            return file.read(2) == b"#!" and os.access(source, os.X_OK)
+    except OSError:
+        return "," in source and not os.path.exists(source)
 
 
 def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:

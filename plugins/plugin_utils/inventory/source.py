@@ -61,7 +61,7 @@ class Source:
 
     def _candidates(self, catalogue: Catalogue) -> list[Candidate]:
         """Return all hosts with all statements about them."""
-        mark_earlier(self._plugin.inventory)
+        mark_earlier(self._plugin.inventory, self._plugin.loader)
         fleet = {host.name: host for host in self._fleet()}
         earlier = [host for name, host in self._plugin.inventory.hosts.items() if name not in fleet]
         candidates = [self._earlier(host) for host in earlier]

@@ -137,7 +137,7 @@ def test_every_option_of_every_role(tmp_path, harm):
     service = tmp_path / "netbox.yml"
     service.write_text("---\nplugin: netbox.netbox.nb_inventory\n")
     closed = {host for host, own in hosts.items() if not all(may_be_set(*item) for item in own.items())}
-    earlier = inventory_of({host: {"inventory_file": str(service), **hosts[host]} for host in closed})
+    earlier = inventory_of({host: hosts[host] for host in closed}, str(service))
     files = {"fleet.json": json.dumps({"hosts": {host: own for host, own in hosts.items() if host not in closed}})}
     hostvars = hostvars_of(parse(write_source(tmp_path, files), earlier).inventory)
     planned = 0
@@ -257,7 +257,7 @@ def test_a_plugin_that_asks_a_service(name, tmp_path, harm):
         "vllm_user": hostile(harm),
         "custom_fields": {"chip": "h200", "text": hostile(harm)},
     }
-    inventory = inventory_of({"gpu-1": {"inventory_file": str(tmp_path / name), **texts, **SERVED}})
+    inventory = inventory_of({"gpu-1": {**texts, **SERVED}}, str(tmp_path / name))
     compose = {"accelerator": "custom_fields.chip", "composed": "custom_fields.text"}
     check(parse(write_source(tmp_path, {}, compose=compose, strict=True), inventory), harm)
 

@@ -9,10 +9,12 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import (
+    EVALUATES_ALL,
     as_foreign,
     as_template,
     as_text,
     is_template,
+    texts_of,
 )
 
 SUM = "{{ 2 + 3 }}"
@@ -40,9 +42,7 @@ def test_text_is_no_template():
     assert not is_template(as_template("plain {text}"))
 
 
-def test_what_ansible_has_read_from_yaml_stays_as_it_is(tmp_path):
-    path = tmp_path / "hosts.yml"
-    path.write_text(f'value: "{SUM}"\n')
-    value = DataLoader().load_from_file(str(path))["value"]
-    assert is_template(as_foreign(value)) == is_template(value)
-    assert type(as_foreign(value)) is type(value)
+def test_only_texts_of_ones_own_stay_as_they_are():
+    value = {"key": [as_template(SUM), as_template("{{ 1 }}")]}
+    kept, other = as_foreign(value, {*texts_of([SUM])})["key"]
+    assert is_template(kept) and is_template(other) != EVALUATES_ALL

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.templates import EVALUATES_ALL, is_template
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import Candidate
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.placing import (
-    _configures_plugin,
     add_groups,
     add_hosts,
     areas_of,
@@ -81,23 +81,29 @@ def test_a_name_that_makes_no_group_is_refused_with_its_host(inventory):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "is_plugin"),
+    ("file", "text", "is_evaluated"),
     [
-        ("x.yml", "---\nplugin: netbox.netbox.nb_inventory\n", True), ("x.yaml", '{"plugin": "x"}', True),
-        ("x.yml", "all:\n  vars:\n    plugin: x\n", False), ("x.json", "plugin: x", False),
-        ("x.yml", "plugins: x", False),
+        ("x.yml", "---\nplugin: netbox.netbox.nb_inventory\n", False), ("x.yaml", '{"plugin": "x"}', False),
+        ("x.yml", "all:\n  vars:\n    plugin: x\n", True), ("hosts", "[rack]\na\n", True),
+        ("inventory.py", "#!/usr/bin/env python\n", True), ("vfat.yml", "plugin: x\n", False),
     ],
 )  # fmt: skip
-def test_the_file_of_an_inventory_plugin_is_known_by_its_first_key(tmp_path, inventory, file, text, is_plugin):
+def test_texts_of_a_plugin_are_no_templates(tmp_path, inventory, file, text, is_evaluated):
     source = tmp_path / file
     source.write_text(text)
-    assert _configures_plugin(str(source)) == is_plugin
+    # On a file system without modes every file is a program.
+    source.chmod(0o755)
+    inventory.processed_sources += [str(source), "a,b"]
     inventory.add_host("a")
-    inventory.hosts["a"].vars.update(inventory_file=str(source), text="{{ 1 }}")
-    mark_earlier(inventory)
-    # Newer cores evaluate only what they have read from YAML files themselves.
-    assert is_template(inventory.hosts["a"].vars["text"]) == (EVALUATES_ALL and not is_plugin)
+    inventory.hosts["a"].vars.update(text="{{ 1 }}")
+    mark_earlier(inventory, DataLoader())
+    # Newer cores evaluate only what they have read from files themselves.
+    assert is_template(inventory.hosts["a"].vars["text"]) == (EVALUATES_ALL and is_evaluated)
 
 
-def test_a_source_that_cannot_be_read_configures_nothing(tmp_path):
-    assert not _configures_plugin(str(tmp_path / "gone.yml"))
+@pytest.mark.parametrize("source", ["gone.yml", "@service", "/no/such,/netbox.yml"])
+def test_a_source_that_cannot_be_read_asks_a_service(inventory, source):
+    inventory.processed_sources.append(source)
+    inventory.set_variable("all", "text", "{{ 1 }}")
+    mark_earlier(inventory, DataLoader())
+    assert is_template(inventory.groups["all"].vars["text"]) == ("," in source and EVALUATES_ALL)
