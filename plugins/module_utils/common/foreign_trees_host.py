@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import shutil
-import subprocess
-from typing import Iterator
+import re
+from typing import Iterator, NamedTuple
 
 from .mounts_host import check_unmounted
 
@@ -44,34 +44,114 @@ def _kinds_in(directory: str, real: str) -> dict[str, bool]:
         # What the kernel has opened, whatever the path was when it was put together.
         if os.readlink(f"/proc/self/fd/{descriptor}") != real:
             raise NotADirectoryError(errno.ENOTDIR, "a link leads to it", directory)
-        with os.scandir(descriptor) as found:
-            return {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+        return _kinds_of(descriptor)
     finally:
         os.close(descriptor)
 
 
-def remove_tree(path: str, ignore_errors: bool = False) -> None:
-    """Remove a directory, however deep another user has made it. shutil.rmtree calls itself and opens each level.
+def _kinds_of(descriptor: int) -> dict[str, bool]:
+    with os.scandir(descriptor) as found:
+        return {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
 
-    Nothing is removed where something is mounted in it, such as a directory of other hosts. Raises OSError.
+
+def remove_tree(path: str, ignore_errors: bool = False) -> None:
+    """Remove a directory, however deep another user has made it, whatever that user moves meanwhile; of a link, itself.
+
+    Nothing is removed where something is mounted in it, such as a directory of other hosts, and nothing of a mount that
+    is moved into it later. With ``ignore_errors``, what cannot be removed remains. Raises OSError.
     """
     try:
         check_unmounted(path)
+        _Removal(path, ignore_errors).run()
     except OSError:
-        if ignore_errors:
-            return
-        raise
-    try:
-        shutil.rmtree(path)
-        return
-    except RecursionError:
-        pass
-    except OSError as exc:
-        if exc.errno != errno.EMFILE and not ignore_errors:
+        if not ignore_errors:
             raise
-        if not os.path.lexists(path):
-            return
-    words = ["rm", "--recursive", "--force", "--one-file-system", "--", path]
-    done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True)
-    if done.returncode and not ignore_errors:
-        raise OSError(errno.ENOTEMPTY, done.stderr.decode("utf-8", "replace").strip()[-200:], path)
+
+
+class _Level(NamedTuple):
+    """A directory on the way from the top to the present one: its name, its stat, the directories left in it."""
+
+    name: str
+    found: os.stat_result
+    left: list[str]
+
+
+class _Removal:
+    """One open directory, the present one: shutil.rmtree opens each level, calls itself, and enters mounts."""
+
+    def __init__(self, path: str, ignore_errors: bool) -> None:
+        top, name = os.path.split(path.rstrip("/"))
+        self._directory = os.open(top or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._levels = [_Level(top, os.fstat(self._directory), [name])]
+        self._ignore_errors = ignore_errors
+
+    def run(self) -> None:
+        """Remove the tree. Raises OSError."""
+        try:
+            mount = _mount_of(self._directory)
+            while len(self._levels) > 1 or self._levels[0].left:
+                if not self._levels[-1].left:
+                    self._leave()
+                elif self._enter(self._levels[-1].left.pop()):
+                    if _mount_of(self._directory) != mount:
+                        raise self._error(errno.EBUSY, "it was mounted during the removal, or moved here; unmount it")
+                    self._remove_files()
+        finally:
+            os.close(self._directory)
+
+    def _enter(self, name: str) -> bool:
+        with self._tolerated(name):
+            try:
+                self._open(name)
+            except NotADirectoryError:
+                # Its user has put a link or a file there.
+                os.unlink(name, dir_fd=self._directory)
+                return False
+            self._levels.append(_Level(name, os.fstat(self._directory), []))
+            return True
+        return False
+
+    def _remove_files(self) -> None:
+        with self._tolerated("."):
+            for name, is_directory in _kinds_of(self._directory).items():
+                if is_directory:
+                    self._levels[-1].left.append(name)
+                    continue
+                with self._tolerated(name):
+                    os.unlink(name, dir_fd=self._directory)
+
+    def _leave(self) -> None:
+        self._open("..")
+        name = self._levels.pop().name
+        if not os.path.samestat(os.fstat(self._directory), self._levels[-1].found):
+            raise self._error(errno.EBUSY, "it was moved during the removal; run this again", name)
+        with self._tolerated(name):
+            os.rmdir(name, dir_fd=self._directory)
+
+    def _open(self, name: str) -> None:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        found = os.open(name, flags, dir_fd=self._directory)
+        os.close(self._directory)
+        self._directory = found
+
+    @contextlib.contextmanager
+    def _tolerated(self, name: str) -> Iterator[None]:
+        """Ignore errors where that is requested, and what the user has removed meanwhile; others get the whole path."""
+        try:
+            yield
+        except OSError as exc:
+            is_gone = exc.errno == errno.ENOENT and len(self._levels) > 1
+            if not is_gone and not self._ignore_errors:
+                raise self._error(exc.errno, exc.strerror or str(exc), name) from exc
+
+    def _error(self, number: int | None, problem: str, *name: str) -> OSError:
+        return OSError(number, problem, os.path.join(*(level.name for level in self._levels), *name))
+
+
+def _mount_of(descriptor: int) -> str:
+    """Return the number of the mount through which a file was opened; st_dev is the same for bind mounts."""
+    with open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as file:
+        found = re.search(r"^mnt_id:\t(\d+)$", file.read(), re.MULTILINE)
+    if not found:
+        raise OSError(errno.EIO, "the kernel names no mount", f"/proc/self/fdinfo/{descriptor}")
+    return found[1]

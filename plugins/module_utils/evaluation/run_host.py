@@ -79,14 +79,18 @@ def lock_instance(name: str, root: str = "/") -> Iterator[None]:
 def remove_abandoned(work: str, instance: str) -> None:
     """Remove the directories of interrupted runs beside that of this run. The lock of the instance must be held.
 
-    Another playbook may just copy its questions: it asks for the lock afterwards.
+    Another playbook may just copy its questions: it asks for the lock afterwards. What another user has made under
+    such a name stays.
     """
     parent, own = os.path.split(work.rstrip("/"))
     abandoned = re.compile(rf"evaluate-[a-z0-9_]+\.{re.escape(instance)}\Z")
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
         with contextlib.suppress(OSError):
-            if name != own and abandoned.match(name) and os.lstat(path).st_mtime < time.time() - _COPIED:
+            if name == own or not abandoned.match(name):
+                continue
+            found = os.lstat(path)
+            if found.st_uid == os.geteuid() and found.st_mtime < time.time() - _COPIED:
                 remove_tree(path, ignore_errors=True)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 from functools import partial
 from typing import Callable, Iterable, Mapping
@@ -63,6 +64,12 @@ class Removal:
     def tidy(self) -> None:
         """Remove the directories of the roles in which nothing is left."""
         site = self.inspection.site
+        # A killed run may have left the empty directories of a model.
+        for place in glob.glob(f"{glob.escape(self.at(site.weights_root))}/*"):
+            for empty in (*glob.glob(f"{glob.escape(place)}/*"), place):
+                if not self._owners.is_exposed(place):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(empty)
         for directory in (site.weights_root, site.venv_root, site.encodings_dir, CACHE_DIR, STATE_DIR):
             if self._remove_empty(directory):
                 self.removed.append(Item(BASE, directory, directory))

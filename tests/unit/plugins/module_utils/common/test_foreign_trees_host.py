@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import subprocess
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import foreign_trees_host
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_trees_host import (
     remove_tree,
     walk_tree,
@@ -26,18 +25,6 @@ def deep(tmp_path):
     (top / "link").symlink_to("/")
     yield top
     subprocess.run(["rm", "-rf", str(top)], check=True)
-
-
-@pytest.mark.parametrize("ignore_errors", [False, True])
-def test_a_tree_that_takes_more_descriptors_than_there_are_is_removed(tmp_path, monkeypatch, ignore_errors):
-    def rmtree(path, ignore_errors=False):
-        if not ignore_errors:
-            raise OSError(errno.EMFILE, "Too many open files", path)
-
-    monkeypatch.setattr(shutil, "rmtree", rmtree)
-    (tmp_path / "a/b").mkdir(parents=True)
-    remove_tree(str(tmp_path / "a"), ignore_errors=ignore_errors)
-    assert not (tmp_path / "a").exists()
 
 
 def test_a_tree_that_is_deeper_than_any_recursion_is_walked_and_removed(deep):
@@ -116,3 +103,89 @@ def test_nothing_is_removed_where_something_is_mounted(tmp_path, below):
         assert (place / "file").exists()
     assert (tmp_path / "tree/a/file").exists()
     remove_tree(str(tmp_path / "tree"))
+
+
+@pytest.fixture
+def during(monkeypatch):
+    """Have something done just after remove_tree has looked at the mounts, or as it enters the first directory."""
+
+    def patch(work, function="check_unmounted"):
+        real = getattr(foreign_trees_host, function)
+        waiting = [work]
+
+        def call(argument):
+            found = real(argument)
+            if waiting:
+                waiting.pop()()
+            return found
+
+        monkeypatch.setattr(foreign_trees_host, function, call)
+
+    return patch
+
+
+@pytest.mark.parametrize("ignore_errors", [False, True])
+def test_a_mount_that_its_user_moves_in_during_the_removal_keeps_its_files(tmp_path, during, ignore_errors):
+    (tmp_path / "tree/a").mkdir(parents=True)
+    with bound(tmp_path / "shared", tmp_path / "home/work/data"):
+        during(lambda: (tmp_path / "home/work").rename(tmp_path / "tree/a/work"))
+        if ignore_errors:
+            remove_tree(str(tmp_path / "tree"), ignore_errors=True)
+        else:
+            with pytest.raises(OSError, match=r"mounted during the removal.*unmount it: '.*/tree/a/work/data'"):
+                remove_tree(str(tmp_path / "tree"))
+        (tmp_path / "tree/a/work").rename(tmp_path / "home/work")
+    remove_tree(str(tmp_path / "tree"))
+    assert not (tmp_path / "tree").exists()
+
+
+def test_a_directory_that_its_user_moves_away_takes_the_removal_nowhere(tmp_path, during):
+    for name in ("tree/a/b", "victim/a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "victim/file").touch()
+    # The tree itself has been read, "a" is the next.
+    during(lambda: (tmp_path / "tree").rename(tmp_path / "victim/tree"), "_kinds_of")
+    with pytest.raises(OSError, match=r"moved during the removal; run this again: '.*/tree'"):
+        remove_tree(str(tmp_path / "tree"))
+    assert sorted(os.listdir(tmp_path / "victim")) == ["a", "file", "tree"]
+
+
+def test_a_directory_that_becomes_a_link_during_the_removal_leads_nowhere(tmp_path, during):
+    for name in ("tree/a", "victim"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "victim/file").touch()
+
+    def exchange():
+        (tmp_path / "tree/a").rmdir()
+        (tmp_path / "tree/a").symlink_to(tmp_path / "victim")
+
+    during(exchange, "_kinds_of")
+    remove_tree(str(tmp_path / "tree"))
+    assert (tmp_path / "victim/file").exists() and not (tmp_path / "tree").exists()
+
+
+def test_what_cannot_be_removed_remains_and_the_rest_goes(tmp_path, during):
+    for name in ("a", "b", "c"):
+        (tmp_path / "tree" / name).mkdir(parents=True)
+        (tmp_path / "tree" / name / "file").touch()
+    during(lambda: (tmp_path / "tree/c/file").unlink(), "_kinds_of")
+    with bound(tmp_path / "shared", tmp_path / "place"):
+        subprocess.run(["mount", "--bind", str(tmp_path / "shared/file"), str(tmp_path / "tree/b/file")], check=True)
+        try:
+            with pytest.raises(MountedError):
+                remove_tree(str(tmp_path / "tree"))
+            foreign_trees_host._Removal(str(tmp_path / "tree"), ignore_errors=True).run()
+            assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("tree/**/*")) == [
+                "tree/b", "tree/b/file",
+            ]  # fmt: skip
+        finally:
+            subprocess.run(["umount", str(tmp_path / "tree/b/file")], check=True)
+    remove_tree(str(tmp_path / "tree"))
+
+
+@pytest.mark.parametrize("ignore_errors", [False, True])
+def test_of_a_link_only_itself_is_removed(tmp_path, ignore_errors):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "link").symlink_to("tree")
+    remove_tree(str(tmp_path / "link"), ignore_errors=ignore_errors)
+    assert os.listdir(tmp_path) == ["tree"]

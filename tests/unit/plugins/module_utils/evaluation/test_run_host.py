@@ -216,6 +216,15 @@ def test_what_an_interrupted_run_left_is_removed_and_nothing_else(tmp_path):
     assert os.listdir(tmp_path / "other.chat") == ["file"]
 
 
+@AS_ROOT
+def test_what_another_user_has_made_under_the_name_of_a_run_stays(tmp_path):
+    (tmp_path / "evaluate-bait.chat/moved").mkdir(parents=True)
+    os.chown(tmp_path / "evaluate-bait.chat", 4242, 4242)
+    os.utime(tmp_path / "evaluate-bait.chat", (5, 5))
+    remove_abandoned(f"{tmp_path}/evaluate-own.chat/", "chat")
+    assert (tmp_path / "evaluate-bait.chat/moved").exists()
+
+
 def test_samples_that_lm_eval_could_not_write(tmp_path):
     (tmp_path / "out" / "model").mkdir(parents=True)
     expected = r"lm-eval left 0 files of judged answers, expected 1; is the disk full\? Its last message: No space left"

@@ -288,7 +288,7 @@ def test_a_removal_that_broke_off_is_finished(store, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(shutil, "rmtree", killed)
+        patch.setattr(retention_host, "remove_tree", killed)
         remove_old(OldDirectory(str(tiny / A), "revision", 0), owners(store))
     assert names(tiny) == [f".{A}.removed", B, C, D]
     assert look(store, keep=9) == [f".{A}.removed"]
