@@ -40,7 +40,7 @@ from ansible.module_utils.urls import fetch_url
 
 from ..module_utils.common.deadline import finish_within
 from ..module_utils.common.door import AnsibleModule, start_module
-from ..module_utils.common.files_host import publish
+from ..module_utils.common.files_host import make_directories, publish
 from ..module_utils.common.foreign_text import quote_foreign
 from ..module_utils.container_runtime.host import read_fingerprints
 from ..module_utils.container_runtime.keys import KeyFileError, armoured, fingerprints
@@ -56,7 +56,7 @@ def main() -> None:
     if found != wanted:
         data = download_key(module)
         if not module.check_mode:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(path))
             publish(path, armoured(data))
     lines = ["".join(f"{name}\n" for name in names) for names in (found, wanted)]
     module.exit_json(

@@ -36,7 +36,7 @@ import os
 import tempfile
 
 from ..module_utils.common.door import AnsibleModule, Result, door
-from ..module_utils.common.files_host import bytes_of, publish
+from ..module_utils.common.files_host import bytes_of, make_directories, publish
 from ..module_utils.common.foreign_trees_host import remove_tree
 from ..module_utils.vllm.sampler import LIBRARY, MARK, PLACE, PROGRAM, describe_failure, is_current, variables
 
@@ -84,7 +84,7 @@ def compile_into(module: AnsibleModule, package: str, place: str) -> None:
             remove_tree(leftover)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=data) as work:
         library = bytes_of(compiled(module, work))
-    os.makedirs(place)
+    make_directories(place)
     # The library last: alone it would be one that came with a package.
     publish(os.path.join(place, MARK), module.params["compute_capability"] + "\n")
     publish(os.path.join(place, LIBRARY), library, mode=0o755)

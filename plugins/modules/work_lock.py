@@ -59,7 +59,7 @@ import time
 from typing import Any
 
 from ..module_utils.common.door import AnsibleModule, start_module
-from ..module_utils.common.files_host import locked, publish
+from ..module_utils.common.files_host import locked, make_directories, publish
 
 # Where the locks of a kind are, and the name of one without a cluster.
 PLACES = {"rollout": ("/var/lib/baremetal-rollout", "no-cluster"), "tune": ("/var/lib/vllm", "tune")}
@@ -73,7 +73,7 @@ def main() -> None:
     path = os.path.join(directory, f"{re.sub('[^A-Za-z0-9_.-]', '_', options['cluster']) or name}.json")
     try:
         if options["state"] == "taken" and not module.check_mode:
-            os.makedirs(directory, mode=0o755, exist_ok=True)
+            make_directories(directory)
         # Concurrent runs wait until this one has decided; without a directory there is nothing to lock.
         with locked(f"{path}.lock") if os.path.isdir(directory) else contextlib.nullcontext():
             holder = read(path)

@@ -200,6 +200,21 @@ def test_directories_are_removed_in_one_place():
     assert found == [], "use remove_tree of module_utils/common/foreign_trees_host.py"
 
 
+# Who makes directories without files_host.make_directories, and why.
+MAKES_BY_HAND = {
+    "plugins/module_utils/common/files_host.py": "the one place",
+    "plugins/module_utils/provisioning/agent_network_host.py": "one file in a system without users, in memory",
+}
+
+
+def test_directories_are_made_in_one_place():
+    """It lets no default ACL decide who may write into them."""
+    places = [*(TOP / "plugins/module_utils").rglob("*.py"), *(TOP / "plugins/modules").glob("*.py"), *programs()]
+    made = re.compile(r"\bos\.(mkdir|makedirs)\(|\.mkdir\(")
+    found = {path.relative_to(TOP).as_posix() for path in places if made.search(text_of(path))}
+    assert found == set(MAKES_BY_HAND), "use make_directories of module_utils/common/files_host.py"
+
+
 def test_a_planted_publication_by_hand_is_found():
     assert by_hand("import os\nos.replace('a', 'b')\n")
     assert not by_hand("'a'.replace('a', 'b')\nreplace(plan, host='a')\n")

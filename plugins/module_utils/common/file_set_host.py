@@ -9,7 +9,7 @@ import os
 import stat
 from typing import Any, Mapping, NamedTuple
 
-from .files_host import open_regular, publish, publish_link
+from .files_host import make_directories, open_regular, publish, publish_link
 from .foreign_trees_host import remove_tree
 
 FILE, DIRECTORY, LINK, ABSENT, REMOVED = "file", "directory", "link", "absent", "removed"
@@ -122,7 +122,7 @@ def put_in_place(entry: Entry, found: Found) -> None:
             publish_link(entry.target, entry.path)
         elif entry.state == DIRECTORY:
             if not found.type:
-                os.makedirs(entry.path, exist_ok=True)
+                make_directories(entry.path)
             _set_attributes(entry, gid)
         elif found.type == FILE and found.content == entry.content and found.uid == os.geteuid():
             _set_attributes(entry, gid)

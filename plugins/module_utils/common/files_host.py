@@ -99,6 +99,33 @@ def publish_link(target: str, path: str) -> None:
     sync_directory(directory)
 
 
+def make_directories(path: str, mode: int = 0o755) -> None:
+    """Make a directory and those above it that are missing, as ``make_directory`` does. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path.rstrip("/"))
+    if above:
+        make_directories(above)
+    try:
+        make_directory(path, mode)
+    except FileExistsError:
+        # Another process was faster.
+        if not os.path.isdir(path):
+            raise
+
+
+def make_directory(path: str, mode: int = 0o755) -> None:
+    """Make a directory with at most ``mode``, and without a default ACL. Raises OSError.
+
+    The default ACL of the directory above counts instead of the umask: with os.makedirs, and in all that root makes in
+    the new directory later, its users could exchange what root reads, runs and removes.
+    """
+    os.mkdir(path, mode)
+    # Most directories have none, and some file systems know none.
+    with contextlib.suppress(OSError):
+        os.removexattr(path, "system.posix_acl_default", follow_symlinks=False)
+
+
 def sync_directory(path: str) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

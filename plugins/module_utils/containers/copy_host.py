@@ -8,6 +8,7 @@ import os
 import re
 from typing import Any, Iterable
 
+from ..common.files_host import make_directories
 from ..common.module import Module
 from .layouts import Blob, Wanted, blobs, wanted
 from .layouts_host import Layout
@@ -114,7 +115,7 @@ def copy(module: Module, image: Wanted, missing: list[Blob]) -> None:
     """Copy an image with skopeo; a layout gets its final name when its first image is complete. Raises OciError."""
     layout = layout_of(module, image)
     place = layout if layout.is_there else layout.partial()
-    os.makedirs(place.directory, exist_ok=True)
+    make_directories(place.directory)
     place.discard(missing)
     words = ["copy", "--quiet", "--all", "--preserve-digests", image.source, f"oci:{place.directory}:{image.tag}"]
     skopeo(module, words, f"could not copy {image.image}; run again to continue")

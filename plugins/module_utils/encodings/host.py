@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
-from ..common.files_host import publish, sha256_of
+from ..common.files_host import make_directories, publish, sha256_of
 from ..transfer.connections import FetchError
 from ..transfer.fetch import (
     Settings,
@@ -103,7 +103,7 @@ def fetch_encoding(chosen: EncodingOutcome, sources: Sequence[str], settings: Se
     state = chosen.state
     if not state.changed:
         return chosen
-    os.makedirs(os.path.dirname(state.path), exist_ok=True)
+    make_directories(os.path.dirname(state.path))
     rest = sources[sources.index(chosen.source) :]
     return _try_sources(
         chosen, rest, lambda source: _fetch_from(state, source, replace(settings, has_fallback=source != rest[-1]))

@@ -9,7 +9,7 @@ import pwd
 import subprocess
 from typing import Any, Mapping, Sequence
 
-from ..common.files_host import publish, sha256_of
+from ..common.files_host import make_directories, publish, sha256_of
 from ..common.processes_host import become
 from ..containers.image_names import reference
 from .files import ENCODINGS
@@ -56,7 +56,7 @@ def read_accepted(path: str) -> dict[str, Any]:
 
 def write_accepted(path: str, good: Mapping[str, Any]) -> None:
     """Remember which answers hold, by rename."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    make_directories(os.path.dirname(path))
     publish(path, json.dumps({"version": VERSION, "good": good}, indent=1, sort_keys=True))
 
 

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
-from ..common.files_host import LockedError, locked
+from ..common.files_host import LockedError, locked, make_directories, make_directory
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree
 from ..common.processes_host import become, ending_descendants
@@ -64,7 +64,7 @@ class BusyError(Exception):
 def lock_instance(name: str, root: str = "/") -> Iterator[None]:
     """Hold the lock of an instance's evaluations below ``root``. Raises BusyError, OSError."""
     directory = os.path.join(root, RUN_DIR.lstrip("/"))
-    os.makedirs(directory, 0o755, exist_ok=True)
+    make_directories(directory)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(locked(os.path.join(directory, f".{name}.evaluation.lock"), wait=0))
@@ -118,10 +118,10 @@ def prepare(work: str, files: Mapping[str, str]) -> str:
     Nobody else enters either, such as the tool of another evaluation or a user of the host: answers are below them.
     """
     own = f"{work}/tool"
-    os.mkdir(own, 0o700)
-    os.mkdir(f"{own}/{OUT}")
+    make_directory(own, 0o700)
+    make_directory(f"{own}/{OUT}")
     for path, text in files.items():
-        os.makedirs(os.path.dirname(f"{own}/{path}"), exist_ok=True)
+        make_directories(os.path.dirname(f"{own}/{path}"))
         with open(f"{own}/{path}", "w", encoding="utf-8") as file:
             file.write(text)
     if os.geteuid() == 0:

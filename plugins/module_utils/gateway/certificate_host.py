@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Iterable, Sequence
 
-from ..common.files_host import locked, publish
+from ..common.files_host import locked, make_directories, publish
 from ..common.ip_addresses import is_ip, read_ip
 
 DAY = 86400
@@ -97,7 +97,7 @@ def issue_from_site_ca(
     if check:
         outcome.reason = _reason(directory, outcome, names, renew_days)
         return _dated(outcome)
-    os.makedirs(directory, mode=0o700, exist_ok=True)
+    make_directories(directory, 0o700)
     # Several gateways are set up in parallel with one CA.
     with locked(f"{directory}/.lock"):
         outcome.reason = _reason(directory, outcome, names, renew_days)

@@ -11,7 +11,7 @@ import struct
 import subprocess
 from typing import Collection, Iterable, Iterator, Sequence
 
-from ..common.files_host import bytes_of, listed, publish, text_of
+from ..common.files_host import bytes_of, listed, make_directories, publish, text_of
 from ..common.foreign_numbers import read_finite
 from .answers import QUERY, nvidia_knobs
 from .pci_config import acs_control
@@ -193,7 +193,7 @@ class HostSettings:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         elif values != self.saved():
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(path))
             publish(path, json.dumps(values, indent=1, sort_keys=True))
 
     def _set(self, step: Step) -> None:
@@ -235,7 +235,7 @@ class HostSettings:
     def _set_file(self, step: Step) -> None:
         path = self.root + step.place
         if step.after:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(path))
             publish(path, step.after)
         else:
             with contextlib.suppress(FileNotFoundError):

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Any
 
-from ..common.files_host import publish, text_of
+from ..common.files_host import make_directories, publish, text_of
 from ..common.module import Module
 from ..mirror import bill, checksums
 from .bill_host import read_knowledge
@@ -146,7 +146,7 @@ def note_accepted(module: Module, root: str) -> bool:
     if text_of(record).strip() == written:
         return False
     if not module.check_mode:
-        os.makedirs(os.path.dirname(record), exist_ok=True)
+        make_directories(os.path.dirname(record))
         publish(record, f"{written}\n")
     return True
 

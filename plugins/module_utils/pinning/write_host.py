@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ..common.files_host import publish
+from ..common.files_host import make_directories, publish
 from ..common.kinds import show_value
 from ..weights import hubs as _hubs
 from ..weights.hubs import Listed
@@ -139,7 +139,7 @@ def compare_manifest(pinned: Pinned, dest: str, beside: bool = False) -> Written
 
 def write_manifest(written: Written) -> None:
     """Write the file, by one rename. Raises OSError."""
-    os.makedirs(os.path.dirname(written.path), exist_ok=True)
+    make_directories(os.path.dirname(written.path))
     publish(written.path, written.after)
 
 

@@ -21,7 +21,7 @@ import tarfile
 import zlib
 from typing import IO, Any, Callable, Iterator
 
-from ..common.files_host import open_now, text_of
+from ..common.files_host import make_directories, make_directory, open_now, text_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..common.module import Module
@@ -110,7 +110,7 @@ class Cache:
         self._refuse_unproven()
         unpacked, path = 0, os.path.join(self.module.params["work_dir"], f"{self.plan['instance']}.tar.gz")
         if not self.module.check_mode:
-            os.makedirs(os.path.dirname(path), mode=0o711, exist_ok=True)
+            make_directories(os.path.dirname(path), 0o711)
             unpacked = self._write(path)
         parts = {name: self.identity[name] for name in ("software", "host")}
         return {"changed": True, "made": True, "why": "", "unpacked": unpacked, **parts}
@@ -162,16 +162,16 @@ class Cache:
 
     def _fetch(self, archive: Archive) -> None:
         params = self.module.params
-        os.makedirs(params["work_dir"], mode=0o711, exist_ok=True)
+        make_directories(params["work_dir"], 0o711)
         path = os.path.join(params["work_dir"], archive.name)
         try:
             check_base(params["source"])
             settings = Settings(ca_file=params["ca_file"] or None)
             fetch_file(join_location(params["source"], archive.name), path, archive.size, archive.sha256, settings)
             account = pwd.getpwnam(self.owner)
-            os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+            make_directories(os.path.dirname(self.path))
             with contextlib.suppress(FileExistsError):
-                os.mkdir(self.path, 0o750)
+                make_directory(self.path, 0o750)
                 os.chown(self.path, account.pw_uid, account.pw_gid)
             with open(path, "rb") as file:
                 as_user(self.owner, lambda: unpack(file, self.path, archive.unpacked))
@@ -240,7 +240,7 @@ def unpack(file: IO[bytes], top: str, most: int) -> str:
         for part in PARTS:
             if os.path.isdir(os.path.join(fresh, part)):
                 parent = os.path.dirname(part)
-                os.makedirs(os.path.join(top, parent), exist_ok=True)
+                make_directories(os.path.join(top, parent))
                 if parent and os.path.islink(os.path.join(top, parent)):
                     raise CacheError(f"{top}/{parent} is a link that the engine has made; remove it")
                 os.rename(os.path.join(fresh, part), os.path.join(top, part))
@@ -265,7 +265,7 @@ def _extract(archive: tarfile.TarFile, unpacked: _Unpacked, fresh: str, most: in
                 f"the archive holds more than the {most} bytes of its manifest; make it again with caches.yml"
             )
         path, content = os.path.join(fresh, member.name), archive.extractfile(member)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_directories(os.path.dirname(path))
         unpacked.left = member.size
         with open(path, "xb") as out:
             # For mypy: check_member has refused what has no content.

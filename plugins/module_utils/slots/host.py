@@ -15,6 +15,8 @@ from ..common.files_host import (
     create,
     listed,
     locked,
+    make_directories,
+    make_directory,
     publish,
     publish_link,
     sync_directory,
@@ -102,7 +104,7 @@ class Slots:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds them."""
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        make_directories(self.directory, 0o700)
         os.chmod(self.directory, 0o700)
         try:
             # _clear removes names with a dot.
@@ -186,10 +188,10 @@ class Slots:
         """
         partial, final = (os.path.join(self.directory, name) for name in (f".{slot.digest}.partial", slot.digest))
         try:
-            os.mkdir(partial, 0o700)
+            make_directory(partial, 0o700)
             for entry in slot.state.files:
                 copy = f"{partial}/files{entry.path}"
-                os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+                make_directories(os.path.dirname(copy), 0o700)
                 content = self._installed(entry.path) if contents is None else contents[entry.path]
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
                     raise SlotError(f"{entry.path} was changed during the run; run this again")

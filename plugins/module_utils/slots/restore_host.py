@@ -9,7 +9,7 @@ import os
 from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
-from ..common.files_host import create, publish_link, sync_directory, target_of
+from ..common.files_host import create, make_directories, publish_link, sync_directory, target_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from ..instance.systemd import parse_properties
@@ -284,7 +284,7 @@ class Restore:
                     os.unlink(temporary)
                 if entry not in self.wrong:
                     continue
-                os.makedirs(directory, mode=0o755, exist_ok=True)
+                make_directories(directory)
                 staged[final] = temporary
                 with open(f"{self.slots.directory}/{self.slot.digest}/files{entry.path}", "rb") as file:
                     create(temporary, file.read(), 0o600)

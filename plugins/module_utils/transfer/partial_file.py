@@ -15,6 +15,7 @@ import os
 import stat
 from typing import Callable, NamedTuple
 
+from ..common import files_host
 from ..common.files_host import try_lock
 from .connections import FetchError, redact_url
 from .openings import OpeningsWatch
@@ -270,7 +271,7 @@ def make_directory(path: str, top: str) -> None:
     for name in os.path.relpath(path, top).split(os.sep):
         place = os.path.join(place, name)
         try:
-            os.mkdir(place)
+            files_host.make_directory(place)
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(place).st_mode):
                 raise TargetError(f"{place}: it is not a directory; find out who created it and remove it") from None

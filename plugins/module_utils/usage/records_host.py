@@ -9,6 +9,7 @@ import os
 import time
 from typing import Any
 
+from ..common.files_host import make_directories
 from ..common.lines_host import write_line
 from .record import file_name, head_of, line_of
 
@@ -54,7 +55,7 @@ class Records:
                 return self.file
             os.close(self.file)
             self.file = None
-        os.makedirs(self.directory, mode=0o750, exist_ok=True)
+        make_directories(self.directory, 0o750)
         names = self.names()
         self._keep_newest(names)
         path = os.path.join(self.directory, file_name(names, time.time_ns(), self.process))

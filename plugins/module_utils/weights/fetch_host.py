@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
-from ..common.foreign_trees_host import remove_tree
+from ..common.files_host import make_directories
+from ..common.foreign_trees_host import remove_tree, walk_tree
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_size, fetch_files, probe_sizes
 from ..transfer.partial_file import DownloadRequest, TargetError, make_directory
@@ -227,7 +228,12 @@ def fetch_weights(
     parent = os.path.dirname(chosen.state.directory)
     owners = Owners(site.root)
     owners.check_parent(chosen.state.directory)
-    os.makedirs(parent, exist_ok=True)
+    try:
+        make_directories(parent)
+    except OSError as exc:
+        raise WeightsError(f"{parent}: cannot be created: {exc.strerror}") from exc
+    # Another user may have been faster. After this check, nobody can exchange a directory on the way.
+    owners.check_parent(chosen.state.directory, is_made=True)
     track.model = chosen.state.manifest.repository
 
     def waiting(holder: str) -> None:
@@ -237,7 +243,7 @@ def fetch_weights(
 
     with lock_model_directory(parent, waiting, site.lock_timeout):
         state = chosen.state
-        if owners.is_exposed(state.partial):
+        if any(owners.is_exposed(directory) for directory, _below, _names in walk_tree(state.partial)):
             # Left from when another user owned its parent, who may still exchange what is written into it.
             remove_tree(state.partial)
         # Another run has changed it since it was inspected.

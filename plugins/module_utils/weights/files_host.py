@@ -64,13 +64,12 @@ def link_verified_files(state: ModelState) -> None:
 
 def remove_unlisted_files(state: ModelState) -> None:
     """Remove files that the manifest does not name, such as a partial file of another manifest."""
-    wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
+    wanted = {file.name for file in state.manifest.files}
     for parent, _directories, names in walk_tree(state.partial):
+        below = "" if parent == state.partial else os.path.relpath(parent, state.partial)
         for name in names:
-            path = os.path.join(parent, name)
-            if path not in wanted:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
+            if os.path.join(below, name) not in wanted:
+                ForeignDirectory(state.partial, *filter(None, below.split(os.sep))).remove(name)
 
 
 def publish_model(state: ModelState) -> None:

@@ -42,9 +42,12 @@ class Owners:
         """Return whether another user can change the names in a directory, or in one on the way from the root to it."""
         return bool(self.exposure(directory))
 
-    def exposure(self, directory: str) -> str:
+    def exposure(self, directory: str, is_made: bool = False) -> str:
         """Return how another user can change the names in a directory, or in one on the way from the root to it, also
-        where an admin's link leads: "alice owns /srv/models/acme". Empty where nobody can."""
+        where an admin's link leads: "alice owns /srv/models/acme". Empty where nobody can.
+
+        Where this process has just made the directory (``is_made``), one that is missing was taken away by such a user.
+        """
         shared = ""
         for place in _places(directory):
             if place in self._above:
@@ -52,6 +55,8 @@ class Owners:
             try:
                 found = os.lstat(place)
             except FileNotFoundError:
+                if is_made:
+                    return f"another user has taken {place} away"
                 break
             except OSError as exc:
                 return f"{place} cannot be read ({exc.strerror})"
@@ -67,10 +72,10 @@ class Owners:
                 break
         return f"others can write {shared}" if shared else ""
 
-    def check_parent(self, directory: str) -> None:
+    def check_parent(self, directory: str, is_made: bool = False) -> None:
         """Raise WeightsError where another user can change the names beside a revision: root would follow his links."""
         parent = os.path.dirname(directory)
-        exposure = self.exposure(parent)
+        exposure = self.exposure(parent, is_made)
         if exposure:
             raise WeightsError(
                 f"{parent}: nothing is fetched into it, because {exposure} and could exchange it; put a copy that root "

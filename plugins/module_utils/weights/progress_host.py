@@ -10,7 +10,7 @@ import time
 from dataclasses import asdict
 from typing import Callable
 
-from ..common.files_host import publish
+from ..common.files_host import make_directories, publish
 from .progress import Progress
 
 # Seconds between two reports on the host, and the number of reports over which the rate is averaged.
@@ -31,7 +31,7 @@ class Reporter:
 
     def __enter__(self) -> Reporter:
         if self._path:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            make_directories(os.path.dirname(self._path))
             self._thread.start()
         return self
 

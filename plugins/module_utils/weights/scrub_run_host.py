@@ -15,7 +15,7 @@ import signal
 import time
 from typing import Iterator
 
-from ..common.files_host import LockedError, locked, publish
+from ..common.files_host import LockedError, locked, make_directories, publish
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_text import escape_controls
 from ..common.lines_host import write_error, write_line
@@ -108,7 +108,7 @@ class Scrub:
     def save(self, interval: float = 0.0) -> None:
         """Write the report, unless that was done less than ``interval`` seconds ago."""
         if time.monotonic() - self.saved >= interval:
-            os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
+            make_directories(os.path.dirname(os.path.abspath(self.path)))
             publish(self.path, json.dumps(self.report.document(), indent=1, sort_keys=True))
             self.saved = time.monotonic()
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, Callable, Iterator, Protocol
 from urllib.parse import urljoin
 
-from ..common.files_host import create, existing_above, locked, sync_directory
+from ..common.files_host import create, existing_above, locked, make_directories, make_directory, sync_directory
 from ..common.foreign_text import quote_foreign
 from ..common.foreign_trees_host import remove_tree
 from ..common.module import Module
@@ -75,7 +75,7 @@ def ensure(module: Module, open_index: Callable[[], Index]) -> dict[str, Any]:
     index = open_index()
     check(module, lock, index)
     if not module.check_mode:
-        os.makedirs(root, mode=0o755, exist_ok=True)
+        make_directories(root)
         # A second run on the host would remove what this one has begun.
         with locked(os.path.join(root, ".lock"), BUILD_SECONDS):
             if os.path.isdir(path) and not damage:
@@ -179,7 +179,7 @@ def build(module: Module, lock: Lock, index: Index, path: str) -> None:
     scratch = os.path.join(root, f".{name}.partial")
     partial, cache = os.path.join(scratch, name), os.path.join(scratch, "cache")
     with cleaned_up(root):
-        os.mkdir(scratch, 0o700)
+        make_directory(scratch, 0o700)
         uv = ensure_uv(lock, index, root)
         wanted = uv_environment(os.environ, index.url, module.params["ca_file"], cache)
         # run_command can add variables, but not remove those of the host's login environment.
@@ -251,7 +251,7 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
             f"the lock has {', '.join(sorted(digests))}; carry the wheel to the mirror again (playbooks/mirror.yml)"
         )
     partial = os.path.join(root, f".uv-{pin.version}.partial")
-    os.mkdir(partial)
+    make_directory(partial)
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         # One static program; the rest of the wheel is a Python wrapper.
         create(os.path.join(partial, "uv"), archive.read(f"uv-{pin.version}.data/scripts/uv"), 0o755)

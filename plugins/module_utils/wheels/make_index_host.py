@@ -16,7 +16,7 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from hashlib import sha256
 
-from ..common.files_host import MOST_TEXT, listed, publish, sha256_of
+from ..common.files_host import MOST_TEXT, listed, make_directories, publish, sha256_of
 from ..common.foreign_files_host import ForeignDirectory
 from ..common.foreign_json import load_json
 from .archive_host import opened_wheel, read_member
@@ -59,11 +59,11 @@ def make_index(root: str, trust_stamps: bool, check_mode: bool) -> MadeIndex:
     changed, stale = changed_pages(pages, present), stale_pages(pages, present)
     lacking, orphans = compare_metadata(wheels, entries)
     if not check_mode:
-        os.makedirs(simple, exist_ok=True)
+        make_directories(simple)
         for name in lacking:
             publish(os.path.join(wheels, name + METADATA), read_metadata(os.path.join(wheels, name)))
         for path in changed:
-            os.makedirs(os.path.dirname(os.path.join(simple, path)), exist_ok=True)
+            make_directories(os.path.dirname(os.path.join(simple, path)))
             publish(os.path.join(simple, path), pages[path])
         remove(simple, stale)
         for name in orphans:

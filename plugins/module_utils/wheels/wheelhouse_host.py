@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from ..common.files_host import publish, sha256_of
+from ..common.files_host import make_directories, publish, sha256_of
 from ..common.foreign_trees_host import remove_tree
 from .index import WheelError, parse_name
 from .venv import Lock, Pin, Target, VenvError, join_locks, parse_lock
@@ -94,7 +94,7 @@ def read_lock(path: str) -> str:
 
 def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:
     """Fetch the missing wheels and record that the lock is complete. Raises VenvError; fetched files are kept."""
-    os.makedirs(house.wheels, exist_ok=True)
+    make_directories(house.wheels)
     for name in os.listdir(house.wheels):
         if name.startswith(SCRATCH):  # of a run that was killed
             remove_tree(os.path.join(house.wheels, name))

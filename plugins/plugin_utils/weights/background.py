@@ -27,7 +27,7 @@ ACCESS_PREFIX = "access-"
 # background outlives a controller that is killed before the module begins, and ends as soon as the module has begun. In
 # parentheses, because Ansible adds words to the end of a command.
 WRITE_ACCESS = """(
-umask 077 && mkdir -p {directory} || exit
+umask 077 && mkdir -p -m 700 {directory} || exit
 find {directory} -maxdepth 1 -name '{prefix}*.json' -mmin +{minutes} -delete
 cat > {path} || exit
 setsid sh -c '

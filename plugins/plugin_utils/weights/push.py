@@ -77,8 +77,11 @@ def push_models(
 def _push_all(action: ActionBase, source: Source, models: Sequence[Lacking], bandwidth: int) -> None:
     ssh, login, sudo = connection_words(action)
     for model in models:
-        # Every instance's user must read the weights, whatever the connection's umask is.
-        made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model.partial)}")
+        # Every instance's user must read the weights, and nobody else may write them, whatever the umask of the
+        # connection is and whatever default ACL the directories above have.
+        parent = os.path.dirname(model.partial)
+        places = shlex.join([os.path.dirname(parent), parent, model.partial])
+        made = action._low_level_execute_command(f"umask 022 && mkdir -p -m 755 -- {places}")
         if made["rc"]:
             raise WeightsError(f"{source.text}: {model.partial} cannot be created: {made['stderr'].strip()}")
         words = rsync_command(os.path.join(source.base, model.path), f"{login}{model.partial}", ssh, sudo, bandwidth)

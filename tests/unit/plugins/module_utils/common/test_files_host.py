@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     existing_above,
     listed,
     locked,
+    make_directories,
     publish,
     publish_link,
     sha256_of,
@@ -30,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     text_of,
 )
 
+from tests.fakes.default_acl import has_default_acl, modes_below, set_default_acl
 from tests.fakes.kills import killed_at
 
 OLD, NEW = b"old" * 1000, b"new" * 5000
@@ -142,6 +144,28 @@ def test_what_exists_above_a_path(path, above, tmp_path, monkeypatch):
     assert existing_above(path) == os.path.join(tmp_path, above).rstrip("/")
     assert existing_above(f"{tmp_path}/{path}") == os.path.join(tmp_path, above).rstrip("/")
     assert existing_above("/") == "/"
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o077])
+def test_a_new_directory_is_no_wider_than_its_mode_whatever_is_above(tmp_path, umask):
+    (tmp_path / "there").mkdir(mode=0o750)
+    set_default_acl(tmp_path)
+    set_default_acl(tmp_path / "there")
+    before = os.umask(umask)
+    try:
+        make_directories(str(tmp_path / "there/a/b/"), 0o700)
+        make_directories(str(tmp_path / "there/a"), 0o700)
+        make_directories(str(tmp_path / "new"))
+    finally:
+        os.umask(before)
+    assert modes_below(tmp_path) == {"new": 0o755, "there": 0o750, "there/a": 0o755, "there/a/b": 0o700}
+    assert [has_default_acl(tmp_path / name) for name in ("there", "there/a", "there/a/b", "new")] == [
+        True,
+        *[False] * 3,
+    ]
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_directories(str(tmp_path / "file"))
 
 
 def test_sha256_of_a_file(tmp_path):

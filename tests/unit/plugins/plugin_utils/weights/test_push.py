@@ -30,6 +30,8 @@ OPTIONS = {
     "private_key_file": "/root/key", "host_key_checking": False, "remote_user": "admin", "host": "gpu-1",
 }  # fmt: skip
 
+from tests.fakes.default_acl import modes_below, set_default_acl
+
 
 def action(transport="ssh", become=None, check_mode=False, made=0, **options):
     known = {**OPTIONS, **options}
@@ -134,6 +136,14 @@ def test_the_named_files_alone_are_pushed_for_everybody_to_read(weights):
     place = weights / "to/.org-m.partial"
     assert {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()} == {"a", "sub/b"}
     assert (place / "sub/b").stat().st_mode & 0o777 == 0o644 and place.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_default_acl_gives_its_user_no_directory_of_a_push(weights):
+    (weights / "to").mkdir()
+    set_default_acl(weights / "to")
+    push(weights, [Lacking("org/m", str(weights / "to/org/m/.x.partial"), {"a": 1, "sub/b": 5})])
+    places = ("org", "org/m", "org/m/.x.partial", "org/m/.x.partial/sub")
+    assert modes_below(weights / "to") == dict.fromkeys(places, 493)
 
 
 def test_check_mode_only_looks(weights):
