@@ -19,6 +19,7 @@ MOST_TOKENS = 10**15
 # Limits of tokens, of clients and teams.
 BUDGETS = ("tokens_per_minute", "tokens_per_day", "tokens_per_month")
 OPTIONS = ("concurrent", "expires", "key_file", "models", "rate", "sha256", "team", *BUDGETS)
+Maps = Mapping[str, Mapping[str, str]]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
@@ -180,18 +181,50 @@ def shared_keys(clients: Sequence[Client]) -> list[str]:
 def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
     """Return the entries of each of HAProxy's maps by the map's file name."""
     return {
-        # Limits first, so that a known key always has its limits.
+        # A client's name has no colon.
+        RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         RATES: {client.name: str(client.rate) for client in clients if client.rate},
         CONCURRENT: {client.name: str(client.concurrent) for client in clients if client.concurrent},
         ENDS: {client.name: str(client.ends) for client in clients if client.ends},
         TEAMS: {client.name: client.team for client in clients if client.team},
-        # A client's name has no colon.
-        RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
     }
 
 
-def maps_without(maps: Mapping[str, Mapping[str, str]], name: str) -> dict[str, dict[str, str]]:
+def steps(before: Maps, requested: Maps) -> list[tuple[str, dict[str, str]]]:
+    """Return which map gets which entries, one after the other, so that a change may break off after each entry.
+
+    No key may ever do more than before the change or after it: rights and limits become the stricter of both, teams and
+    keys change, and the requested rights and limits follow.
+    """
+    tight = {name: _tightened(name, before, entries) for name, entries in requested.items()}
+    return [*tight.items(), *((name, dict(entries)) for name, entries in requested.items())]
+
+
+def _tightened(name: str, before: Maps, requested: Mapping[str, str]) -> dict[str, str]:
+    old = before.get(name, requested)
+    if name == CLIENTS:
+        return dict(requested)
+    if name == RIGHTS:
+        known = set(before.get(CLIENTS, {}).values())
+        added = [right for right in requested if _has(old, right) or right.partition(":")[0] not in known]
+        return dict.fromkeys([*added, *(right for right in old if _has(requested, right))], "1")
+    both = {**old, **requested}
+    # A client that is removed keeps its team and its limits as long as its keys.
+    return both if name == TEAMS else {key: _stricter(old.get(key, ""), both[key]) for key in both}
+
+
+def _has(rights: Mapping[str, str], right: str) -> bool:
+    """Return whether rights include one, by itself or because they are all of that client."""
+    return right in rights or f"{right.partition(':')[0]}:{ANY}" in rights
+
+
+def _stricter(one: str, other: str) -> str:
+    """Return the smaller of two numbers; 0 is no limit."""
+    return min((text for text in (one, other) if text.isdigit() and int(text)), key=int, default=other)
+
+
+def maps_without(maps: Maps, name: str) -> dict[str, dict[str, str]]:
     """Return maps without a client."""
     return {
         file: {
@@ -203,7 +236,7 @@ def maps_without(maps: Mapping[str, Mapping[str, str]], name: str) -> dict[str, 
     }
 
 
-def describe_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+def describe_maps(maps: Maps) -> dict[str, dict[str, Any]]:
     """Return what maps have of each client: the number of its ``keys``, limits, services, end and team."""
     owners = list(maps.get(CLIENTS, {}).values())
     rights = rights_of(maps)
@@ -247,9 +280,7 @@ def commands(path: str, now: Mapping[str, str], requested: Mapping[str, str]) ->
     return [*changed, *added, *(f"del map {path} {key}" for key in now if key not in requested)]
 
 
-def differences(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> dict[str, list[str]]:
+def differences(before: Maps, after: Maps) -> dict[str, list[str]]:
     """Return the names of the clients that were ``added``, ``removed`` and ``changed`` between two sets of maps."""
     old, new = _clients(before), _clients(after)
     return {
@@ -259,7 +290,7 @@ def differences(
     }
 
 
-def _clients(maps: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Any, ...]]:
+def _clients(maps: Maps) -> dict[str, tuple[Any, ...]]:
     keys: dict[str, list[str]] = {}
     for digest, name in maps.get(CLIENTS, {}).items():
         keys.setdefault(name, []).append(digest)
@@ -271,7 +302,7 @@ def _clients(maps: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Any, ...]
     }
 
 
-def rights_of(maps: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+def rights_of(maps: Maps) -> dict[str, list[str]]:
     """Return the services that each client may use; earlier releases had no map of them."""
     found: dict[str, list[str]] = {}
     for key in sorted(maps.get(RIGHTS, {})):

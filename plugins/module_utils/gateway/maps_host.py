@@ -10,9 +10,7 @@ from typing import Any, Mapping, Sequence
 from ..common.files_host import publish
 from ..common.unix_socket_host import ask_root
 from .admin_socket_host import without_reload
-from .clients import ANY, commands, describe_maps, differences, map_text, maps_of, parse_map
-
-Maps = Mapping[str, Mapping[str, str]]
+from .clients import ANY, Maps, commands, describe_maps, differences, map_text, maps_of, parse_map, steps
 
 
 class MapsError(Exception):
@@ -54,13 +52,11 @@ def _update_maps(requested: Maps, directory: str, admin_socket: str, group: str,
     before = {name: parse_map(text or "") for name, text in texts.items()}
     stale = [name for name, entries in requested.items() if texts[name] != map_text(entries)]
     known = _running_maps(admin_socket, directory, list(requested))
-    pending = {name: commands(f"{directory}/{name}", now, requested[name]) for name, now in (known or {}).items()}
     if not check:
-        for name in stale:
-            _write(f"{directory}/{name}", map_text(requested[name]), group)
-        _send(admin_socket, pending)
+        _write_files(texts, requested, directory, group)
+        _send(admin_socket, directory, known or {}, requested)
     return MapsOutcome(
-        changed=bool(stale or any(pending.values())),
+        changed=bool(stale) or any(entries != requested[name] for name, entries in (known or {}).items()),
         running=known is not None,
         differences=differences(before, requested),
         before=describe_maps(before),
@@ -100,15 +96,27 @@ def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> di
     return found
 
 
-def _send(admin_socket: str, pending: Mapping[str, Sequence[str]]) -> None:
-    for name, lines in pending.items():
-        for line in lines:
+def _write_files(texts: Mapping[str, str | None], requested: Maps, directory: str, group: str) -> None:
+    present = dict(texts)
+    before = {name: parse_map(text) for name, text in texts.items() if text is not None}
+    for name, entries in steps(before, requested):
+        text = map_text(entries)
+        if text != present[name]:
+            _write(f"{directory}/{name}", text, group)
+            present[name] = text
+
+
+def _send(admin_socket: str, directory: str, known: Maps, requested: Maps) -> None:
+    present = dict(known)
+    for name, entries in steps(known, {name: requested[name] for name in requested if name in known}):
+        for line in commands(f"{directory}/{name}", present[name], entries):
             answer = ask_root(admin_socket, line).strip()
             if answer:
                 # The command contains a hash, so the message has only its first words.
                 raise MapsError(
                     f"{admin_socket}: HAProxy refused {' '.join(line.split()[:2])} for {name}: {answer.splitlines()[0]}"
                 )
+        present[name] = entries
 
 
 def _read(path: str) -> str | None:

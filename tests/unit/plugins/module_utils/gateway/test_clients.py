@@ -4,13 +4,18 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     CLIENTS,
+    CONCURRENT,
+    ENDS,
     MOST,
+    RATES,
     RIGHTS,
+    TEAMS,
     WARN_BEFORE,
     Client,
     KeyFileError,
@@ -25,7 +30,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     maps_without,
     parse_map,
     shared_keys,
+    steps,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 KEY = "k" * 32
 DIGEST, OTHER = (hashlib.sha256(key.encode()).hexdigest() for key in (KEY, "o" * 32))
@@ -167,6 +175,67 @@ def test_commands_turn_one_map_into_another_and_remove_last():
     now, requested = {"a": "1", "b": "1", "c": "1"}, {"a": "2", "b": "1", "d": "4"}
     assert commands("/m", now, requested) == ["set map /m a 2", "add map /m d 4", "del map /m c"]
     assert commands("/m", now, now) == []
+
+
+def may(maps, key):
+    """Return the rights, limits and team of a key; None for an unknown one."""
+    name = maps[CLIENTS].get(key)
+    if name is None:
+        return None
+    rights = {right.partition(":")[2] for right in maps[RIGHTS] if right.startswith(f"{name}:")}
+    limits = [int(maps[limit].get(name, 0)) or math.inf for limit in (RATES, CONCURRENT, ENDS)]
+    return rights, limits, maps[TEAMS].get(name, "")
+
+
+def is_at_most(one, other):
+    if one is None or other is None:
+        return one is None
+    (rights, limits, team), (their_rights, their_limits, their_team) = one, other
+    return (
+        ("*" in their_rights or rights <= their_rights)
+        and all(limit <= theirs for limit, theirs in zip(limits, their_limits))
+        # The budget of a team is a limit too, whichever team it is.
+        and bool(team or not their_team)
+    )
+
+
+LIMIT = st.integers(0, 2)
+KEYS = [letter * 64 for letter in "abcd"]
+RIGHTS_OF = st.sampled_from([("*",), ("chat",), ("chat", "embed"), ("embed",)])
+TEAM = st.sampled_from(["", "red", "green"])
+
+
+@st.composite
+def some_clients(draw):
+    owners = draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["alice", "bob"])))
+    keys = {name: tuple(key for key in owners if owners[key] == name) for name in owners.values()}
+    return [
+        Client(name, keys[name], draw(LIMIT), draw(LIMIT), draw(RIGHTS_OF), draw(LIMIT), draw(TEAM)) for name in keys
+    ]
+
+
+@given(some_clients(), some_clients())
+def test_a_change_that_breaks_off_anywhere_lets_no_key_do_more_than_before_or_after_it(before, after):
+    old, new = maps_of(before), maps_of(after)
+    present = {name: dict(entries) for name, entries in old.items()}
+    for name, entries in steps(old, new):
+        for command in commands("/m", present[name], entries):
+            verb, _map, _path, key, *value = command.split()
+            present[name].pop(key, None) if verb == "del" else present[name].update({key: value[0]})
+            for each in KEYS:
+                found = may(present, each)
+                assert is_at_most(found, may(old, each)) or is_at_most(found, may(new, each)), (command, each)
+    assert present == new
+
+
+@pytest.mark.parametrize(("one", "rights"), [(("*",), ["chat"]), (("chat", "embed"), ["chat"]), (("embed",), [])])
+def test_a_client_keeps_the_rights_that_it_had_and_will_have(one, rights):
+    old, new = maps_of([replace(BOB, services=one)]), maps_of([replace(BOB, services=("chat",))])
+    assert dict(steps(old, new)[:1]) == {RIGHTS: {f"bob:{right}": "1" for right in rights}}
+
+
+def test_numbers_that_somebody_spoilt_are_replaced():
+    assert ("rates.map", {"alice": "60"}) in steps({**maps_of([ALICE]), RATES: {"alice": "x"}}, maps_of([ALICE]))[:2]
 
 
 def test_a_run_warns_of_keys_that_end():

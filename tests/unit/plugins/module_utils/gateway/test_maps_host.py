@@ -6,9 +6,13 @@ tests/integration does the same with the real HAProxy.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import grp
 import hashlib
+import itertools
 import os
+from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import maps_host
@@ -102,6 +106,32 @@ def test_no_key_is_ever_valid_without_the_limits_of_its_client(haproxy):
             assert name in maps[RATES] and any(right.startswith(f"{name}:") for right in maps[RIGHTS])
 
 
+def test_no_prefix_of_the_writes_leaves_a_key_without_the_limits_of_its_client(haproxy, tmp_path, monkeypatch):
+    old, publish = replace(BOB, concurrent=1, ends=1, team="red"), maps_host.publish
+    left = []
+
+    def full(*arguments):
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        publish(*arguments)
+        left.pop()
+
+    monkeypatch.setattr(maps_host, "publish", full)
+    for before, after in (([ALICE, old], [ALICE]), ([ALICE], [ALICE, old])):
+        writes = itertools.count()
+        while read_maps(str(tmp_path)) != maps_of(after):
+            left[:] = [0] * 12
+            update(haproxy, *before)
+            left[:] = [0] * next(writes)
+            with contextlib.suppress(MapsError):
+                update(haproxy, *after)
+            found = read_maps(str(tmp_path))
+            if NEW in found[CLIENTS]:
+                assert all(
+                    found[name] == entries for name, entries in maps_of(before + after).items() if name != RIGHTS
+                )
+
+
 def test_a_new_key_of_a_client_is_valid_before_its_old_one_ends(haproxy):
     haproxy.starts([ALICE])
     update(haproxy, Client("alice", (NEW,), rate=60))
@@ -141,7 +171,7 @@ def test_a_haproxy_that_uses_no_map_of_this_gateway_is_left_alone(haproxy, tmp_p
 def test_a_refusal_names_the_map_and_no_key(haproxy):
     haproxy.starts([])
     haproxy.refuses = "Out of memory.\nmore"
-    with pytest.raises(MapsError, match=r"HAProxy refused add map for rates\.map: Out of memory\.$") as raised:
+    with pytest.raises(MapsError, match=r"HAProxy refused add map for rights\.map: Out of memory\.$") as raised:
         update(haproxy, ALICE)
     assert OLD not in str(raised.value)
 
