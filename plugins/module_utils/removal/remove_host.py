@@ -211,6 +211,12 @@ class Removal:
     def _remove_path(self, path: str) -> bool:
         """Remove a file, a link or a directory; return whether there was one."""
         real = self.at(path)
+        directory, name = os.path.split(real)
+        # Of writers that were killed; such a file may hold secrets.
+        for left in listed(directory):
+            if left.startswith(f".{name[:80]}.") and left.endswith((".partial", ".restored")):
+                with contextlib.suppress(IsADirectoryError):
+                    os.unlink(os.path.join(directory, left))
         if not os.path.lexists(real):
             return False
         try:

@@ -41,8 +41,8 @@ class Records:
         line = line_of(self.number, record)
         try:
             file = self._open()
-            written = os.write(file, b"\n" + line if self.torn else line)
-            self.torn = written < len(line)
+            text = b"\n" + line if self.torn else line
+            self.torn = os.write(file, text) < len(text)
         except OSError as exc:
             if not self.torn:
                 write_line(f"usage of a request is not recorded: {exc}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any, Callable, Sequence
 
 from ..common.files_host import make_directories
 from ..common.foreign_trees_host import remove_tree, walk_tree
+from ..common.mounts_host import MountedError
 from ..transfer.connections import FetchError
 from ..transfer.fetch import Settings, check_size, fetch_files, probe_sizes
 from ..transfer.partial_file import DownloadRequest, TargetError, make_directory
@@ -192,11 +194,14 @@ class NoSourceError(WeightsError):
 
 
 def choose_source(state: ModelState, site: WeightsStore) -> FetchOutcome:
-    """Return the first source that has every missing file with its size. Raises NoSourceError when none has."""
+    """Return the first source that has every missing file with its size. Raises NoSourceError when none has.
+
+    The partial directory is the first: a run that was killed before the publication has left all of them there.
+    """
     if not state.missing:
         return FetchOutcome(state)
-    if site.pushed and _is_pushed(state):
-        return FetchOutcome(state, site.pushed)
+    if _is_downloaded(state):
+        return FetchOutcome(state, site.pushed or state.partial)
     skipped: list[str] = []
     for number, source in enumerate(site.sources):
         try:
@@ -210,7 +215,7 @@ def choose_source(state: ModelState, site: WeightsStore) -> FetchOutcome:
     raise NoSourceError(state, skipped)
 
 
-def _is_pushed(state: ModelState) -> bool:
+def _is_downloaded(state: ModelState) -> bool:
     """Whether every missing file is in the partial directory with its size; publishing checks the content."""
     paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
     return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
@@ -253,6 +258,11 @@ def fetch_weights(
             result = _fetch_and_publish(replace(chosen, state=state), site, log, track)
         except TargetError as exc:
             raise WeightsError(str(exc)) from exc
+        except MountedError:
+            raise
+        except OSError as exc:
+            advice = "; free some space there, then run again" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            raise WeightsError(f"{state.partial}: cannot be published: {exc.strerror or exc}{advice}") from exc
     track.end(chosen.state)
     result.seconds = time.monotonic() - started
     return result
@@ -305,7 +315,7 @@ def _fetch_missing_files(
             touched[name] = os.lstat(request.dest).st_ctime_ns
 
     if not missing:
-        pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
+        pushed = sum(file.size for file in state.missing) if site.pushed and chosen.source == site.pushed else 0
         return replace(chosen, transferred=pushed)
     if site.pushed and chosen.source == site.pushed:
         skipped.append(

@@ -39,8 +39,9 @@ def keep_archive(
                     f"{where}: {manifest} is of an archive that {maker} made, which stays; remove it to keep that of "
                     f"{host} instead"
                 )
-            os.replace(fetched, os.path.join(directory, archive.name))
+            # First, because it needs room: an archive without a manifest would be nobody's, and another host's next.
             publish(manifest, archive.manifest(identity, host))
+            os.replace(fetched, os.path.join(directory, archive.name))
     except OSError as exc:
         raise CacheError(f"{where}: {exc.filename or directory}: {exc.strerror or exc}") from exc
     finally:

@@ -170,6 +170,19 @@ def test_a_removal_that_is_killed_is_finished_by_the_next_run(there, monkeypatch
     assert not there.at("/srv/models").exists()
 
 
+def test_what_killed_writers_left_beside_the_files_of_an_instance_goes_with_it(there):
+    full(there)
+    before = there.files()
+    for path in ("/etc/vllm/.chat.secrets.0123456789ab.partial", "/etc/vllm/.chat.secrets.restored",
+                 "/etc/systemd/system/.vllm@chat.service.0123456789ab.partial"):  # fmt: skip
+        there.write(path, "VLLM_API_KEY=secret")
+    there.write("/etc/vllm/.chat-b.secrets.restored", "of another instance")
+    there.at("/etc/vllm/.chat.env.d.partial").mkdir()
+    there.remove("instance", "chat")
+    assert sorted(set(there.files()) - set(before)) == ["/etc/vllm/.chat-b.secrets.restored"]
+    assert not [path for path in there.files() if "/.chat." in path or "/.vllm@chat" in path]
+
+
 def gateway(there, mark):
     for path in ("/etc/haproxy/haproxy.cfg", "/etc/haproxy/gateway-agent.json", "/etc/haproxy/maps/keys.map",
                  "/etc/haproxy/certs/gateway.pem", "/etc/haproxy/certs/gateway.pem.key", "/etc/haproxy/errors/400.http",

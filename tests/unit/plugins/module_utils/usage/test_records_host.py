@@ -120,3 +120,17 @@ def test_a_lock_that_another_process_holds_makes_nobody_wait(tmp_path, monkeypat
     found = Records(str(tmp_path))
     found.add({"state": "complete"})
     assert found.read({}).count(b'"number"') == 1
+
+
+def test_a_record_that_lacks_its_last_byte_after_a_torn_one_takes_no_other_along(tmp_path, monkeypatch):
+    records, write = Records(str(tmp_path)), os.write
+    lacking = [1, 3]
+
+    def full(file, text):
+        return write(file, text[: -lacking.pop()] if lacking else text)
+
+    monkeypatch.setattr(os, "write", full)
+    for _number in range(4):
+        records.add({"model": "m"})
+    lines = records.read({}).splitlines()[1:]
+    assert [json.loads(line)["number"] for line in lines if line.endswith(b"}")] == [2, 3, 4]

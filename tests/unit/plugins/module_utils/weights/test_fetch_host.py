@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer import watch as _watch
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import fetch_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
     ProgressTracker,
     WeightsStore,
@@ -250,3 +252,54 @@ def inspected(count, root):
 def test_the_time_for_missing_files_grows_with_their_number_and_not_with_its_square(tmp_path):
     # Four times the files took sixteen times as long.
     assert inspected(8000, tmp_path) < 8 * inspected(2000, tmp_path)
+
+
+def a_site(server, tmp_path, **options):
+    sources = parse_sources([f"{server.url}/good"])
+    return WeightsStore(
+        str(tmp_path / "models"), sources, (Access(),), str(tmp_path), lambda _unit: False, Settings(), **options
+    )
+
+
+def fetch_from(site):
+    chosen = choose_source(inspect_weights(site.root, MANIFEST), site)
+    return fetch_weights(chosen, site, lambda _line: None, ProgressTracker())
+
+
+def test_a_complete_download_needs_no_source_again(server, tmp_path, monkeypatch):
+    """Left by a run that was killed between the two renames of a repair, for example."""
+    site = a_site(server, tmp_path)
+
+    def killed(_state):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fetch_host, "publish_model", killed)
+        fetch_from(site)
+    server.files.clear()
+    server.log.clear()
+    result = fetch_from(site)
+    partial = str(tmp_path / f"models/example/tiny/.{MANIFEST.revision}.partial")
+    assert (result.source, result.transferred, server.log) == (partial, 0, [])
+    assert (tmp_path / "models" / MANIFEST.path / "model.safetensors").read_bytes() == CONTENT
+
+
+def test_a_complete_download_with_other_bytes_is_fetched(server, tmp_path):
+    site = a_site(server, tmp_path)
+    place = tmp_path / f"models/example/tiny/.{MANIFEST.revision}.partial"
+    place.mkdir(parents=True, mode=0o755)
+    (place / "model.safetensors").write_bytes(b"x" * len(CONTENT))
+    result = fetch_from(site)
+    assert (result.source, result.transferred) == (f"{server.url}/good", len(CONTENT))
+
+
+def test_a_disk_without_room_for_the_stamp_is_named(server, tmp_path, monkeypatch):
+    def full(*_words):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fetch_host, "write_stamp", full)
+    expected = (
+        r"/\.0d7a\w+\.partial: cannot be published: No space left on device; free some space there, then run again$"
+    )
+    with pytest.raises(WeightsError, match=expected):
+        fetch_from(a_site(server, tmp_path))

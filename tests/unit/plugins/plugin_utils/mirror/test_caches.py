@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.caches i
     identity_of,
     key_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror import caches
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.caches import keep_archive
 
 TOP = Path(__file__).resolve().parents[5]
@@ -81,6 +83,21 @@ def test_an_archive_of_an_unknown_host_stays_too(tmp_path, text):
     (tmp_path / f"{KEY}.tar.gz").write_bytes(b"kept")
     assert "that an unknown host made" in keep(tmp_path)[1]
     assert (tmp_path / f"{KEY}.tar.gz").read_bytes() == b"kept"
+
+
+def test_an_archive_whose_manifest_has_no_room_leaves_what_was_there(tmp_path, monkeypatch):
+    def full(*_words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(CacheError, match="No space left on device"):
+        patch.setattr(caches, "publish", full)
+        keep(tmp_path)
+    assert names_in(tmp_path) == []
+    keep(tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(CacheError):
+        patch.setattr(caches, "publish", full)
+        keep(tmp_path, content=b"newer")
+    assert (tmp_path / f"{KEY}.tar.gz").read_bytes() == b"code"
 
 
 def test_a_manifest_whose_archive_was_moved_away_keeps_none_out(tmp_path):
