@@ -31,7 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 print("sockets", sorted(map(str, pathlib.Path("/run/vllm-preload").glob("*/*.sock"))), flush=True)
 http.server.HTTPServer(("127.0.0.1", 8001), Handler).serve_forever()
 """
-# vllm preload --config FILE --weight-cache-socket-dir DIRECTORY; a stopped one of 0.33.0 exits with -15 of its processes.
+# vllm preload --config FILE --weight-cache-socket-dir DIRECTORY. A stopped one exits with -15 of its processes.
 PRELOAD = """#!/bin/sh
 trap 'rm -f "$5"/*.sock; exit 241' TERM
 [ ! -e /var/lib/vllm/a/fails ] || exit 3
