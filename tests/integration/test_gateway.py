@@ -8,7 +8,6 @@ import hashlib
 import http.client
 import json
 import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -392,8 +391,7 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
         made["changed"]
         and not run_module("gateway_certificate", ca_dir=str(tmp_path / "ca"), host="gw", names=names)["changed"]
     )
-    shutil.copy(made["certificate"], tmp_path / "gateway.pem")
-    shutil.copy(made["key"], tmp_path / "gateway.pem.key")
+    (tmp_path / "gateway.pem").write_text(Path(made["key"]).read_text() + Path(made["certificate"]).read_text())
     more = {"options": {"tls": "own"}, "variables": {"gateway_tls": "own"}}
     with engine() as server, gateway(tmp_path, [server.server_port], **more) as found:
         # The key is in its own file: no command line has it.

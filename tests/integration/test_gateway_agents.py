@@ -59,8 +59,7 @@ def behind(tmp_path):
     work, port = tmp_path / "work", free_port()
     work.mkdir()
     made = run_module("gateway_certificate", ca_dir=str(tmp_path / "ca"), host="gw", names=["localhost"])
-    shutil.copy(made["certificate"], tmp_path / "gateway.pem")
-    shutil.copy(made["key"], tmp_path / "gateway.pem.key")
+    (tmp_path / "gateway.pem").write_text(Path(made["key"]).read_text() + Path(made["certificate"]).read_text())
     with contextlib.ExitStack() as stack:
         model = AgentEngine("echo ready > result.txt")
         engine = stack.enter_context(counted_engine(tmp_path / "run", engine=model))

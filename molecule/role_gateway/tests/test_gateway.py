@@ -390,8 +390,8 @@ def test_no_user_takes_the_port_of_a_service_that_has_not_started_or_is_stopped(
 
 
 def test_private_keys_belong_to_root_alone(host, directory):
-    for path in ("gateway.pem", "gateway.pem.key"):
-        assert (host.file(f"/etc/haproxy/certs/{path}").mode, host.file("/etc/haproxy/certs").mode) == (0o600, 0o700)
+    assert host.file("/etc/haproxy/certs").listdir() == ["gateway.pem"]
+    assert (host.file("/etc/haproxy/certs/gateway.pem").mode, host.file("/etc/haproxy/certs").mode) == (0o600, 0o700)
     assert (host.file("/etc/haproxy/maps/clients.map").mode, host.file("/etc/haproxy/maps/clients.map").group) == (
         0o640,
         "haproxy",
