@@ -221,7 +221,8 @@ def _has(rights: Mapping[str, str], right: str) -> bool:
 
 def _stricter(one: str, other: str) -> str:
     """Return the smaller of two numbers; 0 is no limit."""
-    return min((text for text in (one, other) if text.isascii() and text.isdigit() and int(text)), key=int, default=other)
+    limits = (text for text in (one, other) if text.isascii() and text.isdigit() and int(text))
+    return min(limits, key=int, default=other)
 
 
 def maps_without(maps: Maps, name: str) -> dict[str, dict[str, str]]:
