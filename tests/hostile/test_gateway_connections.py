@@ -251,6 +251,14 @@ def test_who_asks_the_port_for_metrics_keeps_no_connection(tmp_path):
         assert answer.count(b"HTTP/1.1 200") == 1
 
 
+def test_a_connection_to_the_port_for_metrics_has_one_request_over_http_2_too(tmp_path):
+    with small_gateway(tmp_path, 512) as found, Http2(found.stats_port) as client:
+        with contextlib.suppress(OSError):
+            for _number in range(100):
+                client.request("GET", "/health")
+        assert not client.read(lambda: client.ended, 2) and not client.statuses
+
+
 def http_health(found, source="127.0.0.1", to="127.0.0.1", seconds=20):
     """Return the head of the answer of the port for metrics, empty for none."""
     address = (to, found.stats_port)

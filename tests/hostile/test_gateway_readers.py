@@ -55,9 +55,9 @@ class Engines(ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 64
 
 
-@pytest.fixture
-def one(tmp_path):
-    """A gateway in front of one engine with four places, and the service that ends slow readers."""
+@contextlib.contextmanager
+def one_engine(directory, **variables):
+    """A gateway in front of one engine with four places."""
     with Engines(("127.0.0.1", 0), Engine) as engine:
         threading.Thread(target=engine.serve_forever, daemon=True).start()
         clients = [client("eve", KEY, team="research"), client("bob", GOLD, team="product")]
@@ -67,11 +67,19 @@ def one(tmp_path):
                 "admission": "auto",
                 "teams": {"research": {"class": "standard"}, "product": {"class": "gold"}},
             },
+            "variables": variables,
         }
-        with gateway(tmp_path, [engine.server_port], clients, **more) as found, watched(found):
+        with gateway(directory, [engine.server_port], clients, **more) as found:
             until(lambda: found.state(SERVER) == "UP")
             yield found
         engine.shutdown()
+
+
+@pytest.fixture
+def one(tmp_path):
+    """The same with the service that ends slow readers."""
+    with one_engine(tmp_path) as found, watched(found):
+        yield found
 
 
 @contextlib.contextmanager

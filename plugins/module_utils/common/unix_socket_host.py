@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import time
+from typing import Iterator
 
 # Seconds between two parts of an answer, and of all of it.
 PART_SECONDS, TOTAL_SECONDS = 10.0, 60.0
@@ -21,6 +22,18 @@ def ask_root(path: str, command: str, part_seconds: float = PART_SECONDS, second
 
     Another one gets no command. Raises OSError, for an answer without end too.
     """
+    answer = bytearray()
+    for part in ask_root_in_parts(path, command, part_seconds, seconds):
+        answer += part
+        if len(answer) > MOST_BYTES:
+            raise _endless(path, command)
+    return answer.decode("utf-8", "replace")
+
+
+def ask_root_in_parts(
+    path: str, command: str, part_seconds: float = PART_SECONDS, seconds: float = TOTAL_SECONDS
+) -> Iterator[bytes]:
+    """As ``ask_root``, for an answer that may be larger than the memory for it; nothing but time limits it."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(part_seconds)
         connection.connect(path)
@@ -29,9 +42,12 @@ def ask_root(path: str, command: str, part_seconds: float = PART_SECONDS, second
             problem = f"a process of the user with uid {uid} listens there, expected one of root; find it and end it"
             raise PermissionError(errno.EPERM, problem, path)
         connection.sendall(f"{command}\n".encode("ascii"))
-        answer, deadline = bytearray(), time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         for part in iter(lambda: connection.recv(262144), b""):
-            answer += part
-            if len(answer) > MOST_BYTES or time.monotonic() > deadline:
-                raise OSError(errno.EMSGSIZE, f"answers without end to {command.partition(' ')[0]!r}", path)
-        return answer.decode("utf-8", "replace")
+            yield part
+            if time.monotonic() > deadline:
+                raise _endless(path, command)
+
+
+def _endless(path: str, command: str) -> OSError:
+    return OSError(errno.EMSGSIZE, f"answers without end to {command.partition(' ')[0]!r}", path)

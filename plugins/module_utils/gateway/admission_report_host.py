@@ -14,7 +14,7 @@ from ..instance.api_host import read_body, within
 _PREFIX = "inference_gateway_admission_"
 _LINE = re.compile(rf"{_PREFIX}(\w+)\{{([^}}]*)\}} ([0-9.]+)\Z", re.ASCII)
 _LABEL = re.compile(r'\b(\w+)="([^"\\]{0,128})"', re.ASCII)
-_PAGE = re.compile(r"^frontend gateway:status\n    bind (\S+):([0-9]{1,5})$", re.MULTILINE | re.ASCII)
+_PAGE = re.compile(r"^frontend gateway:status\n    bind (\S+):([0-9]{1,5})(?: proto h1)?$", re.MULTILINE | re.ASCII)
 SECONDS, _MOST_BYTES = 5.0, 4 << 20
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Collection, Counter, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
+from typing import Collection, Counter, Dict, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from .state import ROUTER, ROUTERS
 
@@ -21,13 +21,20 @@ from .state import ROUTER, ROUTERS
 FREE, BYTES_A_SECOND = 30.0, 16 * 1024
 # States of a server that is drained, stops or is in maintenance.
 _LEAVES = ("DRAIN", "NOLB", "MAINT")
-# A stream in the list: its address in memory and its backend. It has bytes that wait for the client.
+# What begins a stream in HAProxy's list, where it has some hundred characters, and in its details of some thousand.
+_BEGIN, _MOST = "\n0x", 1 << 16
+# A stream in the list: its address in memory and its backend. Bytes wait for its client, and the side of its server is
+# not closed (10). The gateway's own answers have no server, and a complete answer has given its place back.
 _WAITS = re.compile(
-    r"(?m)^(0x[0-9a-f]{1,16}): proto=[^\n]* be=(\S+) srv=[^\n]*(?:rp\[[^]\n]*,wx=|scf=\[[^]\n]*,wex=)[^],\s]"
+    r"([0-9a-f]{1,16}): proto=[^\n]* be=(\S+) srv=[^<\s][^\n]*"
+    r"(?:rp\[[^]\n]*,wx=|scf=\[[^]\n]*,wex=)[^],\s][^\n]* scb=\[[0-9],"
 )
-# Its details: a number that no other stream of the worker gets, its client, whether it has a place, the bytes so far.
-_HEAD = re.compile(r"(0x[0-9a-f]{1,16}): \[[^]\n]*\] id=(\d{1,20}) proto=\S+ source=(\S+)\n")
-_PLACE, _BYTES = re.compile(r" srv_conn=0x"), re.compile(r"\n +res=0x[^\n]* total=(\d{1,20})\)")
+# Its details: a number that no other stream of the worker gets, its client, whether it has a place, whether bytes wait
+# for the client, and how many have come so far.
+_HEAD = re.compile(r"([0-9a-f]{1,16}): \[[^]\n]*\] id=(\d{1,20}) proto=\S+ source=(\S+)\n")
+_PLACE = re.compile(r" srv_conn=0x")
+_UNREAD = re.compile(r"\n  scf=0x[^\n]* wex=[0-9]|\n  res=0x[^\n]*\n[^\n]* wex=[0-9]")
+_BYTES = re.compile(r"\n +res=0x[^\n]* total=(\d{1,20})\)")
 
 
 class Pressed(NamedTuple):
@@ -54,9 +61,9 @@ class Answer(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """Since when an answer has been unread at each look, and how many bytes had come by then."""
+    """For how many seconds an answer has been unread at each look, and how many bytes had come before them."""
 
-    since: float
+    seconds: float
     came: int
 
 
@@ -65,7 +72,7 @@ Looks = Dict[Tuple[str, str, int], Unread]
 
 
 # Of an answer that was ended: HAProxy may keep what is left of it for a while.
-ENDED = Unread(math.inf, 0)
+ENDED = Unread(-math.inf, 0)
 
 
 class Slow(NamedTuple):
@@ -106,34 +113,51 @@ def _server(name: str) -> str:
     return name[len(ROUTER) :] if name.startswith(ROUTER) else name
 
 
-def unread_streams(text: str, services: Iterable[str]) -> dict[str, str]:
-    """Return the streams of these services in HAProxy's list that have something for their clients to read."""
-    wanted = set(services)
-    found = {each[1]: _service(each[2]) for each in _WAITS.finditer(text)}
-    return {stream: service for stream, service in found.items() if service in wanted}
+def split_streams(parts: Iterable[bytes]) -> Iterator[str]:
+    """Split what HAProxy answers about streams, without the ``0x`` that begins each; it may be hundreds of megabytes.
+
+    Raises ValueError for other text.
+    """
+    rest = "\n"
+    for part in parts:
+        *complete, rest = (rest + part.decode("latin-1")).split(_BEGIN)
+        if len(rest) > _MOST:
+            raise ValueError("HAProxy's list of streams cannot be read")
+        yield from complete
+    yield rest
 
 
-def answers_of(text: str, worker: str, streams: Mapping[str, str]) -> list[Answer]:
-    """Return the answers of streams that have a place, of HAProxy's details of each."""
-    found = []
-    for part in re.split(r"(?m)^(?=0x)", text):
-        head, came = _HEAD.match(part), _BYTES.search(part)
-        if head and came and head[1] in streams and _PLACE.search(part):
-            found.append(Answer(worker, head[1], int(head[2]), head[3], streams[head[1]], int(came[1])))
-    return found
+def unread_streams(lines: Iterable[str], services: Collection[str]) -> dict[str, str]:
+    """Return the streams of these services in HAProxy's list that have a place and something unread."""
+    found = (_WAITS.match(line) for line in lines)
+    streams = {f"0x{each[1]}": _service(each[2]) for each in found if each}
+    return {stream: service for stream, service in streams.items() if service in services}
 
 
-def judge(before: Looks, answers: Iterable[Answer], now: float, waits: Collection[str]) -> tuple[Looks, list[Slow]]:
+def answers_of(details: Iterable[str], worker: str, streams: Mapping[str, str]) -> Iterator[Answer]:
+    """Return the answers of these streams that have a place and are unread, from HAProxy's details."""
+    for part in details:
+        head = _HEAD.match(part)
+        if not head or f"0x{head[1]}" not in streams:
+            continue
+        stream, came = f"0x{head[1]}", _BYTES.search(part)
+        if came and _PLACE.search(part) and _UNREAD.search(part):
+            yield Answer(worker, stream, int(head[2]), head[3], streams[stream], int(came[1]))
+
+
+def judge(before: Looks, answers: Iterable[Answer], passed: float, waits: Collection[str]) -> tuple[Looks, list[Slow]]:
     """Return the answers that are unread now, and those that have been for too long where others wait.
 
-    One that HAProxy has handed over as a whole at a look begins from scratch: its client waited for the engine.
+    ``passed`` are the seconds since the look before. An answer that HAProxy has handed over as a whole at a look begins
+    from scratch: its client waited for the engine.
     """
     after: Looks = {}
     slow = []
     for answer in answers:
-        unread = before.get(answer.key, Unread(now, answer.came))
-        seconds, read = now - unread.since, answer.came - unread.came
-        if answer.service in waits and seconds > FREE + read / BYTES_A_SECOND:
-            slow.append(Slow(answer, seconds, read))
+        known = before.get(answer.key)
+        unread = Unread(known.seconds + passed, known.came) if known else Unread(0.0, answer.came)
+        read = answer.came - unread.came
+        if answer.service in waits and unread.seconds > FREE + read / BYTES_A_SECOND:
+            slow.append(Slow(answer, unread.seconds, read))
         after[answer.key] = unread
     return after, slow

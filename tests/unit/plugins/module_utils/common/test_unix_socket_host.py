@@ -12,7 +12,10 @@ import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import unix_socket_host
-from ansible_collections.baremetal.inference.plugins.module_utils.common.unix_socket_host import ask_root
+from ansible_collections.baremetal.inference.plugins.module_utils.common.unix_socket_host import (
+    ask_root,
+    ask_root_in_parts,
+)
 
 
 @contextlib.contextmanager
@@ -49,6 +52,14 @@ def test_an_answer_without_end_is_an_error(tmp_path, monkeypatch, seconds):
     monkeypatch.setattr(unix_socket_host, "MOST_BYTES", 1 << 20 if seconds else 64 << 20)
     with answering(str(tmp_path / "s"), endless()), pytest.raises(OSError, match="answers without end to 'show'"):
         ask_root(str(tmp_path / "s"), "show info", 5, seconds)
+
+
+def test_an_answer_in_parts_may_be_longer_and_not_take_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr(unix_socket_host, "MOST_BYTES", 100)
+    with answering(str(tmp_path / "s"), [b"x" * 1000, b"y" * 1000]):
+        assert b"".join(ask_root_in_parts(str(tmp_path / "s"), "show sess")) == b"x" * 1000 + b"y" * 1000
+    with answering(str(tmp_path / "t"), endless()), pytest.raises(OSError, match="answers without end to 'show'"):
+        list(ask_root_in_parts(str(tmp_path / "t"), "show sess", 5, 0))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

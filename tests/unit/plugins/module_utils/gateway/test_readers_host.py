@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import readers_host
 
-from .test_readers import DETAILS, NEW, ROW
+from .test_readers import NEW, NEW_DETAILS, ROW
 
 STAT = "# pxname,svname,status,scur,slim,qcur,\nchat,gw--chat-1,UP,{},4,0,\nchat,BACKEND,UP,9,99,{},\n\n"
 PROCESSES = "#<PID> <type>\n1 master 0\n# workers\n2 worker 0 0d00h\n# old workers\n12 worker 1 0d00h\n# programs\n\n"
@@ -23,8 +23,11 @@ class World:
 
     def __init__(self, monkeypatch, tmp_path):
         self.now, self.stat, self.processes, self.asked = 0.0, STAT.format(4, 1), PROCESSES, []
-        self.answer = "\n"
+        self.answer, self.streams, self.look_takes = "\n", 1, 0
+        # The number of the stream of each worker, and of another one that has its address a moment later.
+        self.numbers, self.later = {"admin": 4, "master": 8}, {}
         monkeypatch.setattr(readers_host, "ask_root", self.ask)
+        monkeypatch.setattr(readers_host, "ask_root_in_parts", self.ask_in_parts)
         self.counter = tmp_path / "ended"
         self.readers = readers_host.Readers("admin", "master", str(self.counter), lambda: self.now)
 
@@ -36,15 +39,31 @@ class World:
             return given(self.processes)
         if "shutdown" in command:
             return given(self.answer)
-        stream, number = ("0x7f1", 4) if path == "admin" else ("0x7f2", 8)
-        if "show sess 0x" in command:
-            return DETAILS.format(stream=stream, number=number, place="0x1", pipe="")
-        return ROW.format(stream, "chat") + NEW.format("9s") + "\n"
+        raise AssertionError(command)
 
-    def run(self, seconds, pause=5):
+    def ask_in_parts(self, path, command, seconds):
+        self.asked.append((path, command))
+        stream = "0x7f1" if path == "admin" else "0x7f2"
+        streams = [stream, *(f"0x8{number:x}" for number in range(1, self.streams))]
+        if "show sess 0x" in command or "show sess all" in command:
+            number = self.numbers[path]
+            self.numbers.update(self.later)
+            text = "".join(
+                NEW_DETAILS.format(stream=each, number=number, place="0x1", unread="9s")
+                for each in streams
+                if f"{each};" in f"{command};" or "all" in command
+            )
+        else:
+            self.now += self.look_takes
+            text = "".join(ROW.format(each, "chat") + NEW.format("9s") for each in streams)
+        yield f"{text}\n".encode()
+
+    def run(self, seconds):
         end = self.now + seconds
         while self.now < end:
-            assert self.readers.step() == readers_host.INTERVAL
+            began = self.now
+            pause = self.readers.step()
+            assert pause == max(readers_host.INTERVAL, self.now - began)
             self.now += pause
 
     def ended(self):
@@ -93,10 +112,54 @@ def test_who_waits_after_a_while_gets_a_place_at_once(world):
     assert len(world.ended()) == 2
 
 
-def test_after_a_pause_each_answer_begins_anew(world):
+def test_a_pause_counts_as_ten_seconds(world):
+    world.run(20)
+    world.now += 600
+    world.run(5)
+    assert world.ended() == []
+    world.run(10)
+    assert len(world.ended()) == 2
+
+
+def test_slow_looks_end_slow_readers_too(world):
+    """As many streams as make a look take 20 seconds; HAProxy rests for as long."""
+    world.look_takes, world.processes = 20, FileNotFoundError()
+    world.run(160)
+    assert world.ended() == [] and len(world.asked) == 4 * 4
+    world.run(40)
+    assert len(world.ended()) == 1
+
+
+@pytest.mark.parametrize("fault", [TimeoutError(), ConnectionResetError(), OSError()])
+def test_a_look_that_fails_forgets_nothing(world, fault):
+    world.run(20)
+    stat, world.stat = world.stat, fault
+    with pytest.raises(OSError):
+        world.readers.step()
+    world.now += 10
+    world.stat = stat
+    world.run(15)
+    assert len(world.ended()) == 2
+
+
+def test_another_request_at_the_address_of_a_slow_one_is_not_ended(world):
+    """Its client ended the slow one after the look that found it, and HAProxy gave the address to the next stream."""
+    world.run(35)
+    world.later = {"admin": 5, "master": 9}
     world.run(30)
-    world.now += 60
-    world.run(30)
+    assert world.ended() == [] and world.counter.read_text() == "0\n"
+
+
+def test_a_client_that_has_read_meanwhile_is_not_ended(world, monkeypatch):
+    """Between the look and the end."""
+    world.run(35)
+    details, now = world.ask_in_parts, "total=99999999)"
+
+    def faster(path, command, seconds):
+        yield from (part.replace(b"total=65594)", now.encode()) for part in details(path, command, seconds))
+
+    monkeypatch.setattr(readers_host, "ask_root_in_parts", faster)
+    world.run(5)
     assert world.ended() == []
 
 
@@ -112,15 +175,24 @@ def test_without_a_socket_of_the_master_the_worker_is_watched_alone(world):
     assert world.ended() == [("admin", "shutdown session 0x7f1")]
 
 
-def test_a_number_of_streams_is_asked_for_in_parts(world, monkeypatch):
-    monkeypatch.setattr(readers_host, "_AT_ONCE", 2)
-    streams = "".join(ROW.format(f"0x{number}", "chat") + NEW.format("9s") for number in range(1, 6))
-    asked = []
+@pytest.mark.parametrize(("streams", "last"), [(50, "show sess 0x831"), (51, "show sess all")])
+def test_a_look_asks_for_some_streams_one_by_one_and_for_many_at_once(world, streams, last):
+    world.streams, world.processes = streams, FileNotFoundError()
+    world.run(5)
+    (_admin, listing), (_admin, details) = world.asked[2:]
+    assert listing == "show sess" and details.split(";")[-1] == last
 
-    def ask(worker, commands):
-        asked.append(commands)
-        return streams if commands == ["show sess"] else ""
 
-    monkeypatch.setattr(world.readers, "_ask", ask)
-    assert list(world.readers._answers("", readers_host.Pressed(frozenset({"chat"}), frozenset()))) == []
-    assert [len(each) for each in asked] == [1, 2, 2, 1] and asked[1] == ["show sess 0x1", "show sess 0x2"]
+def test_a_look_ends_requests_for_some_seconds_and_the_next_one_goes_on(world, monkeypatch):
+    world.streams, world.processes = 8, FileNotFoundError()
+    shut = world.readers._shut
+
+    def slowly(answer):
+        world.now += 2
+        return shut(answer)
+
+    monkeypatch.setattr(world.readers, "_shut", slowly)
+    world.run(40)
+    assert len(world.ended()) == 3 and world.counter.read_text() == "3\n"
+    world.run(20)
+    assert len(world.ended()) == 8
