@@ -113,6 +113,15 @@ def test_thousands_of_unread_refusals_hide_no_slow_reader(one, service, monkeypa
         assert service.ended == PLACES
 
 
+def test_unread_refusals_take_no_place_and_let_nobody_wait_in_vain(one):
+    """They count as requests of the service for HAProxy, so thousands more got into the queue than can be served."""
+    with contextlib.ExitStack() as stack:
+        flood(stack, one.port)
+        until(lambda: unread(one) > CONNECTIONS * STREAMS / 5, 30)
+        waiting = int(one.stats()[-1]["qcur"])
+        assert PLACES <= waiting <= 3 * 2 * PLACES
+
+
 def addresses(found, pattern=""):
     return set(re.findall(rf"(?m)^(0x[0-9a-f]+): .*{pattern}", found.tell("show sess")))
 

@@ -126,16 +126,19 @@ local function rises()
     return replaces and core.now().sec - began < RISES
 end
 
--- What is taken, waits and could be taken: of the real queue, or in shadow mode of the one that there would be.
+-- What waits, is free and could be taken, and what runs: of the real queue, or in shadow mode of the one that there would be.
 local function occupancy(txn, service, places, servers, mode)
     -- Without this request, which HAProxy counts already.
     local taken = txn.f:be_conn(service) - 1
+    local all = places
     places = math.max(1, places * txn.f:nbsrv(service) // servers)
     if mode == "auto" then
         local queue, free = txn.f:queue(service), math.max(0, txn.f:be_conn_free(service))
-        return queue, free, math.max(rises() and places or 1, taken - queue + free)
+        -- HAProxy also counts refusals that nobody has read; what runs has a place, at servers that leave too.
+        local running = taken - queue
+        return queue, free, math.max(rises() and places or 1, math.min(running, places) + free), math.min(running, all)
     end
-    return math.max(0, taken - places), math.max(0, places - taken), places
+    return math.max(0, taken - places), math.max(0, places - taken), places, math.min(taken, all)
 end
 
 -- How many of a class and of higher ones wait at least, where ``running`` requests of any class run. Others' queue refuses nobody.
@@ -202,7 +205,7 @@ end
 
 local function admit(txn, service, all, servers, mode)
     local class, team, client = txn:get_var("txn.class"), txn:get_var("txn.team"), txn:get_var("txn.client") or "-"
-    local queue, free, places = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
+    local queue, free, places, running = occupancy(txn, service, tonumber(all), tonumber(servers), mode)
     local clock, now = clock_of(service, class), milliseconds()
     local count = at(counts, service, class, team)
     if free > 0 and queue == 0 or present_of(service, class) <= 1 then
@@ -212,7 +215,7 @@ local function admit(txn, service, all, servers, mode)
     local others = clock.teams[team] and clock.teams[team].clients or {}
     local clients = waiting(others, clock.round) + (others[client] and 0 or 1)
     local decision = free > 0 and queue == 0 and "now" or "waits"
-    local before = queue_of(service, class, queue, txn.f:be_conn(service) - 1 - queue)
+    local before = queue_of(service, class, queue, running)
     if is_refused(class, before, places, txn:get_var("txn.working"), teams, txn:get_var("txn.own"), clients) then
         decision = "refused"
         txn:set_var("txn.retry_after", RETRY_AFTER[class])
