@@ -85,7 +85,7 @@ class Inspection:
             tuple(models),
             tuple(environments),
             tuple(self.engines.images() if kind in (IMAGE, EVERYTHING) else ()),
-            tuple(self.services() if everything else ()),
+            self.services() if everything else {},
             self._sizes(self._encoding_paths() if everything else ()),
             self._sizes(self.base_paths() if everything else ()),
             tuple(self.users() if everything else ()),
@@ -149,9 +149,10 @@ class Inspection:
         refusal = self.packages.refusal(names) if names else ""
         return [*found, refusal] if refusal else found
 
-    def services(self) -> list[str]:
-        """Return the roles with units of their own on this host."""
-        return [service.role for service in SERVICES if os.path.lexists(self.at(service.marker))]
+    def services(self) -> dict[str, int]:
+        """Return the roles with units of their own on this host, with the bytes of their paths."""
+        roles = [service.role for service in SERVICES if os.path.lexists(self.at(service.marker))]
+        return {role: sum(self._sizes(fixed_paths(role)).values()) for role in roles}
 
     def base_paths(self) -> list[str]:
         """Return the files and directories that belong to no instance, in the order of removal."""

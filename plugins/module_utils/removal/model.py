@@ -108,7 +108,7 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a host has of the collection; ``instances`` are all names with a trace, with their bytes.
+    """What a host has of the collection, with bytes; ``instances`` are all names with a trace, ``services`` are roles.
 
     ``rollout`` is a sentence about a running rollout, ``trouble`` clauses about engines that do not answer.
     By switch: ``packages`` that are installed, ``settings`` (files), and the ``busy`` users of what they provide.
@@ -119,7 +119,7 @@ class Contents:
     models: tuple[Model, ...] = ()
     environments: tuple[Directory, ...] = ()
     images: tuple[StoredImage, ...] = ()
-    services: tuple[str, ...] = ()
+    services: Mapping[str, int] = field(default_factory=dict)
     encodings: Mapping[str, int] = field(default_factory=dict)
     base: Mapping[str, int] = field(default_factory=dict)
     users: tuple[str, ...] = ()

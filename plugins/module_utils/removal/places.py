@@ -144,6 +144,8 @@ HOST = (
     Place("/usr/local/lib/gateway-usage/", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway_usage_store.py", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway_usage_budgets.py", "gateway", EVERYTHING),
+    # With DynamicUser=, systemd keeps the data in /var/lib/private, and /var/lib has a link to it.
+    Place("/var/lib/private/gateway-usage/", "gateway", EVERYTHING),
     Place("/var/lib/gateway-usage/", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "gateway", EVERYTHING),
@@ -156,6 +158,7 @@ HOST = (
     Place("/var/lib/haproxy/drained.json", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/address-arrivals", "gateway", EVERYTHING),
     Place("/run/gateway-readers/", "gateway", EVERYTHING),
+    Place("/var/lib/private/gateway-agent/", "gateway", EVERYTHING),
     Place("/var/lib/gateway-agent/", "gateway", EVERYTHING),
     Place("/etc/keepalived/keepalived.conf", "gateway", EVERYTHING),
     Place("/etc/nginx/conf.d/mirror.conf", "mirror", EVERYTHING),

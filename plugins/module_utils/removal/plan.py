@@ -83,7 +83,8 @@ def _models(request: Request, contents: Contents) -> Plan:
             continue
         chosen = [each for each in model.revisions if not revision or each.name == revision]
         if revision and not chosen:
-            absent[asked] = _absent(f"revision of {name}", revision, [each.name for each in model.revisions])
+            # Hashes have no siblings.
+            absent[asked] = _absent(f"revision of {name}", revision, [each.name for each in model.revisions], False)
         # The inventory names a model, or a revision where it has a plan.
         planned = [use for use in request.planned if use.model == name and not revision]
         uses = [*planned, *_users_of(chosen, (*request.planned, *contents.uses), "model")]
@@ -137,7 +138,7 @@ def _images(request: Request, contents: Contents) -> Plan:
 def _everything(request: Request, contents: Contents) -> Plan:
     _refuse_declared(request, contents)
     items = [Item(INSTANCE, name, f"vllm@{name}.service", size) for name, size in sorted(contents.instances.items())]
-    items += [Item(SERVICE, role, role) for role in contents.services]
+    items += [Item(SERVICE, role, role, size) for role, size in contents.services.items()]
     kept = [f"images stay where an engine does not answer: {each}" for each in contents.trouble]
     others = [use for use in contents.uses if use.instance not in contents.instances]
     for model in contents.models:
@@ -275,19 +276,20 @@ def _users(uses: Iterable[Use]) -> str:
     return ", ".join(dict.fromkeys(use.by for use in uses))
 
 
-def _absent(kind: str, name: str, known: Iterable[str]) -> str:
+def _absent(kind: str, name: str, known: Iterable[str], have_siblings: bool = True) -> str:
     """Return a sentence about a name that the host does not have. Raises RemovalError if it looks misspelt."""
     names = sorted(known)
     close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
     said = nearest(name, names) if names else "the host has none"
-    if close and not _are_siblings(name, close):
+    if close and not (have_siblings and _are_siblings(name, close)):
         raise RemovalError(f"{kind} {name!r} is not on this host; {said}. Nothing was removed")
     return f"{kind} {name!r} is not on this host; {said}"
 
 
 def _are_siblings(name: str, other: str) -> bool:
     """Return whether two names differ only in numbers or a suffix: a second run may name what was already removed."""
-    if name.startswith(other) or other.startswith(name):
+    short, long = sorted((name, other), key=len)
+    if long.startswith(short) and re.match(r"[-.@\d]", long[len(short) :]):
         return True
     return re.sub(r"\d+", "", name) == re.sub(r"\d+", "", other)
 

@@ -29,7 +29,7 @@ READ = {
     "/etc/apt/auth.conf.d", "/etc/hccn.conf", "/etc/apt/sources.list", "/etc/nvidia/ClientConfigToken",
     "/etc/cdi", "/etc/containers/certs.d", "/etc/docker/certs.d",
     "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin", "/usr/local/bin/npu-smi",
-    "/usr/local/dcmi", "/usr/local/sbin", "/var/lib/private/gateway-agent",
+    "/usr/local/dcmi", "/usr/local/sbin",
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.

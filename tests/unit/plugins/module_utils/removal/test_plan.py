@@ -51,7 +51,10 @@ def test_the_copies_of_a_declared_instance_go_with_it_unless_declared_themselves
     ("kind", "name", "contents"),
     [
         ("instance", "chta", Contents({"chat": 0})),
+        ("instance", "cha", Contents({"chat": 0})),
+        ("instance", "codes", Contents({"code": 0})),
         ("model", "openai/gtp-oss-20b", Contents(models=(MODEL,))),
+        ("model", "openai/gpt-oss-20", Contents(models=(MODEL,))),
         ("image", "vllm/vlm-openai:v0.33.0", Contents(images=(IMAGE,))),
     ],
 )
@@ -60,7 +63,15 @@ def test_a_misspelt_name_is_an_error_with_the_nearest_one(kind, name, contents):
         decide(ask(kind, name), contents)
 
 
-@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "codes", "embed"])
+@pytest.mark.parametrize("revision", [A[:-1], f"1{A[1:]}"])
+def test_a_misspelt_revision_is_an_error(revision):
+    with pytest.raises(
+        RemovalError, match=rf"revision of openai/gpt-oss-20b '{revision}' is not on this host; nearest"
+    ):
+        decide(ask("model", f"openai/gpt-oss-20b@{revision}"), Contents(models=(MODEL,)))
+
+
+@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "code2", "code.old", "embed"])
 def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
     plan = decide(ask("instance", name), Contents({"chat-3": 0, "code": 0}))
     assert plan.items == ()
@@ -165,7 +176,7 @@ FULL = Contents(
     (MODEL,),
     (VENV,),
     (IMAGE, StoredImage("docker", "sha256:22", ("postgres:16",), 9)),
-    ("weights",),
+    {"weights": 3},
     {"/srv/encodings/o200k_base.tiktoken": 2},
     {"/etc/vllm": 1},
     ("vllm",),
@@ -202,7 +213,7 @@ def test_everything_is_refused_while_the_inventory_declares_something():
     with pytest.raises(RemovalError, match="chat-2: vllm_instances still declares it"):
         decide(ask("everything", declared=("chat",)), Contents({"chat-2": 0}))
     with pytest.raises(RemovalError, match="still in the group gateways"):
-        decide(ask("everything", groups=("gateways",)), Contents(services=("gateway",)))
+        decide(ask("everything", groups=("gateways",)), Contents(services={"gateway": 0}))
 
 
 def test_a_store_that_cannot_be_asked_ends_the_removal_of_an_image_and_no_other():

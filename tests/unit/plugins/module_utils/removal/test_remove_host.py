@@ -201,6 +201,19 @@ def test_a_gateway_stops_and_leaves_what_its_package_brought(there):
     assert {"disable keepalived.service", "disable haproxy.service", "disable gateway-agent.service"} <= set(asked)
 
 
+def test_data_that_systemd_keeps_in_its_private_directory_go_with_its_link(there):
+    """As DynamicUser= and StateDirectory= leave it."""
+    gateway(there, "# role baremetal.inference.gateway\n")
+    before = there.plan("everything").items[0].size
+    for name, file in (("gateway-usage", "usage.sqlite"), ("gateway-agent", "stops.json"), ("other", "x")):
+        there.write(f"/var/lib/private/{name}/{file}", "x" * 100_000)
+        there.at(f"/var/lib/{name}").symlink_to(f"private/{name}")
+    assert there.plan("everything").items[0].size >= before + 200_000
+    there.remove("everything")
+    assert there.files() == ["/etc/haproxy/errors/400.http", "/var/lib/private/other/x"]
+    assert (os.listdir(there.at("/var/lib/private")), there.at("/var/lib/other").exists()) == (["other"], True)
+
+
 def test_a_keepalived_of_the_site_stays(there):
     gateway(there, "# mine\n")
     there.remove("everything")
