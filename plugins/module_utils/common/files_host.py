@@ -121,8 +121,8 @@ def make_directory(path: str, mode: int = 0o755) -> None:
     the new directory later, its users could exchange what root reads, runs and removes.
     """
     os.mkdir(path, mode)
-    # Most directories have none, and some file systems know none.
-    with contextlib.suppress(OSError):
+    # Most directories have none, some file systems know none, and Python on macOS has no such function.
+    with contextlib.suppress(OSError, AttributeError):
         os.removexattr(path, "system.posix_acl_default", follow_symlinks=False)
 
 

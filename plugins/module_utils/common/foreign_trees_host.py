@@ -81,7 +81,8 @@ class _Removal:
 
     def __init__(self, path: str, ignore_errors: bool) -> None:
         top, name = os.path.split(path.rstrip("/"))
-        self._directory = os.open(top or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # The directories above may give no right to list them.
+        self._directory = os.open(top or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._levels = [_Level(top, os.fstat(self._directory), [name])]
         self._ignore_errors = ignore_errors
 
@@ -112,24 +113,26 @@ class _Removal:
         return False
 
     def _remove_files(self) -> None:
+        found: dict[str, bool] = {}
         with self._tolerated("."):
-            for name, is_directory in _kinds_of(self._directory).items():
-                if is_directory:
-                    self._levels[-1].left.append(name)
-                    continue
-                with self._tolerated(name):
-                    os.unlink(name, dir_fd=self._directory)
+            found = _kinds_of(self._directory)
+        for name, is_directory in found.items():
+            if is_directory:
+                self._levels[-1].left.append(name)
+                continue
+            with self._tolerated(name):
+                os.unlink(name, dir_fd=self._directory)
 
     def _leave(self) -> None:
-        self._open("..")
+        self._open("..", os.O_PATH)
         name = self._levels.pop().name
         if not os.path.samestat(os.fstat(self._directory), self._levels[-1].found):
             raise self._error(errno.EBUSY, "it was moved during the removal; run this again", name)
         with self._tolerated(name):
             os.rmdir(name, dir_fd=self._directory)
 
-    def _open(self, name: str) -> None:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _open(self, name: str, access: int = os.O_RDONLY) -> None:
+        flags = access | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         found = os.open(name, flags, dir_fd=self._directory)
         os.close(self._directory)
         self._directory = found

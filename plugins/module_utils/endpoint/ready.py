@@ -53,6 +53,8 @@ class Watch:
             return f"{instance} {problem}; see `inference logs HOST {instance}`."
         if self.now.active == "active":
             return f"{instance} runs, and does not answer."
+        if not self.now.began or self.now.active == "inactive":
+            return f"{instance} waits for systemd to start it."
         return f"{instance} is still starting after {time.monotonic() - self.now.began:.0f} s."
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 from functools import partial
 from typing import Callable, Iterable, Mapping
@@ -64,12 +63,6 @@ class Removal:
     def tidy(self) -> None:
         """Remove the directories of the roles in which nothing is left."""
         site = self.inspection.site
-        # A killed run may have left the empty directories of a model.
-        for place in glob.glob(f"{glob.escape(self.at(site.weights_root))}/*"):
-            for empty in (*glob.glob(f"{glob.escape(place)}/*"), place):
-                if not self._owners.is_exposed(place):
-                    with contextlib.suppress(OSError):
-                        os.rmdir(empty)
         for directory in (site.weights_root, site.venv_root, site.encodings_dir, CACHE_DIR, STATE_DIR):
             if self._remove_empty(directory):
                 self.removed.append(Item(BASE, directory, directory))
@@ -215,7 +208,8 @@ class Removal:
         # Of writers that were killed; such a file may hold secrets.
         for left in listed(directory):
             if left.startswith(f".{name[:80]}.") and left.endswith((".partial", ".restored")):
-                with contextlib.suppress(IsADirectoryError):
+                # Its writer may live after all.
+                with contextlib.suppress(IsADirectoryError, FileNotFoundError):
                     os.unlink(os.path.join(directory, left))
         if not os.path.lexists(real):
             return False
@@ -227,8 +221,9 @@ class Removal:
         except OSError as exc:
             if exc.errno != errno.EBUSY:
                 raise
-            mount = exc.mount if isinstance(exc, MountedError) else "something"
-            self.kept.append(f"{path} stays: {mount} is mounted there")
+            # Or a mount was moved into it meanwhile.
+            problem = f"{exc.mount} is mounted there" if isinstance(exc, MountedError) else str(exc)
+            self.kept.append(f"{path} stays: {problem}")
             return False
         sync_directory(os.path.dirname(real))
         return True

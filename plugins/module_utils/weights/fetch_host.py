@@ -317,9 +317,9 @@ def _fetch_missing_files(
     if not missing:
         pushed = sum(file.size for file in state.missing) if site.pushed and chosen.source == site.pushed else 0
         return replace(chosen, transferred=pushed)
-    if site.pushed and chosen.source == site.pushed:
+    if chosen.source and chosen.source in (site.pushed, state.partial):
         skipped.append(
-            f"{site.pushed}: {', '.join(file.name for file in missing)}: the sha256 is not that of the manifest"
+            f"{chosen.source}: {', '.join(file.name for file in missing)}: the sha256 is not that of the manifest"
         )
     for number in range(chosen.number, len(site.sources)):
         source, access = site.sources[number], site.access[number]

@@ -189,3 +189,15 @@ def test_of_a_link_only_itself_is_removed(tmp_path, ignore_errors):
     (tmp_path / "link").symlink_to("tree")
     remove_tree(str(tmp_path / "link"), ignore_errors=ignore_errors)
     assert os.listdir(tmp_path) == ["tree"]
+
+
+def test_an_error_names_the_file_that_cannot_be_removed(tmp_path, monkeypatch):
+    (tmp_path / "top/a").mkdir(parents=True)
+    (tmp_path / "top/a/file").write_text("x")
+
+    def unlink(name, *, dir_fd):
+        raise PermissionError(1, "Operation not permitted", name)
+
+    monkeypatch.setattr(foreign_trees_host.os, "unlink", unlink)
+    with pytest.raises(OSError, match=f"'{tmp_path}/top/a/file'"):
+        remove_tree(str(tmp_path / "top"))

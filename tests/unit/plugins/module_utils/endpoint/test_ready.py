@@ -104,3 +104,10 @@ def test_where_an_instance_stands_in_one_short_sentence(monkeypatch, states, tol
     watch = ready.Watch(Unit(*(replace(each, began=1000.0) for each in states)))
     watch.check()
     assert watch.in_short("chat") == told
+
+
+@pytest.mark.parametrize("found", [STARTING, replace(state("inactive", "dead"), job=True, began=900.0)])
+def test_an_instance_whose_start_has_not_begun_is_not_said_to_start(found):
+    watch = ready.Watch(Unit(found))
+    watch.check()
+    assert watch.in_short("chat") == "chat waits for systemd to start it."

@@ -167,7 +167,16 @@ def test_a_removal_that_is_killed_is_finished_by_the_next_run(there, monkeypatch
     monkeypatch.undo()
     there.remove("everything")
     assert there.files() == ["/etc/hosts"]
-    assert not there.at("/srv/models").exists()
+
+
+def test_directories_that_no_model_has_made_stay(there):
+    """Such as lost+found, and the place of a mount that is not there now."""
+    full(there)
+    for name in ("lost+found", "backup", "scratch/alice"):
+        there.at(f"/srv/models/{name}").mkdir(parents=True)
+    there.remove("everything")
+    assert sorted(os.listdir(there.at("/srv/models"))) == ["backup", "lost+found", "scratch"]
+    assert there.at("/srv/models/scratch/alice").exists()
 
 
 def test_what_killed_writers_left_beside_the_files_of_an_instance_goes_with_it(there):
