@@ -10,6 +10,7 @@ import re
 from typing import Any, Callable, Mapping
 
 from ...module_utils.cann.installers import read_files
+from ...module_utils.common.ip_addresses import is_ip
 from ...module_utils.common.kinds import show_value
 from ...module_utils.common.spelling import nearest
 from ...module_utils.containers.image_names import IMAGE, REGISTRY
@@ -86,13 +87,29 @@ def _user(value: Any) -> None:
     _matches("vllm_user", r"[A-Za-z_][A-Za-z0-9_.@-]{0,254}\$?", "the name of a system user, such as vllm", value)
 
 
-def _listen(value: Any) -> None:
-    _host("monitoring_node_listen", is_listen, "an address such as 10.0.0.5 or 0.0.0.0", value)
-
-
-def _registries(value: Any) -> None:
+def _registries(name: str, value: Any) -> None:
     for number, entry in enumerate(_listed(value)):
-        _matches(f"{_INSECURE}[{number}]", REGISTRY, "a registry without http://, such as registry.site:5000", entry)
+        _matches(f"{name}[{number}]", REGISTRY, "a registry without http://, such as registry.site:5000", entry)
+
+
+def _listen(name: str, value: Any) -> None:
+    expected = "an address such as 10.0.0.5, or 0.0.0.0 for all of them"
+    # nginx takes no empty address; HAProxy takes one for all of them.
+    if name == "mirror_listen" and value == "":
+        raise ValueError(f"{name}: found nothing, expected {expected}")
+    _host(name, is_listen, expected, value)
+
+
+def _is_ipv4(text: str) -> bool:
+    return is_ip(text) and ":" not in text
+
+
+def _port_range(value: Any) -> None:
+    """Raise ValueError for anything but two ports, the smaller one first: the firewall of a group reads them."""
+    first, last = ([int(port) for port in re.findall(r"[0-9]{1,5}", str(value))] + [0, 0])[:2]
+    if not re.fullmatch(r"[0-9]{1,5}-[0-9]{1,5}", str(value)) or not 0 < first <= last <= 65535:
+        expected = "two ports with the smaller one first, such as 32768-60999"
+        raise ValueError(f"vllm_group_ports: found {show_value(value)[:80]}, expected {expected}")
 
 
 def _calendar(value: Any) -> None:
@@ -107,7 +124,6 @@ def _governor(value: Any) -> None:
         raise ValueError(f"host_tuning_governor: found {show_value(value)[:80]}; {nearest(str(value), _GOVERNORS)}")
 
 
-_INSECURE = "container_runtime_insecure_registries"
 _GOVERNORS = ("conservative", "ondemand", "performance", "powersave", "schedutil", "userspace")
 _CALENDAR = (
     "annually", "daily", "hourly", "minutely", "monthly", "quarterly", "semiannually", "weekly", "yearly",
@@ -157,13 +173,18 @@ ADDRESSES = (
     "provisioner_debian_mirror", "provisioner_ubuntu_mirror", "provisioner_wheel_index", "rocm_epel_mirror",
     "rocm_mirror", "vllm_caches_source", "vllm_wheel_index",
 )  # fmt: skip
+# Addresses that a program of the host listens on; the role gateway checks gateway_listen together with its others.
+LISTENS = ("gateway_stats_listen", "mirror_listen", "monitoring_node_listen")
 _ADDRESS = r"(?:[a-z][a-z0-9+.-]*://[^\s/]|file:/|/)\S*"
 CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "accelerator_cuda_version": functools.partial(_version, "accelerator_cuda_version", "13.0"),
     "accelerator_driver_version": functools.partial(_version, "accelerator_driver_version", "580.95.05"),
     "cann_run_files": lambda value: read_files(value or []),
     "encodings_sources": lambda value: check_sources(_listed(value)),
-    _INSECURE: _registries,
+    **{
+        name: functools.partial(_registries, name)
+        for name in ("container_runtime_insecure_registries", "container_runtime_registry_mirrors")
+    },
     "gateway_host_address": functools.partial(
         _host, "gateway_host_address", is_host, "an IP address such as 10.0.0.5, or the name of a host"
     ),
@@ -172,18 +193,21 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "gateway_names": _gateway_names,
     GATEWAY_SECRET: _gateway_secret,
-    "gateway_stats_listen": functools.partial(
-        _host, "gateway_stats_listen", is_listen, "an address, or 0.0.0.0 for all of them"
-    ),
     "health_webhook_token": check_token,
     "health_webhook_url": check_url,
     "host_tuning_governor": _governor,
     "host_tuning_limits": lambda value: limit_files({str(key): entry for key, entry in (value or {}).items()}),
-    "monitoring_node_listen": _listen,
+    "mirror_server_name": functools.partial(
+        _host, "mirror_server_name", is_host, "the name of a host, such as mirror.site, or _ for any name"
+    ),
+    "provisioner_address": functools.partial(
+        _host, "provisioner_address", _is_ipv4, "the IPv4 address that servers and BMCs reach, such as 10.0.0.5"
+    ),
     "rollout_measure": load_of,
     "rollout_prompts": prompts_of,
     "rollout_waves": _waves,
     "vllm_cluster_network": _network,
+    "vllm_group_ports": _port_range,
     "vllm_image": functools.partial(
         _matches, "vllm_image", IMAGE, "the name of an image, such as vllm/vllm-openai:v0.33.0"
     ),
@@ -195,6 +219,7 @@ CHECKS: Mapping[str, Callable[[Any], Any]] = {
     ),
     "vllm_user": _user,
     "weights_scrub_calendar": _calendar,
+    **{name: functools.partial(_listen, name) for name in LISTENS},
     **{
         name: functools.partial(
             _matches, name, _ADDRESS, "an address such as https://mirror.site/path, or an absolute path"

@@ -69,7 +69,25 @@ REFUSED = [
     ("vllm_cluster_network", "10.0.0.0/99", "found '10.0.0.0/99', expected a network such as 10.20.0.0/24"),
     ("vllm_cluster_network", "10.0.0.1/24", "has host bits set"),
     ("weights_scrub_calendar", "wekly", "weights_scrub_calendar: found 'wekly'; nearest: 'weekly'"),
-    ("monitoring_node_listen", "everywhere", "found 'everywhere', expected an address such as 10.0.0.5 or 0.0.0.0"),
+    *(
+        (name, value, f"{name}: found '{value}', expected an address such as 10.0.0.5, or 0.0.0.0 for all of them")
+        for name in ("gateway_stats_listen", "mirror_listen", "monitoring_node_listen")
+        for value in ("everywhere", "0.0.0.300", "10.0.0.1:8404", "[::]", "fe80::1%eth0")
+    ),
+    ("mirror_listen", "", "mirror_listen: found nothing, expected an address"),
+    *(
+        ("mirror_server_name", value, "expected the name of a host")
+        for value in ("a b", "a;", "http://a", "10.0.0.300")
+    ),
+    *(
+        ("provisioner_address", value, "expected the IPv4 address")
+        for value in ("10.0.0.300", "::1", "host", "10.0.0.1/8")
+    ),
+    *(
+        ("vllm_group_ports", value, f"vllm_group_ports: found {value!r}, expected two ports")
+        for value in ("32768", "60999-32768", "1-70000", "0-9", "1024 - 65535", "1-2-3", 32768, "1-123456")
+    ),
+    ("container_runtime_registry_mirrors", "http://mirror:5000", "mirrors[0]: found 'http://mirror:5000', expected"),
     ("host_tuning_governor", "perfomance", "host_tuning_governor: found 'perfomance'; nearest: 'performance'"),
     ("host_tuning_limits", {"memlock": "lots"}, "host_tuning_limits: memlock: found 'lots', expected a whole number"),
     ("host_tuning_limits", {"memlok": 1, 2: 3}, "host_tuning_limits: '2' is no limit"),
@@ -94,7 +112,6 @@ REFUSED = [
         "chat, a b",
         "gateway_names[1]: found 'a b', expected the name of a host without https:// and port",
     ),
-    *(("gateway_stats_listen", value, "expected an address, or 0.0.0.0") for value in ("everywhere", "10.0.0.1:8404")),
     *(
         ("gateway_host_address", value, "expected an IP address such as")
         for value in ("999.1.1.1", "a b", "http://a", True)
@@ -146,6 +163,11 @@ def test_it_is_refused_under_the_options_name(name, value, words):
         ("vllm_cluster_network", "10.20.0.0/24"),
         ("vllm_cluster_network", "fd00::/64"),
         *(("weights_scrub_calendar", value) for value in ("weekly", "Sat", "Sunday", "Mon..Fri 03:00", "*-*-01")),
+        *(("mirror_listen", value) for value in ("::", "10.0.0.5", "localhost", "*", "{{ ansible_host }}")),
+        *(("mirror_server_name", value) for value in ("_", "mirror.site", "10.0.0.5")),
+        *(("provisioner_address", value) for value in ("", "10.0.0.5")),
+        *(("vllm_group_ports", value) for value in ("32768-60999", "1024-1024")),
+        ("container_runtime_registry_mirrors", ["mirror:5000"]),
         ("monitoring_node_listen", "::"),
         ("monitoring_node_listen", ""),
         *(("host_tuning_governor", value) for value in ("performance", "")),
