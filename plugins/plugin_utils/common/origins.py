@@ -6,8 +6,10 @@ import os
 import re
 from typing import Any, Mapping
 
-# What a sentence about a variable begins with: the variable, the keys within it, an argument of an instance.
-_PLACE = re.compile(r"(?:no role has an option |no playbook reads )?(\w+)((?:\.[\w-]+)*)(?:: --([\w.-]+))?")
+# What a sentence about a variable begins with: the variable, the keys within it, and what it says of a key in there.
+_PLACE = re.compile(
+    r"(?:no role has an option |no playbook reads )?(\w+(?:\.[\w-]+)*)(?:: (--)?(?:unknown key ')?([\w.-]+))?"
+)
 # Why a variable that stands nowhere is missed: another one, which asks for it.
 _REASON = re.compile(r"\w+: found nothing, and (?=\w+)")
 # Of ansible-core 2.19 and newer; before, the values of YAML have their position themselves.
@@ -20,14 +22,32 @@ def origin_of(text: str, variables: Mapping[str, Any]) -> str:
     if missed and text.partition(":")[0] not in variables:
         text = text[missed.end() :]
     found = _PLACE.match(text)
-    name, keys, flag = found.groups() if found else ("", "", None)
-    value = variables.get(name)
-    # A number or a boolean has no position, but its key may have one.
-    place = _position(value) or next((_position(key) for key in variables if key == name), "")
-    for key in [*keys.split(".")[1:], *(["args", *flag.split(".")] if flag else [])]:
-        value = value.get(key) if isinstance(value, Mapping) else None
-        place = _position(value) or place
-    return place
+    keys, dashes, word = found.groups(default="") if found else ("", "", "")
+    value, place = _follow(variables, keys, "")
+    within = [value, *(value.get(key) for key in ("args", "env"))] if isinstance(value, Mapping) and word else []
+    # Of an argument that is not there: where the others stand.
+    place = _position(within[1]) or place if dashes and within else place
+    return next(filter(None, (_follow(each, word, "")[1] for each in within)), place)
+
+
+def _follow(value: Any, keys: str, place: str) -> tuple[Any, str]:
+    """Return the value at keys such as ``chat.port``, and the place of the last one that has any.
+
+    A number, a boolean or nothing may have no place of its own, but its key has. A name of an instance may have
+    dots, and an argument may be spelt as --max_model_len.
+    """
+    while keys and isinstance(value, Mapping):
+        fitting = [key for key in value if f"{_spelt(keys)}.".startswith(f"{_spelt(key)}.")]
+        if not fitting:
+            return None, place
+        key = max(fitting, key=lambda each: (keys.startswith(str(each)), len(str(each))))
+        keys, value = keys[len(_spelt(key)) + 1 :], value[key]
+        place = _position(value) or _position(key) or place
+    return value, place
+
+
+def _spelt(key: Any) -> str:
+    return str(key).lstrip("-").replace("_", "-")
 
 
 def with_origin(text: str, variables: Mapping[str, Any]) -> str:

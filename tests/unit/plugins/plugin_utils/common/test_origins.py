@@ -23,6 +23,15 @@ vllm_instances:
     recipe: org/model
 acelerator: h200
 site_helth: true
+third:
+  port:
+  args:
+    --max_model_len: 5
+    seed: 1
+  env:
+    OTHER: "1"
+    VLLM_X: "1"
+  recepie: x
 """
 
 
@@ -50,6 +59,16 @@ def variables(tmp_path):
         ("no role has an option acelerator; nearest: 'accelerator'", 11),
         # A boolean has no position; its key has.
         ("site_helth is not a switch of site.yml; nearest: 'site_health'", 12),
+        # Nothing, a number, an argument in another spelling, a variable of env, a key that is unknown.
+        ("third.port: found nothing, expected a number", 14),
+        ("third: max-model-len is 5, expected at most 4", 16),
+        ("third: --max-model-len: expected at most 4", 16),
+        ("third: --seed: expected at most 4", 17),
+        ("third: VLLM_X: vLLM does not read this variable", 20),
+        ("third: unknown key 'recepie'; nearest: 'recipe'", 21),
+        ("third: VLLM_Y: vLLM does not read this variable", 14),
+        ("vllm_instances.other.name.recipe: no such recipe", 10),
+        ("vllm_instances.other.name: --seed: no args here", 10),
         ("plain.a: wrong", None),
         ("nobody knows it", None),
         ("", None),
