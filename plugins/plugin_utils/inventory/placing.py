@@ -23,13 +23,17 @@ def mark_earlier(inventory: Any, loader: Any) -> None:
     """Keep Ansible from evaluating what earlier inventory plugins say of hosts and groups: it comes from a service.
 
     A text stays a template where a file of YAML, INI or TOML says the same in that variable of that host or group.
-    Nothing else tells them apart: an entry has the variables of all sources, and a plugin may set any variable or keep
-    its answers as YAML.
+    Nothing else tells them apart: an entry has the variables of all sources, also of a plugin that has failed, and a
+    plugin may set any variable or keep its answers as YAML.
     """
     if not EVALUATES_ALL:
         return
-    written = {source: _read_written(source, loader) for source in inventory.processed_sources}
-    if all(found or _asks_nobody(source) for source, found in written.items()):
+    # For a directory, Ansible adds None.
+    sources = [source for source in inventory.processed_sources if source]
+    scripts = [source for source in sources if _is_script(source)]
+    written = {source: _read_written(source, loader) for source in sources if source not in scripts}
+    # All releases of Ansible trust scripts as files, and what one has said cannot be read again.
+    if scripts and all(found or _is_list(source) for source, found in written.items()):
         return
     for kind in ("hosts", "groups"):
         files = [getattr(found, kind) for found in written.values() if found]
@@ -52,13 +56,16 @@ def _read_written(source: str, loader: Any) -> InventoryData | None:
     return None
 
 
-def _asks_nobody(source: str) -> bool:
-    """Return whether a source is a list of names, or a script: all releases of Ansible trust scripts as files."""
-    try:
-        with open(source, "rb") as file:
-            return file.read(2) == b"#!" and os.access(source, os.X_OK)
-    except OSError:
-        return "," in source and not os.path.exists(source)
+def _is_list(source: str) -> bool:
+    """Return whether a source is a list of names."""
+    return "," in source and not os.path.exists(source)
+
+
+def _is_script(source: str) -> bool:
+    """Return whether Ansible runs a source. A plugin's configuration may be executable too."""
+    with contextlib.suppress(OSError), open(source, "rb") as file:
+        return file.read(4).startswith((b"#!", b"\x7fELF")) and os.access(source, os.X_OK)
+    return False
 
 
 def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:

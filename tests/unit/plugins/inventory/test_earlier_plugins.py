@@ -81,7 +81,7 @@ def site(tmp_path):
     return tmp_path
 
 
-def seen_by_a_task(site, names, *sources):
+def seen_by_a_task(site, names, *sources, **settings):
     """Return variables of the host as a task sees them."""
     content = "{{ {" + ", ".join(f"'{name}': {name}" for name in names) + "} | to_json }}"
     copy = {"content": content, "dest": str(site / "seen.json")}
@@ -91,7 +91,7 @@ def seen_by_a_task(site, names, *sources):
     words = [word for source in (*sources, "z-accelerators.yml") for word in ("-i", str(site / source))]
     enabled = f"service,{NAME},script,yaml,ini"
     plugins = {"ANSIBLE_INVENTORY_PLUGINS": str(site / "plugins"), "ANSIBLE_INVENTORY_ENABLED": enabled}
-    done = command(site, "ansible-playbook", *words, str(site / "show.yml"), **plugins)
+    done = command(site, "ansible-playbook", *words, str(site / "show.yml"), **plugins, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads((site / "seen.json").read_text())
 
@@ -106,3 +106,26 @@ def test_no_text_of_a_service_is_evaluated(site, first):
     assert not (site / "harm").exists(), "a text from outside was evaluated"
     assert all("touch" in json.dumps(found[name]) for name in (*theirs, "replaced"))
     assert {json.dumps(found[name]).replace('"', "") for name in own} <= {"23", "{list: [23]}"}
+
+
+def test_a_directory_before_it_is_a_source_like_others(site):
+    (site / "more").mkdir()
+    (site / "more" / "hosts.yml").write_text(FILES["hosts.yml"])
+    found = seen_by_a_task(site, ["mine", "gpu_1_text"], "more", "service.yml")
+    assert str(found["mine"]) == "23" and "touch" in found["gpu_1_text"]
+
+
+@pytest.mark.parametrize("fault", ["fails", "no key"])
+def test_a_plugin_that_fails_or_whose_file_looks_like_one_of_hosts_leaves_no_template(site, fault):
+    plugin = site / "plugins" / "service.py"
+    if fault == "fails":
+        plugin.write_text(plugin.read_text() + '        raise ValueError("page 2 is missing")\n')
+    else:
+        option = "plugin: {description: The name., required: true, choices: [service]}"
+        plugin.write_text(plugin.read_text().replace(option, ""))
+        (site / "service.yml").write_text("url: https://cmdb\n")
+    (site / "hosts.yml").write_text(FILES["hosts.yml"])
+    unparsed = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "false"}
+    found = seen_by_a_task(site, ["mine", "gpu_1_text"], "hosts.yml", "service.yml", **unparsed)
+    assert not (site / "harm").exists(), "a text from outside was evaluated"
+    assert str(found["mine"]) == "23" and "touch" in found["gpu_1_text"]

@@ -84,7 +84,9 @@ def test_a_name_that_makes_no_group_is_refused_with_its_host(inventory):
     ("file", "text", "is_evaluated"),
     [
         ("x.yml", "---\nplugin: netbox.netbox.nb_inventory\n", False), ("x.yaml", '{"plugin": "x"}', False),
-        ("x.yml", "all:\n  vars:\n    plugin: x\n", True), ("hosts", "[rack]\na\n", True),
+        ("x.yml", "all:\n  vars:\n    plugin: x\n  hosts:\n    a: {text: '{{ x }}'}\n", True),
+        ("hosts", "[rack]\na text='{{ x }}'\n", True), ("hosts", "[rack]\na\n", False),
+        ("service.conf", "# x\n", False),
         ("inventory.py", "#!/usr/bin/env python\n", True), ("vfat.yml", "plugin: x\n", False),
     ],
 )  # fmt: skip
@@ -95,15 +97,15 @@ def test_texts_of_a_plugin_are_no_templates(tmp_path, inventory, file, text, is_
     source.chmod(0o755)
     inventory.processed_sources += [str(source), "a,b"]
     inventory.add_host("a")
-    inventory.hosts["a"].vars.update(text="{{ 1 }}")
+    inventory.hosts["a"].vars.update(text="{{ x }}")
     mark_earlier(inventory, DataLoader())
     # Newer cores evaluate only what they have read from files themselves.
     assert is_template(inventory.hosts["a"].vars["text"]) == (EVALUATES_ALL and is_evaluated)
 
 
 @pytest.mark.parametrize("source", ["gone.yml", "@service", "/no/such,/netbox.yml"])
-def test_a_source_that_cannot_be_read_asks_a_service(inventory, source):
+def test_a_source_that_cannot_be_read_makes_no_template(inventory, source):
     inventory.processed_sources.append(source)
     inventory.set_variable("all", "text", "{{ 1 }}")
     mark_earlier(inventory, DataLoader())
-    assert is_template(inventory.groups["all"].vars["text"]) == ("," in source and EVALUATES_ALL)
+    assert not is_template(inventory.groups["all"].vars["text"])
