@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = [f"{exc.filename}: {exc.strerror}"] if isinstance(exc, OSError) else exc.args
         print(text := f"{[*said[1:], parser.prog][0]}: {playbooks.printable(said[0])}", file=sys.stderr)
         if "--json" in own:
-            errors = [{"host": "", "task": "", "message": text}]
-            playbooks.show_document({"ok": False, "status": USAGE, "problem": text, "errors": errors})
+            playbooks.show_document({"ok": False, "problem": text}, USAGE)
         return USAGE
 
 

@@ -24,8 +24,8 @@ RUN_JSON = {"ANSIBLE_LOAD_CALLBACK_PLUGINS": "1", "ANSIBLE_STDOUT_CALLBACK": "ba
 # A site needs no mirror and no gateway; what selects no host at all is an error of the playbook.
 QUIET = {"ANSIBLE_HOST_PATTERN_MISMATCH": "ignore", "ANSIBLE_INVENTORY_UNPARSED_FAILED": "true"}
 # What begins an error, and what only repeats one about the inventory.
-ERROR = re.compile(r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse inv))(.* failed: |.*original message: )?")
-REPEATED = re.compile("^<inventory plugin|No inventory was parsed|[Ff]ailed to parse inventory")
+ERROR = re.compile(r"(\[ERROR\]: |ERROR! |\[WARNING\]: (?=Failed to parse))(.*(failed|original message|' plugin): )?")
+REPEATED = re.compile("<inventory plugin|No inventory was parsed|[Ff]ailed to parse inventory")
 
 
 class Verb(NamedTuple):
@@ -64,8 +64,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
     hosts = ",".join(given.hosts)
     names = _serving(inventory, hosts) if verb.playbooks == SERVING else verb.playbooks
     variables = {**({verb.json: "json"} if given.json and verb.json else {}), **variables}
-    if hosts and verb.hosts != "-l":
-        variables[verb.hosts] = hosts
+    variables |= {verb.hosts: hosts} if hosts and verb.hosts != "-l" else {}
     words = [*verb.arguments, *(word for name, value in variables.items() for word in literal(name, value))]
     words += ["-l", hosts] if hosts and verb.hosts == "-l" else []
     runs = [(names, words)]
@@ -83,7 +82,7 @@ def run(given: argparse.Namespace, verb: Verb, variables: dict[str, str]) -> int
         if done.returncode:
             break
     if given.json:
-        return show_document(_read_document(done)) and (done.returncode or 1)
+        return show_document(_read_document(done), done.returncode or 1)
     print(done.stdout, end="")
     return done.returncode
 
@@ -122,7 +121,7 @@ def _ask_host(given: argparse.Namespace, module: str, arguments: dict[str, Any],
     for host, result in document["results"].items():
         text = printable(result.get(key) or "")
         print(text if len(document["results"]) == 1 and key == "stdout" else f"{host} {given.instance}: {text}")
-    for error in () if "problem" in document else document["errors"]:
+    for error in document["errors"]:
         print(f"{error['host']} {given.instance}: {printable(error['message'])}", file=sys.stderr)
     return int(not document["ok"])
 
@@ -144,8 +143,7 @@ def _read_document(done: Done) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads("{" + after)
     except ValueError:
-        text = done.stderr.strip() or "Ansible ended before it did anything"
-        before, document = done.stdout, {"problem": text, "errors": [{"host": "", "task": "", "message": text}]}
+        before, document = done.stdout, {"problem": done.stderr.strip() or "Ansible ended before it did anything"}
     if before.strip():
         try:
             document["result"] = json.loads(before)
@@ -154,10 +152,13 @@ def _read_document(done: Done) -> dict[str, Any]:
     return {**document, "ok": document.get("ok") is True and not done.returncode and not document.get("errors")}
 
 
-def show_document(document: dict[str, Any]) -> int:
-    """Print a document and return the status."""
-    print(json.dumps(document, indent=2))
-    return int(not document["ok"])
+def show_document(document: dict[str, Any], status: int = 1) -> int:
+    """Print a document, with the keys of every one where Ansible ran no task, and return the status."""
+    if "problem" in document:
+        document |= {**TABLE["document"], "errors": [{"host": "", "task": "", "message": document["problem"]}]}
+    status = 0 if document["ok"] else status
+    print(json.dumps({**document, "status": status}, indent=2))
+    return status
 
 
 def _serving(inventory: str, hosts: str) -> list[str]:
@@ -206,7 +207,7 @@ def _start(given: argparse.Namespace | None, command: list[str], added: dict[str
         with process:
             shown = _relay(process.stderr or (), given is None)
         kept.seek(0)
-        return Done(command, process.returncode, kept.read(), "\n".join(shown))
+        return Done(command, 4 if process.returncode == 1 else process.returncode, kept.read(), "\n".join(shown))
 
 
 def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
@@ -216,8 +217,8 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
     for shown in itertools.chain(lines, ["[end]"]):
         line = re.sub(r"\x1b\[[0-9;]*m", "", shown)  # on a terminal it has colours
         if block and line.startswith("["):
-            text, block = _sentence(block), []
-            if not (errors and REPEATED.search(text)):
+            text, is_repeated, block = _sentence(block), REPEATED.search("".join(block)), []
+            if "no root 'plugin' key" not in text and not (errors and is_repeated):
                 errors.append(text)
                 if not is_quiet:
                     print(f"{start}{text}", file=sys.stderr, flush=True)
@@ -230,9 +231,10 @@ def _relay(lines: Iterable[str], is_quiet: bool) -> list[str]:
 
 def _sentence(block: list[str]) -> str:
     """Return the sentence of an error; where it is about a file of the site, that comes first."""
-    text = block[0].replace("by a non-space character", "by a non-space character, or the indentation is wrong")
-    text = re.sub(".*surrogates not allowed", "not UTF-8; save it as UTF-8", ERROR.sub("", text, 1).strip())
-    origin = next((line[8:].strip() for line in block if line.startswith("Origin: ")), "")
+    text = ERROR.sub("", block[0], 1).strip()
+    for pattern, plain in TABLE["sentences"].items():
+        text = re.sub(pattern, plain, text)
+    origin = next((re.sub(".* source '(.*)'>", r"\1", line[8:].strip()) for line in block if line[:7] == "Origin:"), "")
     return text if not origin or origin.startswith(str(TOP / "playbooks")) else f"{origin}: {text}"
 
 

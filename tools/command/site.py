@@ -75,8 +75,7 @@ def _answer(flag: str, question: dict[str, Any], given: argparse.Namespace) -> l
             if is_word or not re.fullmatch(question["pattern"], part, re.ASCII):
                 what = ", a word that YAML or Ansible reads as something else" if is_word else ""
                 problem = f"expected {question['expected']}, found {part!r}{what}"
-        if flag == "model" and not problem:
-            problem = try_model(given, text)
+        problem = problem or (try_model(given, text) if flag == "model" else "")
         if not problem:
             return parts
         if not asks:
@@ -111,7 +110,7 @@ def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str
         if isinstance(chips, dict) and re.fullmatch(r"[a-z0-9_]{1,40}", str(chips.get("model"))):
             number = count if isinstance(count := chips.get("count"), int) and 0 < count <= MOST_CHIPS else 1
             found[name] = str(chips["model"]), number, str(chips.get("stack"))
-    for error in () if "problem" in document else document["errors"]:
+    for error in document["errors"]:
         print(f"{error['host']}: {printable(error['message'])[:300]}")
     return found
 

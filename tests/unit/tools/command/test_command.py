@@ -137,6 +137,8 @@ def test_a_host_that_does_not_exist_is_named_and_nothing_runs(site):
     ("file", "text", "message"),
     [
         ("hosts.yml", "a: [", r"hosts\.yml:2:1: .*did not find"),
+        ("hosts.yml", "- a", r"^/\S+/hosts\.yml: expected groups with their hosts, found a list$"),
+        ("hosts.yml", "all: {hosts: [a]}", r'/hosts\.yml: Invalid "hosts" entry for "all" .* found a list instead'),
         (
             "group_vars/all.yml",
             "a: b: c",
@@ -151,7 +153,7 @@ def test_an_error_of_a_site_is_one_sentence_with_its_file(tmp_path, file, text, 
     (tmp_path / file).write_text(f"{text}\n")
     done = run("key", "add", "reports", cwd=tmp_path)
     told = done.stdout + done.stderr
-    assert done.returncode and re.search(message, told), told
+    assert done.returncode == 4 and re.search(message, told), told
     assert len(told.strip().splitlines()) == 1, told
 
 
@@ -298,10 +300,14 @@ def test_a_json_document_is_one_even_when_the_playbook_fails(site):
     assert document["errors"][0]["message"]
 
 
-def test_a_json_document_is_one_even_when_no_host_matches(site):
-    done = run("plan", "--json", "gpu-a-09", cwd=site)
-    assert json.loads(done.stdout)["ok"] is False
-    assert done.returncode
+@pytest.mark.parametrize("words", [("plan", "gpu-a-09"), ("plan", "-e", "@/no"), ("plan",)], ids=" ".join)
+def test_a_json_document_has_the_same_keys_where_ansible_runs_no_task(site, words):
+    done = run(*words, "--json", cwd=site)
+    document = json.loads(done.stdout)
+    assert document["status"] == done.returncode
+    assert document["ok"] is (done.returncode == 0) is (words == ("plan",))
+    keys = {"ok", "hosts", "errors", "messages", "changes", "warnings", "status"}
+    assert set(document) - {"result"} == keys | (set() if document["ok"] else {"problem"})
 
 
 @pytest.mark.parametrize("words", [
