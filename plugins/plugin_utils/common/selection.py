@@ -14,13 +14,13 @@ from ansible.inventory.manager import InventoryManager, split_host_pattern
 
 from ...module_utils.common.spelling import misspelt
 from .group_names import KINDS, PURPOSES, meant_group, misspelt_groups
+from .inventory_files import BESIDE, SUFFIXES, passed_over
 from .tables import by_name, hosts_in_words
 
 Groups = Mapping[str, Sequence[str]]
 
 # Groups that an error lists where no name is near.
 SHOWN = 12
-FOLDERS = ("group_vars", "host_vars")
 _GLOB = re.compile(r"[*?\[~]")
 
 
@@ -106,25 +106,34 @@ def check_inventory(groups: Groups, sources: Sequence[str], strict: bool) -> lis
     warnings = []
     places = {Path(source) if Path(source).is_dir() else Path(source).parent for source in sources if "," not in source}
     hosts = {_plain(host): host for host in groups.get("all", ())}
-    paths = sorted(path for place in places for folder in FOLDERS for path in place.glob(f"{folder}/[!.]*"))
-    names = {name for path in paths if path.parent.name == FOLDERS[1] for name in (path.stem, path.name)}
-    for path in paths:
-        name, is_group = path.stem if path.is_file() else path.name, path.parent.name == FOLDERS[0]
-        known = {*groups} if is_group else {*groups.get("all", ()), *constants.LOCALHOST}
-        # Ansible also reads a file without an ending, such as gpu-1.example.com.
-        if {name, path.name} & known or path.name.endswith("~"):
-            continue
-        kind = "group" if is_group else "host"
-        meant = meant_group(name) if is_group else None
-        same = None if is_group else hosts.get(_plain(name))
-        near = meant or same or misspelt(name, known)
-        text = f"{path}: the inventory has no {kind} {name!r}; nearest: {near!r}"
-        # With a file of the host's own, this one may be of a host in another inventory.
-        if meant in PURPOSES or {same} - {None, *names}:
-            wrong.append(text)
-        # gpu-12 may be a host that has left, and accel_h200 one that comes.
-        elif near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
-            warnings.append(f"{text}; nothing reads the file")
+    own = {name for place in places for path in place.glob(f"{BESIDE[1]}/*") for name in (path.stem, path.name)}
+    for folder in sorted(place / beside for place in places for beside in BESIDE):
+        kind = folder.name.partition("_")[0]
+        known = {*groups} if kind == "group" else {*groups.get("all", ()), *constants.LOCALHOST}
+        paths = sorted(path for path in folder.glob("[!.]*") if not path.name.endswith("~"))
+        over = passed_over(paths, known)
+        warnings += [f"{path}: {why}" for path, why in over.items()]
+        left = []
+        for path in paths:
+            name = path.stem if path.is_file() else path.name
+            # Ansible also reads a file without an ending, such as gpu-1.example.com.
+            if {name, path.name} & known or path in over:
+                continue
+            meant = meant_group(name) if kind == "group" else None
+            same = hosts.get(_plain(name)) if kind == "host" else None
+            near = meant or same or misspelt(name, known)
+            text = f"{path}: the inventory has no {kind} {name!r}; nearest: {near!r}"
+            # With a file of the host's own, this one may be of a host in another inventory.
+            if meant in PURPOSES or {same} - {None, *own}:
+                wrong.append(text)
+            # gpu-12 may be a host that has left, and accel_h200 one that comes.
+            elif near and re.sub(r"\d+", "", near) != re.sub(r"\d+", "", name) and not name.startswith(f"{KINDS[0]}_"):
+                warnings.append(f"{text}; nothing reads the file")
+            elif kind == "host" and path.suffix in SUFFIXES:
+                left.append(path.name)
+        if left:
+            listed = hosts_in_words(left, 3)
+            warnings.append(f"{folder}: nothing reads {listed}: the inventory has no host of this name")
     if strict and wrong:
         raise SelectionError(wrong[0])
     return wrong + warnings

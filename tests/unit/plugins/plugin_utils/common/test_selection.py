@@ -133,6 +133,7 @@ def test_a_file_of_variables_that_misspells_a_name_of_the_site_is_a_warning(tmp_
     assert told == [
         "group_vars/acount.yml: the inventory has no group 'acount'; nearest: 'account'; nothing reads the file",
         "host_vars/gpua-1.yml: the inventory has no host 'gpua-1'; nearest: 'gpu-a-1'; nothing reads the file",
+        "host_vars: nothing reads gpu-a-2.yml: the inventory has no host of this name",
     ]
 
 
@@ -147,11 +148,40 @@ def test_a_file_of_variables_whose_host_is_spelt_otherwise_is_refused(tmp_path, 
     assert warning.endswith("nearest: 'gpu-a-01'")
 
 
-@pytest.mark.parametrize("files", [
-    ["gpu-a-1.yml", "gpu-a-01.yml"],  # the host has a file, and the other may be in another inventory
-    ["gpu-a-02.yml"], ["gpu-b-77.yml"],  # hosts that have left, or that come
-    ["gpu-1.example.com"], ["gpu-1.example.com.yml"], ["gpu-1.example.com.yml~"],
+@pytest.mark.parametrize(("files", "count"), [
+    (["gpu-a-1.yml", "gpu-a-01.yml"], 1),  # the host has a file, and the other may be in another inventory
+    (["gpu-a-02.yml", "gpu-b-77.yml"], 1),  # hosts that have left, or that come
+    (["gpu-1.example.com"], 0), (["gpu-1.example.com.yml"], 0), (["gpu-1.example.com.yml~"], 0),
 ])  # fmt: skip
-def test_a_file_of_variables_for_another_host_is_no_error(tmp_path, files):
+def test_a_file_of_variables_for_another_host_is_no_error(tmp_path, files, count):
     sources = site(tmp_path, "hosts.yml", *(f"host_vars/{file}" for file in files))
-    assert check_inventory({"all": ["gpu-a-01", "gpu-1.example.com"], "inference": []}, sources, strict=True) == []
+    told = check_inventory({"all": ["gpu-a-01", "gpu-1.example.com"], "inference": []}, sources, strict=True)
+    assert len(told) == count and all("nothing reads" in text for text in told)
+
+
+@pytest.mark.parametrize(("files", "why"), [
+    (["inference.yml", "inference.yaml"], "inference.yaml: Ansible reads inference.yml in place of it"),
+    (["inference.yml", "inference/a.yml"], "inference.yml: Ansible reads inference in place of it"),
+    (["inference.yml.bak"], "inference.yml.bak: Ansible reads no file with this ending; expected inference.yml"),
+    (["inference.txt"], "inference.txt: Ansible reads no file with this ending; expected inference.yml"),
+    (["inference.yml/a.txt"], "inference.yml: found a directory without a file that Ansible reads"),
+    (["inference.yml", "inference.yml.bak"], ""), (["inference/a.yml"], ""),
+    (["inference.yml/a.yml"], ""), (["inference"], ""), (["README.md"], ""),
+])  # fmt: skip
+def test_a_file_that_ansible_passes_over_is_named(tmp_path, files, why):
+    for file in files:
+        path = tmp_path / "group_vars" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("vllm_release: '1'\n", encoding="utf-8")
+    told = check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"]}, site(tmp_path, "hosts.yml"), strict=True)
+    assert len(told) == bool(why) and why in "".join(told)
+    # Ansible's own reader agrees: with a warning, a file of the site does not count.
+    read = DataLoader().find_vars_files(str(tmp_path / "group_vars"), "inference")
+    assert (len(read) == 1) is (not why or len(files) == 2) or files == ["README.md"]
+
+
+def test_a_link_to_nothing_does_not_hide_a_file(tmp_path):
+    sources = site(tmp_path, "hosts.yml", "group_vars/inference.yaml")
+    (tmp_path / "group_vars/inference.yml").symlink_to("/nope")
+    (told,) = check_inventory({"all": ["gpu-1"], "inference": ["gpu-1"]}, sources, strict=True)
+    assert told == f"{tmp_path}/group_vars/inference.yml: found a link to nothing, expected a file"
