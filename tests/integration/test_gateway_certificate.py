@@ -50,9 +50,9 @@ def issue(*names):
     return lambda directory: issue_from_site_ca(str(directory / "ca"), "gw", list(names), 400, 30, False)
 
 
-def run(directory, path, tasks):
+def run(directory, path, tasks, found=None):
     """Run tasks of the role on this machine; return the number of those that changed something."""
-    found = {"key": str(directory / "ca/gw.key"), "certificate": str(directory / "ca/gw.crt")}
+    found = found or {"key": str(directory / "ca/gw.key"), "certificate": str(directory / "ca/gw.crt")}
     variables = {
         "ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable,
         "__gateway_paths": {"certificate": str(path)}, "__gateway_has_tls": True, "__gateway_certificate": found,
@@ -87,3 +87,11 @@ def test_haproxy_starts_after_each_task_of_a_renewal(tmp_path, installed):
             assert names[1].encode() in served.stdout
     assert [(path.name, path.stat().st_mode & 0o777) for path in installed.parent.iterdir()] == [("gateway.pem", 0o600)]
     assert run(tmp_path, installed, TASKS) == 0
+
+
+def test_a_file_of_the_site_that_has_both_is_installed_once(tmp_path, installed):
+    text = (tmp_path / "ca/gw.key").read_text() + (tmp_path / "ca/gw.crt").read_text()
+    both = tmp_path / "both.pem"
+    both.write_text(text)
+    run(tmp_path, installed, TASKS, {"key": str(both), "certificate": str(both)})
+    assert installed.read_text().strip() == text.strip() and is_valid(tmp_path)

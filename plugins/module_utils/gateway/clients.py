@@ -195,10 +195,11 @@ def steps(before: Maps, requested: Maps) -> list[tuple[str, dict[str, str]]]:
     """Return which map gets which entries, one after the other, so that a change may break off after each entry.
 
     No key may ever do more than before the change or after it: rights and limits become the stricter of both, teams and
-    keys change, and the requested rights and limits follow.
+    keys change, and the requested rights and limits follow. Teams that end do so before them: a team has a class.
     """
     tight = {name: _tightened(name, before, entries) for name, entries in requested.items()}
-    return [*tight.items(), *((name, dict(entries)) for name, entries in requested.items())]
+    last = sorted(requested, key=lambda name: name != TEAMS)
+    return [*tight.items(), *((name, dict(requested[name])) for name in last)]
 
 
 def _tightened(name: str, before: Maps, requested: Mapping[str, str]) -> dict[str, str]:

@@ -36,6 +36,9 @@ class Readers:
     def __init__(self, admin: str, master: str, counter: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.admin, self.master, self.counter, self.clock = admin, master, counter, clock
         self.looks: Looks = {}
+        # The replaced workers, and those that did not answer at this look.
+        self.replaced: list[str] = []
+        self.silent: set[str] = set()
         self.looked_at, self.ended = clock(), 0
         self._count()
 
@@ -50,8 +53,11 @@ class Readers:
         return max(INTERVAL, self.clock() - began)
 
     def _end_slow(self, workers: list[str], found: Pressed, began: float) -> None:
+        before = self.looks
+        self.silent.clear()
         answers = [each for worker in workers for each in self._answers(worker, found)] if found.full else []
-        self.looks, slow = judge(self.looks, answers, min(began - self.looked_at, COUNTED), found.waits)
+        self.looks, slow = judge(before, answers, min(began - self.looked_at, COUNTED), found.waits)
+        self.looks = {**{key: each for key, each in before.items() if key[0] in self.silent}, **self.looks}
         self.looked_at, now = began, self.clock()
         for each in slow:
             # The next look goes on.
@@ -87,21 +93,28 @@ class Readers:
 
     def _replaced(self) -> list[str]:
         """Return the workers that complete the requests of a time before a reload, by their numbers."""
-        with contextlib.suppress(OSError):
+        try:
             _workers, _heading, old = ask_root(self.master, "show proc;quit", 2, 5).partition("# old workers")
-            return re.findall(r"(?m)^(\d{1,9})\s+worker\s", old)
-        # Started without a socket of the master, whose replaced workers nobody can ask.
-        return []
+            self.replaced = re.findall(r"(?m)^(\d{1,9})\s+worker\s", old)
+        except (ConnectionRefusedError, FileNotFoundError):
+            # Started without a socket of the master, whose replaced workers nobody can ask.
+            self.replaced = []
+        except OSError:
+            # Too busy; they have not ended for that.
+            pass
+        return self.replaced
 
     def _ask(self, worker: str, commands: list[str]) -> Iterator[str]:
         """Return the answers to commands of one worker, by stream."""
         if not worker:
             yield from split_streams(ask_root_in_parts(self.admin, ";".join(commands), seconds=_LIST_SECONDS))
             return
-        # It may have ended meanwhile.
-        with contextlib.suppress(OSError):
-            command = ";".join([*(f"@!{worker} {each}" for each in commands), "quit"])
+        command = ";".join([*(f"@!{worker} {each}" for each in commands), "quit"])
+        try:
             yield from split_streams(ask_root_in_parts(self.master, command, seconds=_LIST_SECONDS))
+        except (OSError, ValueError):
+            # It is busy, or has ended meanwhile.
+            self.silent.add(worker)
 
     def _shut(self, answer: Answer) -> str:
         command = f"shutdown session {answer.stream}"

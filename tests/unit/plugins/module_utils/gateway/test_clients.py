@@ -228,6 +228,17 @@ def test_a_change_that_breaks_off_anywhere_lets_no_key_do_more_than_before_or_af
     assert present == new
 
 
+def test_new_rights_come_when_the_team_has_ended():
+    """Its class would serve them before others."""
+    old, new = (
+        maps_of([Client("a", ("0" * 64,), 0, 0, *each)]) for each in ((("chat",), 0, "red"), (("chat", "code"), 0, ""))
+    )
+    present = dict(old)
+    for name, entries in steps(old, new):
+        present[name] = entries
+        assert "a:code" not in present[RIGHTS] or not present[TEAMS]
+
+
 @pytest.mark.parametrize(("one", "rights"), [(("*",), ["chat"]), (("chat", "embed"), ["chat"]), (("embed",), [])])
 def test_a_client_keeps_the_rights_that_it_had_and_will_have(one, rights):
     old, new = maps_of([replace(BOB, services=one)]), maps_of([replace(BOB, services=("chat",))])

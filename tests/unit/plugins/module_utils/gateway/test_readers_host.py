@@ -142,6 +142,27 @@ def test_a_look_that_fails_forgets_nothing(world, fault):
     assert len(world.ended()) == 2
 
 
+@pytest.mark.parametrize("fault", [TimeoutError(), ValueError()])
+def test_a_replaced_worker_that_does_not_answer_once_keeps_its_time_and_stops_nobody_elses(world, monkeypatch, fault):
+    ask, failing = readers_host.ask_root_in_parts, [True]
+
+    def ask_in_parts(path, *given):
+        if path == "master" and failing:
+            raise fault
+        return ask(path, *given)
+
+    world.run(20)
+    monkeypatch.setattr(
+        readers_host, "ask_root_in_parts", lambda path, command, seconds: ask_in_parts(path, command, seconds)
+    )
+    world.processes = TimeoutError()
+    world.run(20)
+    assert [path for path, _command in world.ended()] == ["admin"]
+    failing.clear()
+    world.run(25)
+    assert [path for path, _command in world.ended()] == ["admin", "master"]
+
+
 def test_another_request_at_the_address_of_a_slow_one_is_not_ended(world):
     """Its client ended the slow one after the look that found it, and HAProxy gave the address to the next stream."""
     world.run(35)
