@@ -114,14 +114,14 @@ def refuse_other_authority(directory: str, host: str, present: str) -> None:
 
     Clients trust that CA. ``present`` is the gateway's certificate in PEM; it is empty if there is none.
     """
-    issuer = _name_in(present, "issuer") if present else ""
+    issuer = _name_in(present, "issuer", f"the certificate that {host} has now") if present else ""
     if not issuer.startswith(AUTHORITY):
         return
     authority = f"{directory}/ca.crt"
     found = "is missing"
     if os.path.exists(authority):
         with open(authority, encoding="ascii", errors="replace") as file:
-            subject = _name_in(file.read(), "subject")
+            subject = _name_in(file.read(), "subject", authority)
         if subject == issuer:
             return
         found = f"is {subject!r}"
@@ -132,12 +132,10 @@ def refuse_other_authority(directory: str, host: str, present: str) -> None:
     )
 
 
-def _name_in(pem: str, field_name: str) -> str:
+def _name_in(pem: str, field_name: str, about: str) -> str:
     """Return the common name of the issuer or of the subject of a certificate in PEM."""
-    with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace", suffix=".pem") as file:
-        file.write(pem)
-        file.flush()
-        text = openssl("x509", "-in", file.name, "-noout", f"-{field_name}", "-nameopt", "multiline,utf8,-esc_msb")
+    words = ("x509", "-noout", f"-{field_name}", "-nameopt", "multiline,utf8,-esc_msb")
+    text = openssl(*words, given=pem, about=about)
     found = re.search(r"commonName\s*= (.+)", text)
     return found.group(1) if found else ""
 
@@ -268,16 +266,14 @@ def _signed(authority: str, certificate: str) -> bool:
     return True
 
 
-def openssl(*words: str) -> str:
-    """Return the output of openssl. Raises CertificateError with the first line of its error."""
+def openssl(*words: str, given: str = "", about: str = "") -> str:
+    """Return the output of openssl for what it is given. Raises CertificateError with the first line of its error."""
     try:
-        done = subprocess.run(
-            ["openssl", *words], check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL
-        )
+        done = subprocess.run(["openssl", *words], check=False, capture_output=True, text=True, input=given)
     except FileNotFoundError:
         raise CertificateError("the controller has no program openssl; install it") from None
     if done.returncode:
-        about = words[words.index("-in") + 1] if "-in" in words else words[0]
+        about = about or (words[words.index("-in") + 1] if "-in" in words else words[0])
         error = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
         raise CertificateError(f"{about}: openssl cannot use it: {error[0]}")
     return done.stdout

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -102,6 +103,19 @@ class TestCertificates:
         assert "is missing" in run_module("gateway_certificate", present=present, **asked)["msg"]
         assert not Path(f"{ca}-lost").exists()
         assert run_module("gateway_certificate", present="", **asked)["changed"]
+
+    def test_half_a_certificate_is_named_by_its_own_place(self, tmp_path):
+        ca = str(tmp_path / "ca")
+        issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
+        present = (tmp_path / "ca/gw.crt").read_text()
+        with pytest.raises(CertificateError, match="^the certificate that gw has now: openssl cannot use it: "):
+            refuse_other_authority(ca, "gw", present[:200])
+        authority = tmp_path / "ca/ca.crt"
+        authority.write_text(authority.read_text()[:200])
+        with pytest.raises(
+            CertificateError, match=rf"^{re.escape(str(authority))}: openssl cannot use it: (?!.*/tmp/tmp)"
+        ):
+            refuse_other_authority(ca, "gw", present)
 
     def test_a_certificate_of_the_site_is_looked_at(self, tmp_path):
         certificate, key = make_certificate(tmp_path)
