@@ -108,7 +108,7 @@ class TestCertificates:
         ca = str(tmp_path / "ca")
         issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
         present = (tmp_path / "ca/gw.crt").read_text()
-        with pytest.raises(CertificateError, match="^the certificate that gw has now: openssl cannot use it: "):
+        with pytest.raises(CertificateError, match=r"^the certificate that gw has now: openssl cannot use it: "):
             refuse_other_authority(ca, "gw", present[:200])
         authority = tmp_path / "ca/ca.crt"
         authority.write_text(authority.read_text()[:200])
