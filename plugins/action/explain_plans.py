@@ -32,9 +32,7 @@ class ActionModule(ControllerAction):
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_equipped_host)
         fleet.check("no plan is shown")
-        # Of those the next play of the playbook speaks.
-        gateways = frozenset(variables["groups"].get("gateways") or ())
-        fleet.skipped[:] = [host for host in fleet.skipped if host not in gateways]
+        fleet.forget(variables["groups"])
         groups = group(fleet.plans())
         groups = select_instance(groups, options["instance"]) if options["instance"] else groups
         groups = [
@@ -47,7 +45,8 @@ class ActionModule(ControllerAction):
         if as_json:
             show_json(document)
         elif not groups:
-            if fleet.skipped:
+            # Of gateways the next play of the playbook speaks.
+            if {*variables["ansible_play_hosts_all"]} - {*variables["groups"].get("gateways", ())}:
                 show("no instance is planned")
         elif options["format"] == "short":
             show(short_table(groups))

@@ -50,7 +50,7 @@ class ActionModule(ControllerAction):
         except OSError as exc:
             raise ClientRequestError(
                 f"gateway_keys_make: {exc}, and a new key is shown on a terminal only; let the client make its key, "
-                "and give the sha256 of it: -e gateway_keys_sha256=..."
+                "and give the sha256 of it: -e gateway_keys_sha256=... (`inference key add NAME` takes the same -e)"
             ) from exc
 
     def _write(self, options: Mapping[str, Any], variables: Mapping[str, Any], digest: str) -> dict[str, Any]:

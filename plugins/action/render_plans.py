@@ -26,6 +26,7 @@ class ActionModule(ControllerAction):
         fleet.check("nothing was written")
         fleet.check_instances(reader)
         write_fleet(fleet, tree, self._loader)
+        fleet.forget(variables["groups"])
         # The task runs once, so a callback names one host only and not what was done.
         show(summary(fleet, tree))
         if options["commands"]:

@@ -48,11 +48,8 @@ class ActionModule(ControllerAction):
         concerned = concerned_of(options["hosts"], seen, units)
         base = base_of(str(shared_option("state_dir", seen)), set(groups.get("all", [])))
         if not concerned:
-            return {
-                **base,
-                **NOTHING,
-                "summary": [f"Nothing to do: all of {len(seen)} hosts match the inventory"],
-            }
+            found = f"all {len(seen)} hosts match" if len(seen) > 1 else "the one host matches"
+            return {**base, **NOTHING, "summary": [f"Nothing to do: {found} the inventory"]}
         concerns = {entry.cluster for entry in concerned}
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
         paces = {cluster: pace_of(seen_in) for cluster, seen_in in clusters.items()}

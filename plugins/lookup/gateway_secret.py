@@ -48,6 +48,7 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.common.origins import with_origin
 from ..plugin_utils.common.state_dir import VARIABLE, StateDirError, state_dir
 from ..plugin_utils.gateway.engine_secret import (
     FILE,
@@ -73,7 +74,8 @@ class LookupModule(LookupBase):
         create = not (variables or {}).get("ansible_check_mode", False)
         try:
             if not all(terms) and _OF_FILE.search(str((variables or {}).get(OPTION) or "")):
-                raise SecretError(f"{OPTION}: the file that it names is empty; write one line of openssl rand -hex 32")
+                text = f"{OPTION}: the file that it names is empty; write one line of openssl rand -hex 32"
+                raise SecretError(with_origin(text, variables or {}))
             path = state_dir(FILE, os.environ)
             found = [engine_secret(str(term or ""), path, create) for term in terms]
         except (StateDirError, SecretError) as exc:

@@ -27,6 +27,10 @@ options:
     description: C(gateway_clients) as a gateway has it.
     type: raw
     default: {}
+  teams:
+    description: C(gateway_teams) as a gateway has it; a team of the new client is one of them, unless it is empty.
+    type: raw
+    default: {}
   team:
     description: Team of the new client.
     type: str

@@ -14,6 +14,8 @@ _PLACE = re.compile(
 _REASON = re.compile(r"\w+: found nothing, and (?=\w+)")
 # Of ansible-core 2.19 and newer; before, the values of YAML have their position themselves.
 _TAGS = "ansible._internal._datatag._tags"
+# What stands there is written by the collection, and no place where a user can mend it.
+_OWN = tuple(os.path.join(os.path.realpath(__file__ + "/../../../.."), name, "") for name in ("playbooks", "roles"))
 
 
 def origin_of(text: str, variables: Mapping[str, Any]) -> str:
@@ -63,4 +65,5 @@ def _position(value: Any) -> str:
         path, line = (origin.path, origin.line_num) if origin else (path, line)
     except (ImportError, AttributeError):
         pass  # another release of ansible-core
-    return f"{os.path.relpath(path)}:{line}" if path and line else ""
+    is_known = path and line and not os.path.realpath(path).startswith(_OWN)
+    return f"{os.path.relpath(path)}:{line}" if path and is_known else ""

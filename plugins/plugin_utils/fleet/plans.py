@@ -76,6 +76,11 @@ class Fleet:
         lines = [f"{hosts_in_words(by_name(names))}: {text}" for text, names in self.problems.items()]
         raise FleetError(f"{consequence}: {len(hosts)} of {total} hosts cannot be planned.\n" + "\n".join(lines))
 
+    def forget(self, groups: Mapping[str, Iterable[str]]) -> None:
+        """Leave gateways and mirrors out of ``skipped``: without instances they are there for something else."""
+        others = {*groups.get("gateways", ()), *groups.get("mirrors", ())}
+        self.skipped[:] = [host for host in self.skipped if host not in others]
+
     def check_instances(self, reader: HostReader) -> None:
         """Raise FleetError where no host of the inventory declares instances, and some should.
 

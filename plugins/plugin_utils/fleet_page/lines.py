@@ -15,7 +15,7 @@ from .chips import STATES, UNSEEN, Host, counted_chips, declared_chips, describe
 VARIABLES = (
     "accelerator", "accelerator_count", "accelerators", "cluster", "site", "accelerator_detected",
     "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
-    "vllm_release",
+    "vllm_release", "site_health",
 )  # fmt: skip
 
 # Facts about a host's hardware besides its models, with their labels.
@@ -35,7 +35,8 @@ class Line:
     the action to take. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
     instances with their recipes, "" where these are not plain text. An instance that spans several hosts has the others
     as a third text. ``planned`` pairs them with the release of vLLM in the inventory, "" for none or a template;
-    ``answers`` with the names by which clients call the model.
+    ``answers`` with the names by which clients call the model. ``has_health`` is true where the site has the health
+    service on the host.
     """
 
     host: str
@@ -52,6 +53,7 @@ class Line:
     serves: tuple[tuple[str, ...], ...] = ()
     planned: tuple[tuple[str, str], ...] = ()
     answers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    has_health: bool = False
 
     @property
     def kind(self) -> str:
@@ -115,6 +117,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         serves=_serves(variables.get("vllm_instances"), host.name),
         planned=planned,
         answers=_answers(variables.get("vllm_instances")),
+        has_health=str(variables.get("site_health")).lower() in ("true", "yes", "on", "1"),
     )
 
 

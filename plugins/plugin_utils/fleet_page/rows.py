@@ -8,7 +8,16 @@ from ..common.output import problem_of
 from .chips import DRAINED, SERVES, SICK
 from .faults import Faults, fault_rows
 from .lines import Line
-from .service import SEE_SICK, Answers, Results, answer_of, prefix_of, problem_of_server, seconds_in_state
+from .service import (
+    SEE_HEALTH,
+    SEE_SICK,
+    Answers,
+    Results,
+    answer_of,
+    prefix_of,
+    problem_of_server,
+    seconds_in_state,
+)
 
 UNKNOWN, STOPPED = "unknown", "stopped"
 # Worst first.
@@ -46,6 +55,7 @@ def instance_rows(
     Times are in seconds since 1970. Requests at several gateways are added up; the worst of their states counts.
     """
     hosts = {server_prefix(line.host): line for line in lines}
+    with_health = {line.host for line in lines if line.has_health}
     found = {
         (line.host, name): {**_row(line.host, name), "model": model, "release": dict(line.planned).get(name, "")}
         for line in lines
@@ -74,6 +84,8 @@ def instance_rows(
                 else {"state": SICK, "why": problem_of(asked), "advice": _named(SEE_SICK, row)}
             )
         row["last_fault"] = last.get((host, instance))
+        if row["state"] == SICK and host in with_health:
+            row["advice"] += SEE_HEALTH
     return [found[key] for key in sorted(found)]
 
 

@@ -32,7 +32,8 @@ MOST_TEAMS = 20
 # Characters of the reason why an instance does not answer.
 MOST_REASON = 200
 # What to do about it; HOST and INSTANCE stand for names.
-SEE_SICK = "run `inference logs HOST INSTANCE`; on the host, `vllm-health status`"
+SEE_SICK = "run `inference logs HOST INSTANCE`"
+SEE_HEALTH = "; on the host, `vllm-health status`"
 SEE_ROLLOUT = "a rollout has it: wait for its end, or continue it with `inference rollout`"
 SEE_REMOVED = "remove it from vllm_instances, then `inference apply gateways`; or install it: `inference apply HOST`"
 SEE_DRAINED = "return it with `inference undrain HOST` when its work is done"
@@ -277,4 +278,5 @@ def _with_problems(line: Line, problems: Sequence[Problem]) -> Line:
     why = "; ".join(problem.text for problem in problems)
     if STATES.index(line.state) < STATES.index(worst.state):
         return replace(line, why=f"{line.why}; {why}")
-    return replace(line, state=worst.state, why=f"{why}; {line.why}" if line.why else why, todo=worst.todo)
+    todo = worst.todo + (SEE_HEALTH if worst.state == SICK and line.has_health else "")
+    return replace(line, state=worst.state, why=f"{why}; {line.why}" if line.why else why, todo=todo)

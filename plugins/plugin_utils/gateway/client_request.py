@@ -61,7 +61,14 @@ def _problems_of_new(options: Mapping[str, Any], names: list[str], now: float) -
             f"gateway_keys_make: gateway_clients has {make} already; choose another name, or give it another key as "
             "docs/operate/rotate-a-key.md describes"
         )
-    if options["team"] and not NAME.match(options["team"]):
+    # Other values than a mapping are refused with the gateway's own options.
+    teams = [str(name) for name in options["teams"]] if isinstance(options["teams"], Mapping) else []
+    if options["team"] and teams and options["team"] not in teams:
+        found.append(
+            f"gateway_keys_team (`inference key add NAME --team TEAM`): gateway_teams has no "
+            f"{show_value(options['team'])[:80]}; {nearest(options['team'], teams)}"
+        )
+    elif options["team"] and not NAME.match(options["team"]):
         found.append(f"gateway_keys_team: found {show_value(options['team'])[:80]}, expected a name, as for clients")
     if options["sha256"] and not _SHA256.match(options["sha256"]):
         # Not the value: it may be a key, by mistake.

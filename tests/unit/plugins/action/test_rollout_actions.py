@@ -149,7 +149,7 @@ def test_hosts_that_are_as_they_should_be_are_left_alone(site):
     plan, _output = site(hosts=same)
     assert set(plan["hosts"]) == {"fra-3", "fra-4"}
     nothing, _output = site(hosts={name: {"files": {}} for name in ("fra-3", "fra-4")} | same)
-    assert nothing["summary"] == ["Nothing to do: all of 6 hosts match the inventory"]
+    assert nothing["summary"] == ["Nothing to do: all 6 hosts match the inventory"]
     assert nothing["order"] == "localhost:!localhost"
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
@@ -86,3 +87,9 @@ def test_a_problem_of_hosts_has_the_place_that_they_share(variables):
     text = "vllm_drain_timeout: found 'soon'"
     assert reader.located({text: ["a", "b"]}) == {f"{text} ({path}:1)": ["a", "b"]}
     assert reader.located({text: ["a", "c"]}) == {text: ["a", "c"]}
+
+
+def test_a_line_of_the_collection_is_no_place_of_a_site():
+    path = Path(__file__).parents[5] / "playbooks/gateway_keys.yml"
+    loaded = DataLoader().load_from_file(str(path))[0]
+    assert origin_of("hosts: wrong", {"hosts": loaded["hosts"]}) == ""

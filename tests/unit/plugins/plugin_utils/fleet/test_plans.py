@@ -245,6 +245,8 @@ def test_a_host_without_instances_is_named_and_skipped():
     found, _planner = fleet_of({"mirror": {}, "a": HOST})
     assert found.skipped == ["mirror"]
     assert found.notes() == ["skipped because vllm_instances is empty: mirror"]
+    found.forget({"mirrors": ["mirror"]})
+    assert found.notes() == []
 
 
 IDLE = "the host has an accelerator and no vllm_instances, so nothing will be served on it"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.lines import Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet_page.rows import (
@@ -95,6 +96,15 @@ def test_an_instance_has_host_service_state_and_advice_as_values():
         ("gpu-1", "serves", {"h200": 8}), ("gpu-2", "sick", {"h200": 8}), ("gpu-3", "drained", {"h200": 8}),
     ]  # fmt: skip
     json.dumps([instances, services, hosts])
+
+
+def test_the_health_service_is_named_only_where_the_site_has_it():
+    lines = [line("gpu-1"), replace(line("gpu-2"), has_health=True)]
+    instances, _services = rows(lines, {"gw1": gateway(gpu_1=DOWN, gpu_2=DOWN)})
+    assert [row["advice"] for row in instances] == [
+        "run `inference logs gpu-1 chat`",
+        "run `inference logs gpu-2 chat`; on the host, `vllm-health status`",
+    ]
 
 
 def test_requests_of_two_gateways_are_added_up_and_the_worse_state_counts():

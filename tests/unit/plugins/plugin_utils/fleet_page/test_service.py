@@ -227,6 +227,14 @@ def test_the_table_of_a_thousand_hosts_fits_a_screen_and_says_what_to_do():
     assert "sick, 30 hosts (the first 20): run `inference logs HOST INSTANCE`" in "\n".join(text)
 
 
+@pytest.mark.parametrize("has_health", [False, True])
+def test_the_health_service_is_named_only_where_the_site_has_it(has_health):
+    lines = [line("gpu-1", has_health=has_health)]
+    text = "\n".join(fleet_table(with_service(lines, {"gw": {"servers": {"gpu-1--chat": DOWN}}}), 0))
+    assert "run `inference logs HOST INSTANCE`" in text
+    assert ("vllm-health status" in text) is has_health
+
+
 def test_a_service_that_follows_the_load_says_how_many_replicas_it_has_and_what_came_last():
     found = {"min": 1, "max": 4, "mode": "shadow", "waiting": 12, "replicas": {"serving": 1, "stopped": 2, "lost": 0}}
     last = "2026-11-28T03:01:00Z would start gpu-b--chat: 12 requests wait"

@@ -19,7 +19,7 @@ DIGEST = "a" * 64
 def options(**more):
     return {
         "make": "", "end": "", "clients": CLIENTS, "team": "", "models": [], "rate": 0, "concurrent": 0, "expires": "",
-        "sha256": "", "tokens_per_minute": 0, "tokens_per_day": 0, "tokens_per_month": 0, **more,
+        "sha256": "", "tokens_per_minute": 0, "tokens_per_day": 0, "tokens_per_month": 0, "teams": {}, **more,
     }  # fmt: skip
 
 
@@ -45,6 +45,10 @@ def test_requests_that_are_possible():
         ({"end": "bobb"}, "gateway_keys_end: gateway_clients has no 'bobb'; nearest: 'bob'"),
         ({"team": "finance"}, "gateway_keys_team: only a new client has it; name the client with -e gateway_keys_make"),
         ({"end": "bob", "rate": 5}, "gateway_keys_rate: only a new client has it"),
+        (
+            {"make": "c", "team": "Product", "teams": {"product": {}}},
+            "(`inference key add NAME --team TEAM`): gateway_teams has no 'Product'; nearest: 'product'",
+        ),
         ({"make": "c", "team": "a b"}, "gateway_keys_team: found 'a b', expected a name"),
         ({"make": "c", "tokens_per_day": -1}, "gateway_keys_tokens_per_day: found -1, expected a whole number from 1"),
         ({"tokens_per_day": 5}, "gateway_keys_tokens_per_day: only a new client has it"),
