@@ -69,10 +69,12 @@ def one_engine(directory, **variables):
             },
             "variables": variables,
         }
-        with gateway(directory, [engine.server_port], clients, **more) as found:
-            until(lambda: found.state(SERVER) == "UP")
-            yield found
-        engine.shutdown()
+        try:
+            with gateway(directory, [engine.server_port], clients, **more) as found:
+                until(lambda: found.state(SERVER) == "UP")
+                yield found
+        finally:
+            engine.shutdown()
 
 
 @pytest.fixture

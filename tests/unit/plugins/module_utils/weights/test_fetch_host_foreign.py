@@ -99,7 +99,7 @@ def test_a_directory_that_another_user_takes_away_again_is_an_error(root, fetch,
 
 
 def test_a_directory_that_comes_and_goes_while_its_parents_are_made_is_an_error(root, fetch, monkeypatch):
-    before_the_directories_are_made(monkeypatch, lambda: (root / "example").touch())
+    before_the_directories_are_made(monkeypatch, (root / "example").touch)
     with pytest.raises(WeightsError, match="example/tiny: cannot be created: File exists"):
         fetch()
 
