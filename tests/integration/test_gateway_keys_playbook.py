@@ -171,7 +171,7 @@ def test_without_a_terminal_the_client_makes_its_key(site):
 
 def test_nothing_is_made_where_the_gateway_would_refuse_it_and_a_line_is_shown_where_no_file_has_the_clients(site):
     rc, said, shown = play(site, gateway_keys_make="reports", gateway_keys_team="fnance")
-    assert rc and "gateway_clients.reports.team: gateway_teams has no 'fnance'; nearest: 'finance'" in said + shown
+    assert rc and "--team TEAM`): gateway_teams has no 'fnance'; nearest: 'finance'" in said + shown
     rc, said, shown = play(site, gateway_keys_make="reports", gateway_keys_models="gpt")
     assert rc and "gateway_clients.reports.models: no service accepts 'gpt'" in said + shown
     assert inventory(site) == CLIENTS and known(site, "clients.map") == ""
