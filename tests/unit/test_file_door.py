@@ -39,6 +39,7 @@ REACHES = {
     "module_utils/removal/inspect_host.py::Inspection.base_paths": "only whether there is something",
     "module_utils/removal/inspect_host.py::Inspection.read": "sizes, of which no link is followed",
     "module_utils/removal/inspect_host.py::Inspection.settings": "only whether there is something",
+    "module_utils/removal/inspect_host.py::Inspection.services": "sizes, of which no link is followed",
     "module_utils/residents/member_host.py::Member.call": "asks whether a directory in root's is there",
     "module_utils/slots/caches_host.py::Cache._fetch": "a new directory in root's; a process of its owner unpacks",
     "module_utils/slots/caches_host.py::Cache._write": "in a process of the owner",
