@@ -146,15 +146,13 @@ def test_a_look_that_fails_forgets_nothing(world, fault):
 def test_a_replaced_worker_that_does_not_answer_once_keeps_its_time_and_stops_nobody_elses(world, monkeypatch, fault):
     ask, failing = readers_host.ask_root_in_parts, [True]
 
-    def ask_in_parts(path, *given):
+    def ask_in_parts(path, command, seconds):
         if path == "master" and failing:
             raise fault
-        return ask(path, *given)
+        return ask(path, command, seconds)
 
     world.run(20)
-    monkeypatch.setattr(
-        readers_host, "ask_root_in_parts", lambda path, command, seconds: ask_in_parts(path, command, seconds)
-    )
+    monkeypatch.setattr(readers_host, "ask_root_in_parts", ask_in_parts)
     world.processes = TimeoutError()
     world.run(20)
     assert [path for path, _command in world.ended()] == ["admin"]
