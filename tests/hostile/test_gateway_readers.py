@@ -162,6 +162,7 @@ def test_streams_that_are_read_a_byte_now_and_then_keep_no_places(one, kind):
         assert one.stat(SERVER, "hrsp_5xx") == "0"
 
 
+@pytest.mark.long
 def test_connections_that_are_read_slowly_keep_no_places(one):
     """Some kilobytes a second: with less HAProxy itself takes the client for silent, since the kernel has buffers."""
     with contextlib.ExitStack() as stack:
@@ -172,6 +173,7 @@ def test_connections_that_are_read_slowly_keep_no_places(one):
         until(lambda: int(one.counter.read_text()) >= 1, 10)
 
 
+@pytest.mark.long
 def test_slow_links_and_slow_engines_keep_their_answers(one):
     """They take fifty kilobytes a second, or wait for the engine, while others wait and a drain does."""
     fast, drips = Streams(one.port, ["large"], 50_000), Streams(one.port, ["drips"], 1 << 20)
@@ -190,6 +192,7 @@ def test_slow_links_and_slow_engines_keep_their_answers(one):
         assert not fast.http.resets
 
 
+@pytest.mark.long
 def test_a_drain_does_not_wait_for_a_slow_reader_not_even_of_a_replaced_worker(one):
     eve = Streams(one.port, ["large"] * 2)
     with repeating(lambda: eve.grant(1), 8), contextlib.closing(eve.http.socket):

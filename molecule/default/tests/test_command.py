@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from serving_host import INVENTORIES, KEY, TOP
 
 
@@ -72,6 +73,7 @@ def test_a_removal_is_shown_and_not_done(serving):
     assert invocation(serving) == before
 
 
+@pytest.mark.long
 def test_a_rollout_has_nothing_to_do(serving):
     before = invocation(serving)
     shown = json.loads(inference("rollout", "cpu-12", "--check", "--json").stdout)
