@@ -53,8 +53,9 @@ def test_the_end_of_a_start_is_noticed_soon_and_a_long_start_is_not_asked_too_of
             self.asked += 1
             return RUNNING if clock[0] >= start else STARTING
 
-    monkeypatch.setattr(ready.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(ready.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    # Not the module itself, which threads of other tests use.
+    own = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(ready, "time", own)
     unit = Slow()
     wait = ready.wait_until_ready(None, ready.Watch(unit), 900)
     assert start <= wait.seconds <= start + late
