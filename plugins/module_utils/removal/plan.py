@@ -281,6 +281,9 @@ def _absent(kind: str, name: str, known: Iterable[str], have_siblings: bool = Tr
     names = sorted(known)
     close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
     said = nearest(name, names) if names else "the host has none"
+    if close and kind == "instance" and (name.startswith(close) or close.startswith(name)):
+        # Other hosts of the run are asked too, and one may have it.
+        close = None
     if close and not (have_siblings and _are_siblings(name, close)):
         raise RemovalError(f"{kind} {name!r} is not on this host; {said}. Nothing was removed")
     return f"{kind} {name!r} is not on this host; {said}"

@@ -51,8 +51,6 @@ def test_the_copies_of_a_declared_instance_go_with_it_unless_declared_themselves
     ("kind", "name", "contents"),
     [
         ("instance", "chta", Contents({"chat": 0})),
-        ("instance", "cha", Contents({"chat": 0})),
-        ("instance", "codes", Contents({"code": 0})),
         ("model", "openai/gtp-oss-20b", Contents(models=(MODEL,))),
         ("model", "openai/gpt-oss-20", Contents(models=(MODEL,))),
         ("image", "vllm/vlm-openai:v0.33.0", Contents(images=(IMAGE,))),
@@ -71,7 +69,7 @@ def test_a_misspelt_revision_is_an_error(revision):
         decide(ask("model", f"openai/gpt-oss-20b@{revision}"), Contents(models=(MODEL,)))
 
 
-@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "code2", "code.old", "embed"])
+@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "code2", "codes", "cod", "embed"])
 def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
     plan = decide(ask("instance", name), Contents({"chat-3": 0, "code": 0}))
     assert plan.items == ()
