@@ -14,8 +14,8 @@ lanes=${MOLECULE_LANES:-2}
 # one host. fleet runs site.yml on a host of each vendor at once; the scenarios of the roles do that for one host each.
 # pd starts a vLLM on each of two hosts. role_health waits four minutes for servers to leave and come back.
 # role_host_tuning and role_mirror seldom fail, and the scenario default needs a mirror too.
-# role_provisioner installs 112 wheels.
-long=(rollout fleet pd role_health role_host_tuning role_mirror role_provisioner)
+# role_provisioner installs 112 wheels. group starts a vLLM over two hosts, which takes seven minutes and seldom fails.
+long=(rollout fleet pd group role_health role_host_tuning role_mirror role_provisioner)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 
