@@ -124,10 +124,10 @@ def test_while_another_program_has_the_lock_no_shared_token_is_written(tmp_path,
 
 def test_a_directory_in_the_place_of_the_token_leaves_no_file_open(tmp_path):
     (tmp_path / "operator").mkdir()
-    before = os.listdir("/proc/self/fd")
     with pytest.raises(OSError, match="directory"):
         shared_token(str(tmp_path))
-    assert len(os.listdir("/proc/self/fd")) <= len(before)
+    files = [os.path.realpath(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd")]
+    assert [file for file in files if tmp_path.name in file] == []
 
 
 def test_nothing_is_made_for_an_instance_that_is_down(tmp_path):
