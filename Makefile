@@ -65,7 +65,7 @@ integration: ready  ## Run the tests that need root and create their own lab hos
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 
 hostile: ready  ## Attack the real parts: what they must refuse or bound
-	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long"
+	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
 	GATEWAY_REQUIRED=1 tests/haproxy13.sh $(BIN)/pytest -q tests/hostile/test_gateway_http2.py tests/hostile/test_gateway_headers.py \
 	  tests/hostile/test_gateway_connections.py::test_the_keys_of_a_team_hold_together_as_many_streams_as_one_key
 

@@ -38,7 +38,7 @@ NAMED = (
 )  # fmt: skip
 MODELS = sorted({*(name for name, entry in load_catalogue().models.items() if not entry.unsupported), "cpu"})
 # One of how many requests meets an older release.
-SHARES = [4, pytest.param(1, marks=pytest.mark.long)]
+SHARES = [12, pytest.param(1, marks=pytest.mark.long)]
 NODES = ["host", "other"]
 SITE = {**seeds.SITE, "drain_timeout": 30, "release_path": [str(seeds.RELEASES)]}
 

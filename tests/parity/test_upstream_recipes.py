@@ -156,7 +156,7 @@ def some(name, cases, share):
 
 
 # One of how many cases of a recipe; all of them in make long.
-@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
 def test_every_plan_is_read_by_the_real_parser_or_refused_with_a_reason(share, recipes, upstream_recipes, real_parsers):
     parser = real_parsers[NEWEST]
     counted, wrong, problems = collections.Counter(), collections.defaultdict(set), []

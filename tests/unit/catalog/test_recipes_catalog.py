@@ -189,7 +189,9 @@ REASONS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    "release", [*(pytest.param(each, marks=pytest.mark.long) for each in RELEASES[:-1]), RELEASES[-1]]
+)
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_choice_on_all_hardware_is_a_plan_or_refused_for_memory_stack_or_variant(name, release):
     planned = 0
