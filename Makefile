@@ -62,7 +62,7 @@ parity: ready  ## Check plans with the real parsers and configuration steps of v
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -m "not long" -n auto --dist loadfile
 
 integration: ready  ## Run the tests that need root and create their own lab hosts
-	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
+	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long" -n 3 --dist loadfile --no-loadscope-reorder
 
 hostile: ready  ## Attack the real parts: what they must refuse or bound
 	GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/hostile -m "not long" -n 2 --dist loadfile --no-loadscope-reorder
