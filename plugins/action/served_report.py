@@ -7,8 +7,8 @@ from ..plugin_utils.common.output import show
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
 from ..plugin_utils.gateway.served import of_gateways, of_hosts
 
-# What earlier tasks have registered on each host.
-GATEWAY, CERTIFICATE, HOST = "__gateway_plan", "__gateway_certificate", "vllm_plan"
+# What the roles gateway and vllm give other plays on each host.
+GATEWAY, HOST = "gateway_served", "vllm_plan"
 
 
 class ActionModule(ControllerAction):
@@ -18,11 +18,10 @@ class ActionModule(ControllerAction):
         del options
         hostvars, is_check = variables["hostvars"], bool(self._task.check_mode)
         own = {host: hostvars.raw_get(host) for host in variables["ansible_play_hosts"]}
-        gateways = {host: each[GATEWAY]["served"] for host, each in own.items() if "served" in _result(each, GATEWAY)}
-        authorities = [_result(own[host], CERTIFICATE).get("authority") or "" for host in gateways]
-        lines = of_gateways(gateways, authorities, is_check)
+        gateways = {host: each[GATEWAY] for host, each in own.items() if GATEWAY in each}
+        lines = of_gateways(gateways, is_check)
         if not gateways:
-            plans = {host: each[HOST]["plans"] for host, each in own.items() if "plans" in _result(each, HOST)}
+            plans = {host: each[HOST]["plans"] for host, each in own.items() if "plans" in _result(each)}
             inventory = InventoryVariables(hostvars, self._loader)
             addresses = {host: str(inventory[host].get("ansible_host") or host) for host in plans}
             lines = of_hosts(plans, addresses, is_check)
@@ -31,7 +30,7 @@ class ActionModule(ControllerAction):
         return {"lines": lines}
 
 
-def _result(variables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what a task has registered, which a run with tags may have skipped."""
-    found: Mapping[str, Any] = variables.get(name) or {}
+def _result(variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the task of the role vllm has registered, which a run with tags may have skipped."""
+    found: Mapping[str, Any] = variables.get(HOST) or {}
     return found

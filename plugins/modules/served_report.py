@@ -9,9 +9,8 @@ short_description: (internal) Show where the models are served
 description:
   - Shows the addresses of the gateways of the play with their models, what clients need, and the next command. In a
     play without gateways it shows the addresses of the instances themselves.
-  - Runs on the controller without a connection to hosts, once for all of them. Reads what
-    M(baremetal.inference.gateway_plan), M(baremetal.inference.gateway_certificate) and
-    M(baremetal.inference.serve_plan) returned for each, and shows no secret.
+  - Runs on the controller without a connection to hosts, once for all of them. Reads C(gateway_served)
+    of the role gateway and C(vllm_plan) of the role vllm for each, and shows no secret.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
 options: {}
 """

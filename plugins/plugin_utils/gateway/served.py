@@ -30,8 +30,8 @@ def first_instance(plans: Mapping[str, Mapping[str, PlanDocument]]) -> list[str]
     return next(([host, name] for host, own in plans.items() for name, plan in own.items() if _answers(plan)), [])
 
 
-def of_gateways(plans: Mapping[str, Mapping[str, Any]], authorities: Iterable[str], is_check: bool) -> list[str]:
-    """Return the lines of a site with gateways, from the part ``served`` of the plan of each."""
+def of_gateways(plans: Mapping[str, Mapping[str, Any]], is_check: bool) -> list[str]:
+    """Return the lines of a site with gateways, from ``gateway_served`` of each."""
     if not plans:
         return []
     urls: dict[str, tuple[list[str], list[str]]] = {}
@@ -39,7 +39,9 @@ def of_gateways(plans: Mapping[str, Mapping[str, Any]], authorities: Iterable[st
         for url, models in plan["urls"].items():
             urls.setdefault(url, ([], models))[0].append(gateway)
     keys = {name: path for plan in plans.values() for name, path in plan["key_files"].items()}
-    needs = [f"the certificate of the CA ({path})" for path in sorted({*authorities} - {""})]
+    needs = [
+        f"the certificate of the CA ({path})" for path in sorted({plan["authority"] for plan in plans.values()} - {""})
+    ]
     needs += [] if all(plan["open"] for plan in plans.values()) else ["a key"]
     return [
         _heading(is_check),

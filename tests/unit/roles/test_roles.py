@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -22,6 +23,8 @@ TOP = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 # Called by other roles, which have looked before.
 INTERNAL = {"vendor_stack"}
+# Reads the files of the role vllm itself, to plan for any host.
+READS_THE_ROLE = TOP / "plugins/plugin_utils/fleet/host_reader.py"
 # Declared in the inventory, by host; a default would declare something.
 DECLARED = {
     "accelerator",
@@ -153,6 +156,30 @@ def test_what_is_private_to_a_role_is_named_nowhere_else(role):
         if path.is_file():
             found = {match.group() for match in private.finditer(path.read_text())}
             assert found == set(), path.relative_to(TOP)
+
+
+def private_names(source):
+    """Return the names of roles' private variables that are texts of a plugin."""
+    texts = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return {text for text in texts if re.fullmatch(rf"__({'|'.join(ROLES)})(_\w+)?", str(text))}
+
+
+def test_a_plugin_that_reads_what_is_private_to_a_role_runs_in_that_role_only():
+    found = {path: private_names(path.read_text()) for path in (TOP / "plugins").rglob("*.py")}
+    assert found.pop(READS_THE_ROLE)
+    read = {path: names for path, names in found.items() if names}
+    assert {path.stem for path in read} == {"group_report", "rollout_plan"}, "a plugin of a role, or a public name?"
+    tasks = [path for top in ("roles", "playbooks") for path in (TOP / top).rglob("*.yml")]
+    for plugin, names in read.items():
+        users = [path for path in tasks if f"baremetal.inference.{plugin.stem}:" in path.read_text()]
+        assert users, plugin
+        for path in users:
+            role = path.relative_to(TOP).parts[1]
+            assert all(re.fullmatch(rf"__{role}(_\w+)?", name) for name in names), f"{plugin.stem} in {path}"
+
+
+def test_a_private_name_in_a_plugin_is_found():
+    assert private_names('A, B = "__gateway_plan", "vllm_plan"\n"""Of __vllm_state."""') == {"__gateway_plan"}
 
 
 def test_what_is_private_to_the_playbooks_is_named_in_no_role():

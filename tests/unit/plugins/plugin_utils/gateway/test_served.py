@@ -19,8 +19,8 @@ def plan(host="127.0.0.1", port=8000, models=("a/big",), **more):
     return {"listen": listen, "served_model_names": list(models), **more}
 
 
-def served(urls, is_open=False, first=("gpu-1", "chat"), **paths):
-    return {"urls": urls, "key_files": paths, "open": is_open, "first": list(first)}
+def served(urls, authority="/site/.ca/ca.crt", is_open=False, first=("gpu-1", "chat"), **paths):
+    return {"urls": urls, "key_files": paths, "open": is_open, "first": list(first), "authority": authority}
 
 
 def test_a_url_has_the_models_of_its_port_and_no_usual_port():
@@ -33,7 +33,7 @@ def test_a_url_has_the_models_of_its_port_and_no_usual_port():
 
 def test_gateways_with_tls_and_keys():
     plans = {"gw-1": served({"https://gw/v1": ["a/big"]}, red="/keys/red.key"), "gw-2": served({"https://b/v1": ["c"]})}
-    assert of_gateways(plans, ["/site/.ca/ca.crt", "/site/.ca/ca.crt"], False) == [
+    assert of_gateways(plans, False) == [
         "Served:",
         "  https://gw/v1 (gw-1): a/big",
         "  https://b/v1 (gw-2): c",
@@ -45,13 +45,13 @@ def test_gateways_with_tls_and_keys():
 
 
 def test_gateways_that_share_an_address_have_one_line():
-    plans = dict.fromkeys(("gw-1", "gw-2"), served({"http://10.0.0.9/v1": ["a", "b"]}, is_open=True, first=()))
-    assert of_gateways(plans, [""], True) == [
+    plans = dict.fromkeys(("gw-1", "gw-2"), served({"http://10.0.0.9/v1": ["a", "b"]}, "", is_open=True, first=()))
+    assert of_gateways(plans, True) == [
         "Would be served:",
         "  http://10.0.0.9/v1 (gw-1, gw-2): a, b",
         "Next: `inference verify`.",
     ]
-    assert of_gateways({}, [], False) == []
+    assert of_gateways({}, False) == []
 
 
 def test_hosts_without_a_gateway():
