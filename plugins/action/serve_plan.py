@@ -16,6 +16,7 @@ from ..plugin_utils.fleet.hardware import accelerator_of
 from ..plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
 from ..plugin_utils.fleet.host_reader import FleetError, HostReader
 from ..plugin_utils.fleet.members import expand, members_of, spans
+from ..plugin_utils.fleet.ports import listens_of
 from ..plugin_utils.fleet.secret_names import check_secret_names
 from ..plugin_utils.planning.explanation import COLLECTION
 from ..plugin_utils.planning.hardware import Accelerator
@@ -46,7 +47,6 @@ class ActionModule(ControllerAction):
         made = [entry["venv"] for entry in plans.values() if entry["venv"]]
         made += [entry["group"]["router"]["venv"] for entry in plans.values() if "router" in entry.get("group", {})]
         venvs = {each["path"]: each for each in made}
-        images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
         places = {f"vllm_{name}": options[name] for name in PATHS}
         texts = [text for entry in plans.values() for text in entry["warnings"]]
         texts += misplaced(places, variables.get("ansible_inventory_sources") or ())
@@ -56,9 +56,10 @@ class ActionModule(ControllerAction):
             "plans": plans,
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
-            "images": images,
+            "images": sorted({entry["image"] for entry in plans.values() if entry["image"]}),
             # A worker of an instance that spans hosts listens on no port of ours.
             "ports": {name: entry["listen"].get("port", 0) for name, entry in plans.items()},
+            "listens": listens_of(plans),
             "groups": {name: entry["group"] for name, entry in plans.items() if "group" in entry},
             "scale": door_of(variables["inventory_hostname"], plans),
             "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),

@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 module: gateway_preflight
 short_description: (internal) Check a host before it becomes a gateway
 description:
-  - Checks that the ports of the gateway are free or in use by the gateway itself.
+  - Checks that the host has the addresses of the gateway, and that its ports are free or in use by the gateway itself.
   - Where a program is missing, it asks the package repositories of the host whether they answer.
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.
@@ -19,6 +19,10 @@ options:
     description: TCP ports of the gateway, each with the option of the role that sets it.
     type: dict
     required: true
+  listens:
+    description: Addresses to listen on, each with the option of the role that sets it.
+    type: dict
+    default: {}
   socket:
     description: Admin socket of HAProxy.
     type: path
@@ -44,6 +48,7 @@ import platform
 import re
 
 from ..module_utils.common.door import start_module
+from ..module_utils.common.own_addresses_host import listen_problem
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.gateway.admin_socket_host import unread_files
 from ..module_utils.vllm.ports_host import listeners
@@ -64,7 +69,8 @@ UNITS = ("haproxy.service", *PASSED)
 
 def main() -> None:
     module = start_module(DOCUMENTATION)
-    problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
+    ports = {int(port): str(name) for port, name in module.params["ports"].items()}
+    problem = listen_problem(module.params["listens"]) or find_port_conflict(ports)
     if problem:
         module.fail_json(msg=problem)
     programs = [HAPROXY, *([KEEPALIVED] if module.params["shares_address"] else [])]

@@ -9,7 +9,8 @@ DOCUMENTATION = r"""
 module: mirror_preflight
 short_description: (internal) Check a host before it becomes a mirror
 description:
-  - Checks that the mirror's disk is mounted and that its ports are free or its own.
+  - Checks that the mirror's disk is mounted and that its ports are free or its own, and that the host has the
+    address.
   - Returns whether nginx, nftables and the registry are installed.
   - Changes nothing.
 extends_documentation_fragment: baremetal.inference.attributes.no_diff
@@ -29,6 +30,10 @@ options:
   registry_port:
     description: TCP port on which container images are served, if they are.
     type: int
+  listens:
+    description: Addresses to listen on, each with the option of the role that sets it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = "\n# roles/mirror/tasks/preflight.yml\n"
@@ -39,6 +44,7 @@ from typing import Any
 
 from ..module_utils.common.door import start_module
 from ..module_utils.common.files_host import text_of
+from ..module_utils.common.own_addresses_host import listen_problem
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.mirror import bill
 from ..module_utils.vllm.ports_host import Listener, listeners
@@ -65,7 +71,7 @@ def main() -> None:
             msg=f"mirror_root {root}: {above} does not exist; "
             "mount the disk that it belongs to, create it, or correct mirror_root"
         )
-    problem = clash(ports_of(module.params))
+    problem = listen_problem(module.params["listens"]) or clash(ports_of(module.params))
     if problem:
         module.fail_json(msg=problem)
     programs = [NGINX, *([REGISTRY] if module.params["registry_port"] else ())]

@@ -26,9 +26,9 @@ options:
     description: Unit of systemd that may have the port already.
     type: str
     required: true
-  listen:
-    description: Address that the exporter will listen on.
-    type: str
+  listens:
+    description: Addresses to listen on, each with the option of the role that sets it.
+    type: dict
     required: true
   port:
     description: TCP port that the exporter will listen on.
@@ -38,13 +38,11 @@ options:
 
 EXAMPLES = "\n# roles/monitoring/tasks/preflight.yml\n"
 
-import ipaddress
 import os
 import platform
-import socket
 
 from ..module_utils.common.door import start_module
-from ..module_utils.common.kinds import show_value
+from ..module_utils.common.own_addresses_host import listen_problem
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.vllm.ports_host import listeners
 
@@ -53,7 +51,7 @@ def main() -> None:
     module = start_module(DOCUMENTATION)
     program = module.params["program"]
     installed = os.access(program, os.X_OK)
-    problem = address_problem(module.params["listen"]) or clash(module.params["port"], module.params["unit"])
+    problem = listen_problem(module.params["listens"]) or clash(module.params["port"], module.params["unit"])
     if module.params["installed_by_site"] and not installed:
         problem = (
             f"monitoring_node_program: {program} is no program on this host; install it there, or leave "
@@ -66,20 +64,6 @@ def main() -> None:
     if problem:
         module.fail_json(msg=problem)
     module.exit_json(changed=False, installed=installed)
-
-
-def address_problem(address: str) -> str | None:
-    """Return why the exporter cannot listen on an address of this host, None if it can."""
-    try:
-        family = socket.AF_INET if ipaddress.ip_address(address).version == 4 else socket.AF_INET6
-    except ValueError:
-        return f"monitoring_node_listen: found {show_value(address)}, expected an address such as 10.0.0.5 or 0.0.0.0"
-    try:
-        with socket.socket(family) as probe:
-            probe.bind((address, 0))
-    except OSError as exc:
-        return f"monitoring_node_listen: this host cannot listen on {address} ({exc.strerror}); set one of its own"
-    return None
 
 
 def clash(port: int, unit: str) -> str | None:

@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: vllm_preflight
 short_description: (internal) Check a host before vLLM instances are installed on it
 description:
-  - Checks that the ports of the instances are free or belong to these instances, and reports which instances have files
-    on the host and which shared libraries are missing.
+  - Checks that the host has the addresses of the instances, and that their ports are free or belong to them, and
+    reports which instances have files on the host and which shared libraries are missing.
   - For instances in containers, it chooses the host's engine, docker or podman, and reports what it supports. It fails
     with everything that is missing at once, such as the engine, a device node, a driver's file or a group.
   - Checks that kernels which vLLM compiles at its first start can be compiled. Where apt has the packages, it reports
@@ -21,6 +21,10 @@ options:
     description: TCP port of each instance, by instance name.
     type: dict
     required: true
+  listens:
+    description: Addresses to listen on, each with the option that sets it.
+    type: dict
+    default: {}
   libraries:
     description: Shared libraries that vLLM loads, by the names that the dynamic linker uses.
     type: list
@@ -81,6 +85,7 @@ import os
 import platform
 
 from ..module_utils.common.door import start_module
+from ..module_utils.common.own_addresses_host import listen_problem
 from ..module_utils.common.repositories_host import repository_problem
 from ..module_utils.containers.engine import ContainerError
 from ..module_utils.instance.config_host import names_in
@@ -105,6 +110,9 @@ def main() -> None:
         container = inspect_engine(module) if module.params["containers"] else {}
     except ContainerError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
+    problem = listen_problem(module.params["listens"])
+    if problem:
+        module.fail_json(msg=problem)
     check_ports(module, container.get("command", ""))
     libraries = missing(module, module.params["libraries"])
     packages = compiler_packages(module, module.params["compilers"])

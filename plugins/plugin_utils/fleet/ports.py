@@ -36,6 +36,12 @@ def taken_ports(own: Mapping[str, Any]) -> dict[int, Taken]:
     }
 
 
+def listens_of(plans: Mapping[str, PlanDocument]) -> dict[str, str]:
+    """Return the address of each instance that listens, by the option that sets it."""
+    listens = {f"vllm_instances.{plan['replica_of']}.host": plan["listen"] for plan in plans.values()}
+    return {option: str(listen["host"]) for option, listen in listens.items() if "host" in listen}
+
+
 def clashes(plans: Mapping[str, PlanDocument], taken: Mapping[int, Taken]) -> Iterator[str]:
     """Yield a sentence for each instance whose port another program has at the same address."""
     for name, plan in plans.items() if taken else ():

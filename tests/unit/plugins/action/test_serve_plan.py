@@ -89,7 +89,7 @@ def test_the_hosts_of_a_group_are_those_of_the_inventory():
     assert result["groups"]["big"]["hosts"] == ["h2", "h1"]
     assert (result["groups"]["big"]["role"], result["groups"]["big"]["head_address"]) == ("worker", "10.0.0.2")
     # A worker listens on no port.
-    assert result["ports"] == {"big": 0}
+    assert (result["ports"], result["listens"]) == ({"big": 0}, {})
     assert result["asked"]["big"]["nodes"] == "pod"
 
 
@@ -116,6 +116,7 @@ def test_the_plan_of_a_host_and_what_it_needs():
     assert [venv["name"] for venv in result["venvs"]] == ["0.32.0-cpu"]
     assert (result["images"], result["warnings"]) == ([], [])
     assert (result["ports"], result["containers"]) == ({"chat": 8000}, {})
+    assert result["listens"] == {"vllm_instances.chat.host": "127.0.0.1"}
     assert result["libraries"] == sorted(set(result["plans"]["chat"]["libraries"])) != []
     (venv,) = result["venvs"]
     python = f"{venv['path']}/bin/python"

@@ -10,6 +10,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm import ports_host
 from ansible_collections.baremetal.inference.plugins.modules.gateway_preflight import find_port_conflict
 
+from tests.fakes.wheelhouse import run_module
+
 OPTION = "gateway_agent_port"
 
 
@@ -40,3 +42,10 @@ def test_a_port_that_systemd_has_is_the_gateway_s_unless_another_unit_asked_for_
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = find_port_conflict({server.getsockname()[1]: OPTION})
     assert (found or "").find(f", unit {unit}; ") > 0 if unit else found is None
+
+
+def test_an_address_that_the_host_does_not_have(tmp_path):
+    listens = {"gateway_listen": "::", "gateway_stats_listen": "192.0.2.1"}
+    asked = {"ports": {}, "socket": str(tmp_path / "admin.sock"), "files": [], "listens": listens}
+    message = run_module("gateway_preflight", **asked)["msg"]
+    assert ": gateway_stats_listen: found '192.0.2.1', expected an address of this host (" in message

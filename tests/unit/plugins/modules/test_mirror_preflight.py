@@ -34,6 +34,11 @@ def test_a_port_of_somebody_else_names_the_process(tmp_path, busy_port):
     assert message.endswith("stop that, or give mirror_port another number")
 
 
+def test_an_address_that_the_host_does_not_have(tmp_path):
+    message = run_module("mirror_preflight", root=str(tmp_path), port=9, listens={"mirror_listen": "192.0.2.1"})["msg"]
+    assert ": mirror_listen: found '192.0.2.1', expected an address of this host (" in message
+
+
 def test_a_disk_that_is_not_mounted(tmp_path):
     message = run_module("mirror_preflight", root=str(tmp_path), mount_point=str(tmp_path), port=9)["msg"]
     assert message.startswith(f"mirror_mount_point {tmp_path} is not mounted; attach and mount the disk")

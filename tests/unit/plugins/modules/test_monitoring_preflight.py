@@ -25,7 +25,8 @@ def port():
 
 def ask(port, **more):
     return run_module(
-        "monitoring_preflight", **{"program": "/bin/sh", "unit": UNIT, "listen": "::", "port": port, **more}
+        "monitoring_preflight",
+        **{"program": "/bin/sh", "unit": UNIT, "listens": {"monitoring_node_listen": "::"}, "port": port, **more},
     )
 
 
@@ -42,15 +43,9 @@ def test_a_port_of_somebody_else_names_the_process():
     assert message.endswith("A host that has a node exporter already does not need the role monitoring")
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("eth0", "monitoring_node_listen: found 'eth0', expected an address such as 10.0.0.5 or 0.0.0.0"),
-        ("192.0.2.1", "monitoring_node_listen: this host cannot listen on 192.0.2.1 ("),
-    ],
-)
-def test_an_address_that_the_host_does_not_have(port, address, message):
-    assert ask(port, listen=address)["msg"].startswith(message)
+def test_an_address_that_the_host_does_not_have(port):
+    message = ask(port, listens={"monitoring_node_listen": "192.0.2.1"})["msg"]
+    assert ": monitoring_node_listen: found '192.0.2.1', expected an address of this host (" in message
 
 
 def test_a_program_of_the_site_must_exist(port):
@@ -61,7 +56,13 @@ def test_a_program_of_the_site_must_exist(port):
 @pytest.mark.parametrize(("check", "failed"), [(True, True), (False, False)])
 def test_check_mode_fails_where_the_run_would(monkeypatch, capsys, port, check, failed):
     monkeypatch.setattr(monitoring_preflight, "repository_problem", lambda needed: f"no repository for {needed}")
-    arguments = {"program": "/nowhere/x", "unit": UNIT, "listen": "::", "port": port, "_ansible_check_mode": check}
+    arguments = {
+        "program": "/nowhere/x",
+        "unit": UNIT,
+        "listens": {"monitoring_node_listen": "::"},
+        "port": port,
+        "_ansible_check_mode": check,
+    }
     monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": arguments}).encode())
     monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
     with pytest.raises(SystemExit):

@@ -173,3 +173,8 @@ def test_what_cannot_be_compiled_yet_is_reported_as_packages(config, commands, m
 def test_a_cache_directory_without_room_is_a_warning(config, tmp_path):
     # /proc has no free block.
     assert "/proc: its file system has 0 MB free" in str(look(config, cache_dir="/proc")["warnings"])
+
+
+def test_an_address_that_the_host_does_not_have(config, commands):
+    message = look(config, listens={"vllm_instances.chat.host": "192.0.2.1"})["msg"]
+    assert ": vllm_instances.chat.host: found '192.0.2.1', expected an address of this host (" in message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.ports import clashes, taken_ports
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.ports import clashes, listens_of, taken_ports
 
 
 def said(own, port, host="0.0.0.0", name="chat"):
@@ -44,3 +44,9 @@ def test_programs_at_different_addresses_may_have_the_same_port():
     own = {"group_names": ["gateways"], "gateway_listen": "10.0.0.1", "gateway_port": 8000}
     assert said(own, 8000, "127.0.0.1") == []
     assert said(own, 8000, "10.0.0.1") == ["8000 is the port of gateway_port too; give the instance another"]
+
+
+def test_an_instance_without_a_port_of_its_own_listens_nowhere():
+    worker = {"listen": {}, "replica_of": "wide"}
+    replica = {"listen": {"host": "10.0.0.5", "port": 8001}, "replica_of": "chat"}
+    assert listens_of({"wide": worker, "chat-2": replica}) == {"vllm_instances.chat.host": "10.0.0.5"}
