@@ -6,15 +6,18 @@ from typing import Any, Mapping
 
 from ..plugin_utils.common.action import ControllerAction
 from ..plugin_utils.common.controller_user import controller_user
+from ..plugin_utils.common.output import show
 from ..plugin_utils.fleet.host_reader import FleetError
 from ..plugin_utils.gateway.inventory_variables import InventoryVariables
 from ..plugin_utils.gateway.services import GatewayError
 from ..plugin_utils.rollout.inventory import (
     by_cluster,
     concerned_of,
+    describe_changes,
     describe_plan,
     events_of,
     lock_hosts,
+    own_changes,
     pace_of,
     serving_of,
     shared_option,
@@ -39,6 +42,9 @@ class ActionModule(ControllerAction):
             known = with_clusters({host: entry for host, entry in seen.items() if entry}, groups, variables_of)
             return self._plan(options, known, groups, hostvars, variables_of)
         except (RolloutError, GatewayError, FleetError) as exc:
+            # A refused rollout has no plan; what it would have changed is known all the same.
+            if lines := describe_changes(own_changes(seen), options["kind"]):
+                show("\n".join(lines))
             raise RolloutError(f"nothing was changed: {exc}") from exc
 
     def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any, known: Any) -> dict[str, Any]:

@@ -140,9 +140,13 @@ def turns_of(waves: Sequence[Wave], seen: Seen, units: Units, groups: Any, varia
 def _describe_turn(host: str, seen: Seen, units: Units) -> str:
     own = seen[host]
     if own["words"] or own["interrupted"]:
-        return str(own["words"] or f"go on after {own['interrupted']}")
+        return _own_words(own)
     others = [each for each in units[host] if each != host]
     return f"{', '.join(touched(host, seen)) or 'nothing'}: started again together with {hosts_in_words(others)}"
+
+
+def _own_words(own: Mapping[str, Any]) -> str:
+    return str(own["words"] or f"go on after {own['interrupted']}")
 
 
 def _earlier(host: str, seen: Seen) -> dict[str, str]:
@@ -176,13 +180,23 @@ def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, variables: A
     return found
 
 
+def own_changes(seen: Mapping[str, Any]) -> dict[str, str]:
+    """Return what changes on each host by itself, from the answers of the hosts, for a rollout that has no plan."""
+    answers = {host: entry for host, entry in seen.items() if entry and entry["concerned"]}
+    return {host: _own_words(entry) for host, entry in answers.items()}
+
+
+def describe_changes(words: Mapping[str, str], kind: str) -> list[str]:
+    """Return a line for each distinct change; ``words`` has that of each host."""
+    what, found = "goes back" if kind == "rollback" else "changes", dict[str, list[str]]()
+    for host, text in words.items():
+        found.setdefault(text, []).append(host)
+    return [f"{what} on {hosts_in_words(hosts)}: {text}" for text, hosts in found.items()]
+
+
 def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], kind: str) -> list[str]:
     """Return the announcement of the rollout: a line for each wave and for each distinct change."""
-    words: dict[str, list[str]] = {}
-    for host, turn in turns.items():
-        words.setdefault(turn["words"], []).append(host)
-    what = "goes back" if kind == "rollback" else "changes"
-    lines = [f"{what} on {hosts_in_words(hosts)}: {text}" for text, hosts in words.items()]
+    lines = describe_changes({host: turn["words"] for host, turn in turns.items()}, kind)
     without = [host for host, turn in turns.items() if not turn["gateways"]]
     if without:
         lines.append(

@@ -167,7 +167,8 @@ def test_options_that_hosts_of_a_cluster_do_not_agree_on_are_refused(site):
 
 def test_what_would_leave_no_server_is_refused_before_anything(site):
     _plan, output = site(options={"canaries": 0, "waves": [2]}, fails=True)
-    assert "nothing was changed" in output
+    changes = "changes on fra-1, fra-2, fra-3, fra-4, ber-1, ber-2: chat: m by release 0.32.0 ("
+    assert -1 < output.find(changes) < output.find("nothing was changed"), output
     assert "cluster ber: a wave of ber-1, ber-2 leaves none of 2 servers for the service chat" in output
 
 
