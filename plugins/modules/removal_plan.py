@@ -129,6 +129,8 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
         "lines": [*map(describe, found.items), f"together {format_bytes(size)}"] if found.items else ["nothing"],
         "kept": [*found.kept, *found.absent.values()],
         "absent": dict(found.absent),
+        "mistaken": list(found.mistaken),
+        "present": [name for name in request.names if name not in found.absent or name in request.declared],
         "known": [name for name in request.names if name not in unknown],
         "bytes": size,
     }

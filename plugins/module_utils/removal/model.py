@@ -147,11 +147,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """The items to remove, in order; ``kept`` are sentences on what stays and why, ``absent`` on what is not there."""
+    """The items to remove, in order; ``kept`` are sentences on what stays and why, ``absent`` on what is not there.
+
+    ``mistaken`` are the absent instances that look like a misspelt one of the host.
+    """
 
     items: tuple[Item, ...] = ()
     kept: tuple[str, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
+    mistaken: tuple[str, ...] = ()
 
 
 def describe(item: Item) -> str:

@@ -49,18 +49,21 @@ def _instances(request: Request, contents: Contents) -> Plan:
     known = contents.instances
     items, kept = [], []
     absent: dict[str, str] = {}
+    mistaken = []
     for name in request.names:
         copies = _copies(name, request.declared, known)
         found = [each for each in (name, *copies) if each in known]
         if not found:
-            absent[name] = _absent("instance", name, known)
+            absent[name] = _absent_sentence("instance", name, known)
+            # Another host of the run may have an instance of this name.
+            mistaken += [name] if name not in request.declared and _is_mistake(name, known) else []
         items += [Item(INSTANCE, each, f"vllm@{each}.service", known[each]) for each in found]
         if name in request.declared:
             kept.append(f"vllm_instances still declares {name}: the next run of site.yml installs it again")
         others = sorted(each for each in known if re.fullmatch(rf"{re.escape(name)}-\d+", each) and each not in found)
         if others and name not in request.declared:
             kept.append(f"{', '.join(others)} stay; if they are copies of {name}, name them too")
-    return Plan(tuple(dict.fromkeys(items)), tuple(kept), absent)
+    return Plan(tuple(dict.fromkeys(items)), tuple(kept), absent, tuple(mistaken))
 
 
 def _copies(name: str, declared: Sequence[str], known: Iterable[str]) -> list[str]:
@@ -278,15 +281,22 @@ def _users(uses: Iterable[Use]) -> str:
 
 def _absent(kind: str, name: str, known: Iterable[str], have_siblings: bool = True) -> str:
     """Return a sentence about a name that the host does not have. Raises RemovalError if it looks misspelt."""
+    sentence = _absent_sentence(kind, name, known)
+    if _is_mistake(name, known, have_siblings):
+        raise RemovalError(f"{sentence}. Nothing was removed")
+    return sentence
+
+
+def _absent_sentence(kind: str, name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    return f"{kind} {name!r} is not on this host; {nearest(name, names) if names else 'the host has none'}"
+
+
+def _is_mistake(name: str, known: Iterable[str], have_siblings: bool = True) -> bool:
+    """Return whether a name that the host does not have looks like a misspelt one of those that it has."""
     names = sorted(known)
     close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
-    said = nearest(name, names) if names else "the host has none"
-    if close and kind == "instance" and (name.startswith(close) or close.startswith(name)):
-        # Other hosts of the run are asked too, and one may have it.
-        close = None
-    if close and not (have_siblings and _are_siblings(name, close)):
-        raise RemovalError(f"{kind} {name!r} is not on this host; {said}. Nothing was removed")
-    return f"{kind} {name!r} is not on this host; {said}"
+    return bool(close) and not (have_siblings and _are_siblings(name, str(close)))
 
 
 def _are_siblings(name: str, other: str) -> bool:

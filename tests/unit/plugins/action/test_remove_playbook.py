@@ -32,6 +32,7 @@ def there(tmp_path):
 def remove(tmp_path, there):
     """Run the playbook; return its exit status, what it says, and how many tasks changed something."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    local["__remove_root"] = str(there.root)
     # Both have the same files.
     hosts = {"inference": {"hosts": {"here": local, "beside": local}}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": hosts}}))
@@ -40,7 +41,6 @@ def remove(tmp_path, there):
 
     def remove(*options, **variables):
         given = {
-            "__remove_root": str(there.root),
             "vllm_user": "nobody-has-this-name",
             "ansible_become": False,
             **variables,
@@ -102,6 +102,22 @@ def test_an_instance_that_no_host_has_or_declares_is_an_error(there, remove, nam
             assert rc and f"instance '{name}' is not on this host; {nearest}" in said, said
         assert rc and "no other host of this run has or declares it. Nothing was removed" in said, said
         assert there.picture() == before
+
+
+def test_a_name_like_one_of_another_host_is_that_of_its_own_host(there, remove):
+    """The other host has no instance, or one whose name has the same letters."""
+    for others in ([], ["chta"]):
+        other = FakeInstances(there.root.parent / f"root{len(others)}")
+        for name in others:
+            other.template(name, venv=VENV)
+        (there.root.parent / "host_vars").mkdir(exist_ok=True)
+        (there.root.parent / "host_vars/beside.json").write_text(json.dumps({"__remove_root": str(other.root)}))
+        rc, said, _changed = remove("-l", "here,beside", "--check", remove_instance="chta")
+        if others:
+            assert rc == 0 and "beside: would remove: instance chta vllm@chta.service (" in said, said
+        else:
+            said = said.replace("''", "'")
+            assert rc and "instance 'chta' is not on this host; nearest: 'chat', and no other host" in said, said
 
 
 # Variable, value, what is gone from the host afterwards, and what both lists name.

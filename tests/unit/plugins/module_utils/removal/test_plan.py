@@ -50,7 +50,6 @@ def test_the_copies_of_a_declared_instance_go_with_it_unless_declared_themselves
 @pytest.mark.parametrize(
     ("kind", "name", "contents"),
     [
-        ("instance", "chta", Contents({"chat": 0})),
         ("model", "openai/gtp-oss-20b", Contents(models=(MODEL,))),
         ("model", "openai/gpt-oss-20", Contents(models=(MODEL,))),
         ("image", "vllm/vlm-openai:v0.33.0", Contents(images=(IMAGE,))),
@@ -69,7 +68,15 @@ def test_a_misspelt_revision_is_an_error(revision):
         decide(ask("model", f"openai/gpt-oss-20b@{revision}"), Contents(models=(MODEL,)))
 
 
-@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "code2", "codes", "cod", "embed"])
+@pytest.mark.parametrize("name", ["chta", "cod", "codes"])
+def test_an_instance_that_looks_misspelt_is_not_refused_because_another_host_may_have_it(name):
+    plan = decide(ask("instance", name), Contents({"chat": 0, "code": 0}))
+    assert (plan.items, plan.mistaken) == ((), (name,))
+    assert plan.absent[name].startswith(f"instance '{name}' is not on this host; nearest: ")
+    assert decide(ask("instance", name, declared=(name,)), Contents({"chat": 0, "code": 0})).mistaken == ()
+
+
+@pytest.mark.parametrize("name", ["chat-2", "chat", "chat-33", "code2", "embed"])
 def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
     plan = decide(ask("instance", name), Contents({"chat-3": 0, "code": 0}))
     assert plan.items == ()
