@@ -50,12 +50,12 @@ def issue(*names):
     return lambda directory: issue_from_site_ca(str(directory / "ca"), "gw", list(names), 400, 30, False)
 
 
-def run(directory, path, tasks, found=None):
+def run(directory, path, tasks, found=None, has_tls=True):
     """Run tasks of the role on this machine; return the number of those that changed something."""
     found = found or {"key": str(directory / "ca/gw.key"), "certificate": str(directory / "ca/gw.crt")}
     variables = {
         "ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable,
-        "__gateway_paths": {"certificate": str(path)}, "__gateway_has_tls": True, "__gateway_certificate": found,
+        "__gateway_paths": {"certificate": str(path)}, "__gateway_has_tls": has_tls, "__gateway_certificate": found,
     }  # fmt: skip
     handlers = [{"name": "Reload HAProxy", "ansible.builtin.command": "true", "changed_when": False}]
     play = {"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks, "handlers": handlers}
@@ -95,3 +95,13 @@ def test_a_file_of_the_site_that_has_both_is_installed_once(tmp_path, installed)
     both.write_text(text)
     run(tmp_path, installed, TASKS, {"key": str(both), "certificate": str(both)})
     assert installed.read_text().strip() == text.strip() and is_valid(tmp_path)
+
+
+def test_without_tls_the_key_of_earlier_releases_goes_after_the_configuration_that_named_it(tmp_path, installed):
+    names = [task["name"] for task in yaml.safe_load((ROLE / "tasks/configure.yml").read_text())]
+    written = next(number for number, name in enumerate(names) if "configuration of HAProxy" in name)
+    assert names.index(TASKS[-1]["name"]) > written
+    skipped = {"changed": False, "skipped": True}
+    assert run(tmp_path, installed, TASKS, skipped, has_tls=False) == 1
+    assert [path.name for path in installed.parent.iterdir()] == ["gateway.pem"]
+    assert run(tmp_path, installed, TASKS, skipped, has_tls=False) == 0
