@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
             known = with_clusters({host: entry for host, entry in seen.items() if entry}, groups, variables_of)
             return self._plan(options, known, groups, hostvars, variables_of)
         except (RolloutError, GatewayError, FleetError) as exc:
-            # A refused rollout has no plan; what it would have changed is known all the same.
+            # A refused rollout has no plan; the hosts have answered what it would change.
             if lines := describe_changes(own_changes(seen), options["kind"]):
                 show("\n".join(lines))
             raise RolloutError(f"nothing was changed: {exc}") from exc
