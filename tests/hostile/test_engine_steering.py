@@ -42,6 +42,14 @@ def test_no_field_of_a_client_steers_an_engine(one, path, form):
     assert got == {"model": "m", "input": "word", "max_tokens": 1, "vllm_xargs": {"a": "b"}}
 
 
+def test_no_client_gives_its_picture_the_place_of_one_of_others_in_the_caches(one):
+    """vLLM takes the name of a picture for its key, and everybody knows the key of a picture that others send."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": [{**picture, "uuid": "0" * 64}]}]}
+    assert one.ask("POST", "/v1/chat/completions", KEY, json.dumps(body).encode())[0] == 200
+    assert one.engine.requests[-1][1]["messages"] == [{"role": "user", "content": [picture]}]
+
+
 def test_nor_does_one_behind_a_router(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFILL_HOSTS", "10.0.0.9")
     with counted_engine(tmp_path / "run", wrap=routed_host.Routed) as engine:

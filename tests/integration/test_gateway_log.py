@@ -31,7 +31,7 @@ def logged(directory, **more):
     """Yield a gateway that logs JSON, and its engine."""
     with counted_engine(directory / "run") as server:
         plans = {"chat-1": plan(server.port, models=("m",)), **more.pop("plans", {})}
-        words = {"gateway_access_log": "json"}
+        words = more.pop("words", {"gateway_access_log": "json"})
         keys = [client(team="research")]
         with gateway(directory, [server.port], keys, name="gw1", plans=plans, variables=words, **more) as found:
             until(lambda: found.state("gw--chat-1") == "UP")
@@ -49,11 +49,11 @@ def line_of(found, request_id):
     return line
 
 
-def ask(found, key=KEY, path=CHAT, headers=(), body=None):
+def ask(found, key=KEY, path=CHAT, headers=(), body=None, method="POST"):
     """Return the id of a request in its answer, and the status; a header may be there twice."""
     connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=HANGS)
     data = body or json.dumps({"model": "m", "messages": "word " * 3, "max_tokens": 5}).encode()
-    connection.putrequest("POST", path)
+    connection.putrequest(method, path)
     for name, value in [("Authorization", f"Bearer {key}"), ("Content-Length", str(len(data))), *headers]:
         connection.putheader(name, value)
     connection.endheaders(data)
@@ -118,6 +118,31 @@ def test_what_is_refused_has_an_id_too_and_each_line_is_json_without_a_key(tmp_p
             assert status == 404 and line_of(found, made)["status"] == 404
             text = found.log.read_text()
             assert KEY not in text and WRONG not in text
+
+
+@pytest.mark.parametrize("access_log", ["json", "text"])
+def test_no_client_makes_a_line_too_long_to_be_whole(tmp_path, access_log):
+    """HAProxy cuts a line that is too long, and what is behind the cut is in no log."""
+    long = {"headers": [("X-Model", "\u00c3\u00a4" * 128), ("X-Request-Id", "i" * 64)]}
+    paths = [{"path": "/v1/responses/<id>", "methods": ["GET"]}]
+    with counted_engine(tmp_path / "other") as other:
+        plans = {"vec-1": plan(other.port, models=("v",), of="vec")}
+        words = {"gateway_access_log": access_log}
+        with logged(tmp_path, plans=plans, options={"paths": paths}, words=words) as (found, _server):
+            made = [
+                ask(found, path="/v1/responses/" + "~" * 9, method="GET", **long),
+                ask(found, path="/v1/responses/" + "a" * 9000, method="GET", **long),
+                ask(found, path="/v1/models/" + "a" * 9000, method="GET"),
+                ask(found, path="/v1/" + '"' * 9000, method="PUT", **long),
+                ask(found, method="P" * 9000, **long),
+                ask(found, key=WRONG, method="P" * 9000),
+            ]
+            assert {status for _id, status in made} <= {401, 404}
+            for request_id, status in made:
+                if access_log == "json":
+                    assert line_of(found, request_id)["status"] == status
+                else:
+                    until(lambda each=request_id: f" id={each}\n" in found.log.read_text())
 
 
 def test_a_line_of_text_has_the_id_that_the_engine_and_the_client_get(tmp_path):

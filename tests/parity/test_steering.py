@@ -7,7 +7,7 @@ import ast
 import re
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.middleware.steering import FIELDS
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware.steering import FIELDS, KEYS, RECORDINGS
 
 from tests.parity.real import RELEASES
 from tools.vllm.fetch_vllm_release import sources
@@ -52,3 +52,26 @@ def test_each_field_that_could_steer_the_engine_is_removed_or_known(release):
         pair for pair in found if pair[1] in FIELDS or pair[1] in HARMLESS
     }
     assert not unknown
+
+
+# What vLLM reads of a part of a message: what it is, and what is in it.
+CONTENTS = {
+    "type", "text", "refusal", "thinking", "name", "data", "detail", "image_url", "image_pil", "image_embeds",
+    "audio_url", "audio_embeds", "input_audio", "video_url", "video_embeds", "prompt_embeds",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_word_of_a_part_of_a_message_is_removed_or_known(release):
+    files = (sources(release) / "vllm/renderers").glob("chat_utils*/**/*.py")
+    files = [*files, *(sources(release) / "vllm/renderers").glob("chat_utils.py")]
+    found = {name for path in files for name in re.findall(r'\bpart\.get\(\s*"(\w+)"', path.read_text())}
+    assert {*KEYS, "type"} <= found and found <= {*KEYS, *CONTENTS}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_only_recordings_come_as_forms(release):
+    """A field of a form may be JSON, which is not searched for the fields."""
+    texts = [path.read_text() for path in (sources(release) / "vllm/entrypoints").rglob("*.py")]
+    routes = {route for text in texts if "Form()" in text for route in re.findall(r'@router\.post\(\s*"([^"]+)"', text)}
+    assert routes == {*RECORDINGS}

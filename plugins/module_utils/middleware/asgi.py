@@ -70,6 +70,22 @@ async def send_error(
     await send_answer(send, status, body, b"application/json", *more)
 
 
+def wrap_engine(scope: Scope, mark: str, wrap: Callable[[Callable[..., Any], Any], Callable[..., Any]]) -> Any:
+    """Return the client of vLLM's engine, whose calls that compute are wrapped from now on; None where there is none.
+
+    ``wrap`` gets a call and vLLM's state; ``mark`` tells what is wrapped already.
+    """
+    state = getattr(scope.get("app"), "state", None)
+    client = getattr(state, "engine_client", None)
+    for name in ("generate", "encode"):
+        method = getattr(client, name, None)
+        if method is not None and not hasattr(method, mark):
+            wrapped = wrap(method, state)
+            setattr(wrapped, mark, True)
+            setattr(client, name, wrapped)
+    return client
+
+
 def with_headers(send: Send, *more: Header) -> Send:
     """Return ``send`` with more headers in the answer."""
 

@@ -8,8 +8,11 @@ without a gateway, or with a separate program in front of its instances, keeps t
 
 from __future__ import annotations
 
+import contextvars
+import functools
+import inspect
 import json
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable, Iterator
 
 from ..common.foreign_json import load_json
 from .asgi import (
@@ -25,6 +28,7 @@ from .asgi import (
     route_of,
     send_answer,
     with_length,
+    wrap_engine,
 )
 
 # Set by a gateway on each request: the client cannot jump the queue of an engine with scheduling-policy: priority.
@@ -41,10 +45,18 @@ FIELDS = (
     "request_id",
     # Reports each block of the prefix cache again to those who follow its events.
     "kv_cache_report_mode",
+    # As KEYS, of pictures that are computed already.
+    "mm_hashes",
 )  # fmt: skip
 # The parts of a request in which vLLM reads them too.
-INNER = ("vllm_xargs", "extra_args", "sampling_params")
-# They read forms, which have none of these fields; a recording would only be held in memory.
+INNER = ("vllm_xargs", "extra_args", "sampling_params", "features")
+# In a part of a message, the key of a picture, film or sound in the caches of all clients, in place of one that follows
+# from its content: under the key of a picture of others, they would get the answers for another one.
+KEYS = ("uuid",)
+# What holds the parts of a message, or of what a tool has returned.
+CONTENT = ("content", "output")
+# They read forms, in which a field may hold some of these as JSON, in any encoding. So a recording is not held in
+# memory, and they are removed from what vLLM makes of the form.
 RECORDINGS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 
 
@@ -58,8 +70,15 @@ class Steering:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on, without the fields if it comes from a gateway."""
         headers = headers_of(scope)
-        if PRIORITY[0] not in headers or scope.get("method") != "POST" or route_of(scope) in RECORDINGS:
+        if PRIORITY[0] not in headers or scope.get("method") != "POST":
             return await self.app(scope, receive, send)
+        if route_of(scope) in RECORDINGS:
+            wrap_engine(scope, "steered", _steered)
+            present = _RECORDING.set(True)
+            try:
+                return await self.app(scope, receive, send)
+            finally:
+                _RECORDING.reset(present)
         body = await read_body(receive)
         if body is None:
             return None
@@ -79,11 +98,12 @@ def mentions(body: bytes, names: Iterable[str]) -> bool:
 
 
 def without(body: bytes, names: Iterable[str]) -> bytes:
-    """Return a body without the fields; one that has none stays as it is. Raises ValueError."""
-    if not mentions(body, names):
+    """Return a body without the fields and KEYS; one that has none stays as it is. Raises ValueError."""
+    if not mentions(body, (*names, *KEYS)):
         return body
     asked = load_json(body)
     found = [(part, name) for part in containers(asked) for name in names if name in part]
+    found += [(part, name) for part in parts_of(asked) for name in KEYS if name in part]
     for part, name in found:
         del part[name]
     return json.dumps(asked).encode() if found else body
@@ -97,3 +117,35 @@ def containers(asked: Any) -> list[dict[str, Any]]:
         found.append(each)
         todo += [each[name] for name in INNER if isinstance(each.get(name), dict)]
     return found
+
+
+def parts_of(asked: Any) -> Iterator[dict[str, Any]]:
+    """Yield what the lists of a request have, such as messages, and their parts; what a tool is given is no part."""
+    todo = list(asked.values()) if isinstance(asked, dict) else []
+    while todo:
+        each = todo.pop()
+        if isinstance(each, list):
+            yield from (part for part in each if isinstance(part, dict))
+            todo += each
+        elif isinstance(each, dict):
+            todo += [each[name] for name in CONTENT if name in each]
+
+
+# Whether the present task works for a client that has sent a recording; tasks that vLLM starts for it inherit it.
+_RECORDING: contextvars.ContextVar[bool] = contextvars.ContextVar("recording", default=False)
+
+
+def _steered(method: Callable[..., Any], _state: Any) -> Callable[..., Any]:
+    """Return a call of the engine's client that passes on none of the fields of a recording."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def steered(*words: Any, **named: Any) -> Any:
+        if _RECORDING.get():
+            params = signature.bind(*words, **named).arguments.get("sampling_params")
+            extra: dict[str, Any] = getattr(params, "extra_args", None) or {}
+            for name in FIELDS:
+                extra.pop(name, None)
+        return method(*words, **named)
+
+    return steered

@@ -39,7 +39,7 @@ from ..usage.record import (
     record_of,
 )
 from ..usage.records_host import Records
-from .asgi import App, Message, Receive, Scope, Send, send_answer
+from .asgi import App, Message, Receive, Scope, Send, send_answer, wrap_engine
 
 # Seconds that a gateway may wait for a record, and between two looks at the files.
 LONGEST_WAIT, LOOK = 5.0, 0.02
@@ -72,7 +72,7 @@ class Usage:
             or not self._accepts(proven_by(named, self.accepted, SERVICE))
         ):
             return await self.app(scope, receive, send)
-        answer = Answer(Asked.from_header(named), self.records, _followed_engine(scope), receive, send)
+        answer = Answer(Asked.from_header(named), self.records, wrap_engine(scope, "counted", _counted), receive, send)
         present = _ANSWER.set(answer)
         try:
             await self.app(scope, answer.receive, answer.send)
@@ -294,17 +294,6 @@ def _length_of_form(params: Any) -> int:
 _ANSWER: contextvars.ContextVar[Answer | None] = contextvars.ContextVar("answer", default=None)
 
 
-def _followed_engine(scope: Scope) -> Any:
-    """Return the engine's client, whose outputs are counted from now on; None where there is none."""
-    state = getattr(scope.get("app"), "state", None)
-    client = getattr(state, "engine_client", None)
-    for name in ("generate", "encode"):
-        method = getattr(client, name, None)
-        if method is not None and not hasattr(method, "counted"):
-            setattr(client, name, _counted(method, state))
-    return client
-
-
 def _counted(method: Callable[..., Any], state: Any) -> Callable[..., Any]:
     """Return a method of the engine's client that counts for the answer that calls it."""
     signature = inspect.signature(method)
@@ -319,7 +308,6 @@ def _counted(method: Callable[..., Any], state: Any) -> Callable[..., Any]:
         part = answer.part(str(told.get("request_id")), told.get("sampling_params"))
         return answer.follow(method(*words, **named), part)
 
-    counted.counted = True  # type: ignore[attr-defined]
     return counted
 
 

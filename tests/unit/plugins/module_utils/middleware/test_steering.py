@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.middleware import steering
+from ansible_collections.baremetal.inference.plugins.module_utils.middleware.usage_host import Usage
+
+from tests.fakes.counted_engine import output
 
 GATEWAY = (steering.PRIORITY,)
 PLAIN = {"model": "m", "input": 'a "priority" of 1', "tools": [{"parameters": {"properties": {"priority": {}}}}]}
@@ -80,6 +84,65 @@ def test_everything_else_stays_as_it_is(body):
 def test_what_cannot_be_read_is_refused(body):
     found, sent = ask(body)
     assert found is None and sent[0]["status"] == 400
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize("spelt", ['"uuid":', '"\\u0075uid":'])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda part: {"messages": [{"role": "user", "content": ["look", part]}]},
+        lambda part: {"messages": [[{"role": "user", "content": [part]}]]},
+        lambda part: {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [part]}]}]},
+        lambda part: {"input": [{"type": "function_call_output", "output": [part]}]},
+        lambda part: {"queries": {"content": [part]}, "documents": [{"content": [part]}]},
+        lambda part: {"content_parts": [part]},
+    ],
+)
+def test_no_picture_gets_the_place_of_another_one_in_the_caches(around, spelt):
+    text = json.dumps(around({**PICTURE, "uuid": "evil"})).replace('"uuid":', spelt)
+    assert json.loads(ask(text.encode())[0][1]) == around(PICTURE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metadata": {"uuid": "1"}, "chat_template_kwargs": {"uuid": 1}},
+        {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"uuid": "1"}}]}]},
+        {"tools": [{"function": {"parameters": {"properties": {"uuid": {"type": "string"}}}}}]},
+    ],
+)
+def test_what_is_called_alike_elsewhere_stays(body):
+    assert json.loads(ask(body)[0][1]) == body
+
+
+@pytest.mark.parametrize("count", [False, True])
+def test_no_field_of_a_recording_steers_an_engine(tmp_path, count):
+    """vLLM reads one field of the form as JSON."""
+    got = []
+
+    class Client:
+        async def generate(self, _prompt, sampling_params, _request_id):
+            got.append(sampling_params.extra_args)
+            yield output([], 0, {})
+
+    engine = SimpleNamespace(state=SimpleNamespace(engine_client=Client()))
+
+    async def app(_scope, _receive, _send):
+        for extra in ({**dict.fromkeys(steering.FIELDS, "x"), "a": 1}, None):
+            params = SimpleNamespace(extra_args=extra, n=1)
+            async for _output in engine.state.engine_client.generate([], sampling_params=params, _request_id="1"):
+                pass
+
+    for path, headers in [("audio/transcriptions", GATEWAY), ("audio/translations", GATEWAY), ("other", ())]:
+        got.clear()
+        scope = {"type": "http", "method": "POST", "path": f"/v1/{path}", "app": engine}
+        scope["headers"] = [*headers, (b"x-gateway-usage", b"gw a - i 1")]
+        whole = Usage(steering.Steering(app), str(tmp_path), "closed") if count else steering.Steering(app)
+        asyncio.run(whole(scope, None, None))
+        assert got == [{"a": 1} if headers else {**dict.fromkeys(steering.FIELDS, "x"), "a": 1}, None]
 
 
 def test_a_form_and_a_recording_are_handed_on():
