@@ -254,6 +254,15 @@ def test_host_has_no_way_into_the_kernel_of_the_controller(lab, host):
     assert lab.on(host, "systemctl is-active systemd-sysctl systemd-udev-trigger; true").split() == ["inactive"] * 2
 
 
+# Modules are compiled there for the next call of root, who runs what lies there.
+def test_no_user_of_a_host_writes_what_root_runs(lab):
+    assert lab.on("cpu-12", "find /run -xdev -type d -perm -002") == "/run/lock"
+    as_nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups"
+    for place in ("/run/lab-compiled", "/run/lab-compiled/cpython-311"):
+        lab.on("cpu-12", f"test -d {place}")
+        assert "Permission denied" in lab.fails("ssh", "cpu-12", f"{as_nobody} touch {place}/code")
+
+
 def test_host_holds_nothing_that_a_role_installs(lab):
     installed = lab.on(
         "cpu-12", "dpkg-query -W -f '${db:Status-Status} ${Package}\n' | sed -n 's/^installed //p'"

@@ -49,11 +49,11 @@ def compile_once(pathname, source):
 
 zipimport._compile_source = compile_once
 END
-# Any user may call a module.
-echo 'd /run/lab-compiled 1777' >"$root/etc/tmpfiles.d/lab.conf"
+# Root's alone: what lies there is run as it is, by the next call of a module. Other users compile.
+echo 'd /run/lab-compiled 0700' >"$root/etc/tmpfiles.d/lab.conf"
 for version in "$root"/usr/lib/python3.*; do
   tag=$(basename "$version" | tr -d 'a-z.')
-  echo "d /run/lab-compiled/cpython-$tag 1777" >>"$root/etc/tmpfiles.d/lab.conf"
+  echo "d /run/lab-compiled/cpython-$tag 0700" >>"$root/etc/tmpfiles.d/lab.conf"
 done
 
 # podman asks for a limit of tasks, which this cgroup lacks the controller for, and for limits above the lab's own.
