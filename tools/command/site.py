@@ -101,8 +101,8 @@ def try_model(given: argparse.Namespace, model: str) -> str:
 def detect(given: argparse.Namespace, servers: Addresses, user: str) -> dict[str, Chips]:
     """Ask the servers over SSH for their accelerators, and return those of the servers that answered."""
     print("Asking the servers for their accelerators ...", flush=True)
-    own = {"ansible_host": "{{ init_addresses[inventory_hostname] }}", "ansible_user": user}
-    words = ["all", "-i", ",".join([*dict(servers), ""]), "-e", json.dumps({"init_addresses": dict(servers), **own})]
+    own = {"init_hosts": dict(servers), "ansible_host": "{{ init_hosts[inventory_hostname] }}", "ansible_user": user}
+    words = ["all", "--task-timeout", TABLE["patience"], "-i", ",".join([*dict(servers), ""]), "-e", json.dumps(own)]
     document = playbooks.run_ad_hoc(given, words, "baremetal.inference.accelerator_probe", TABLE["probe"])
     found = {}
     for name, result in document["results"].items():

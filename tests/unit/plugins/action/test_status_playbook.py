@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,9 @@ def run(site, gateways, *words):
     return play(site, *words)
 
 
-def play(site, *words):
-    playbook = Path(sys.executable).with_name("ansible-playbook")
-    command = [playbook, "-i", site / "hosts.json", TOP / "playbooks/status.yml", *words]
+def play(site, *words, playbook=TOP / "playbooks/status.yml"):
+    program = Path(sys.executable).with_name("ansible-playbook")
+    command = [program, "-i", site / "hosts.json", playbook, *words]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
     return subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
 
@@ -55,6 +56,23 @@ def test_the_instances_of_a_site_without_gateways_are_asked(tmp_path):
     assert done.returncode == 2 and "  0 of 2 answer" in done.stdout, done.stdout + done.stderr
     assert "gpu-a, chat: instance chat is not installed on this host" in done.stdout
     assert "not read: gpu-b; the reasons stand above" in done.stdout
+
+
+def test_a_gateway_and_a_host_that_never_answer_keep_nobody_from_the_table(tmp_path):
+    """They let ssh in, and then say nothing."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 30\n")
+    ssh.chmod(0o755)
+    text = (TOP / "playbooks/status.yml").read_text()
+    (tmp_path / "status.yml").write_text(re.sub(r"timeout: \d+\n", "timeout: 3\n", text))
+    mute = {"ansible_host": "127.0.0.1", "ansible_ssh_executable": str(ssh), "vllm_instances": CHAT}
+    for groups in (
+        {"gateways": {"hosts": {"gw-1": mute}}, "inference": {"hosts": {"gpu-a": mute}}},
+        {"inference": {"hosts": {"gw-1": mute, "gpu-a": mute}}},
+    ):
+        (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+        done = play(tmp_path, "-e", "status_faults=true", playbook=tmp_path / "status.yml")
+        assert done.returncode == 2 and "not read: gpu-a, gw-1; the reasons stand above" in done.stdout, done.stdout
 
 
 def test_the_starts_of_the_instances_stand_below_the_table(tmp_path, monkeypatch):

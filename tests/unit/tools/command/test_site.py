@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`inference init`: what it writes and refuses. All tests but two answer what it asks of Ansible in this process."""
+"""`inference init`: what it writes and refuses. All tests but three answer what it asks of Ansible in this process."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from tests.fakes.actions import run_action
 from tests.fakes.own_chip import ACME
 from tests.unit.tools.command.test_command import SERVERS, TOP, run
 from tools.command import main
+from tools.command.playbooks import run_ad_hoc
 from tools.command.site import RELEASES
 
 FOUR = ("h200", 8, "cuda")
@@ -83,6 +85,22 @@ def test_each_recipe_may_be_named():
     names = known_names("recipes", RECIPES, ())
     trials = run_action("recipe_trial", {"recipes": names, "accelerators": ["cpu"]}, {})["trials"]
     assert {trial["recipe"] for trial in trials} == {*names}
+
+
+def test_a_server_that_never_answers_keeps_nobody_from_the_others(tmp_path, monkeypatch, capsys):
+    """It lets ssh in, and then says nothing."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 30\n")
+    ssh.chmod(0o755)
+    monkeypatch.setattr(main.site.playbooks, "run_ad_hoc", run_ad_hoc)
+    monkeypatch.setitem(main.site.TABLE, "patience", "5")
+    monkeypatch.setenv("ANSIBLE_SSH_EXECUTABLE", str(ssh))
+    connection = "{{ 'local' if inventory_hostname == 'here' else 'ssh' }}"
+    variables = json.dumps({"ansible_connection": connection})
+    given = argparse.Namespace(verbose=[], extra_vars=[variables], passed_on=[])
+    found = main.site.detect(given, [("here", "127.0.0.1"), ("mute", "127.0.0.2")], "root")
+    assert list(found) == ["here"]
+    assert re.search(r"^mute: .*\b5\b", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_recipe_and_a_chip_of_the_site_may_be_named(tmp_path):
