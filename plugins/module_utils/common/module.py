@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Protocol
 
-from .foreign_text import escape_lines
+from .foreign_text import escape_diff, escape_lines
 
 
 class Module(Protocol):
@@ -33,12 +33,17 @@ class Module(Protocol):
 
 
 def guard(module: Any) -> None:
-    """Make the messages and warnings of an AnsibleModule harmless: a terminal must not obey a text from outside.
+    """Make the messages, warnings and diffs of an AnsibleModule harmless: a terminal must not obey a text from outside.
 
-    Names of processes, answers of servers and the output of programs are in them, and Ansible prints them as they are.
+    Names of processes and files, answers of servers and the output of programs are in them, and Ansible prints them as
+    they are.
     """
     for name in ("fail_json", "warn"):
         setattr(module, name, _escaping(getattr(module, name)))
+    end = module.exit_json
+    module.exit_json = lambda **result: end(
+        **{key: escape_diff(value) if key == "diff" else value for key, value in result.items()}
+    )
 
 
 def _escaping(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,8 +13,9 @@ from ..common.foreign_html import read_links
 
 # PEP 427. A dash separates the fields, so none holds one; a build tag starts with a digit, a python tag does not.
 WHEEL_NAME = re.compile(
-    r"(?P<project>[^\s/-]+)-(?P<version>\d[^\s/-]*)(?:-(?P<build>\d[^\s/-]*))?"
-    r"-(?P<python>[^\s/-]+)-(?P<abi>[^\s/-]+)-(?P<platform>[^\s/-]+)\.whl"
+    r"(?P<project>[\w.+!]+)-(?P<version>\d[\w.+!]*)(?:-(?P<build>\d[\w.+!]*))?"
+    r"-(?P<python>[\w.+!]+)-(?P<abi>[\w.+!]+)-(?P<platform>[\w.+!]+)\.whl",
+    re.ASCII,
 )
 ROOT_PAGE = "index.html"
 
@@ -62,8 +63,8 @@ def parse_name(filename: str) -> WheelName:
     match = WHEEL_NAME.fullmatch(filename)
     if match is None:
         raise WheelError(
-            f"{filename}: not a wheel's file name; expected NAME-VERSION-PYTHON-ABI-PLATFORM.whl; "
-            "give the file its own name back or remove it"
+            f"{filename}: not a wheel's file name; expected NAME-VERSION-PYTHON-ABI-PLATFORM.whl, each of ASCII "
+            "letters, digits and _.+!; give the file its own name back or remove it"
         )
     tags = frozenset(
         (python, abi, platform)

@@ -7,7 +7,7 @@ from typing import Any, Callable, ClassVar, Mapping
 from ansible.errors import AnsibleActionFail, AnsibleError, AnsibleUndefinedVariable
 from ansible.plugins.action import ActionBase
 
-from ...module_utils.common.foreign_text import escape_lines
+from ...module_utils.common.foreign_text import escape_diff, escape_lines
 from .documented_options import documented_options
 from .injected_facts import injected_facts_warnings
 from .output import escaped, warn
@@ -57,6 +57,8 @@ class ControllerAction(ActionBase):
             raise AnsibleActionFail(exc.args[0]) from None
         if "warnings" in found:
             found = {**found, "warnings": escaped(found["warnings"])}
+        if "diff" in found:
+            found = {**found, "diff": escape_diff(found["diff"])}
         return {**result, "changed": False, **found}
 
     def roles(self) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ def test_a_terminal_obeys_no_message_and_no_warning():
         def warn(self, warning):
             said.append(warning)
 
+        def exit_json(self, **result):
+            said.append(result)
+
     module = Recorder()
     guard(module)
     module.fail_json(msg=f"a: {HOSTILE}\nb", rc=1)
@@ -39,6 +42,13 @@ def test_a_terminal_obeys_no_message_and_no_warning():
     module.warn(HOSTILE)
     escaped = "\\x1b]0;title\\x07\\x1b[2J\\x9b31m\\u202etxt"
     assert said == [(f"a: {escaped}\nb", {"rc": 1}), ("\\x07", {}), escaped]
+
+
+def test_a_terminal_obeys_no_diff(tmp_path):
+    (tmp_path / "a").write_text(f"x\t{HOSTILE}\n")
+    entry = {"path": str(tmp_path / "a"), "content": "x", "mode": "0644"}
+    found = run_module("host_files", files=[entry], _ansible_diff=True)
+    assert found["diff"][0]["before"] == "x\t\\x1b]0;title\\x07\\x1b[2J\\x9b31m\\u202etxt\n"
 
 
 def test_what_a_program_prints_is_harmless_in_the_message_of_a_module(tmp_path):

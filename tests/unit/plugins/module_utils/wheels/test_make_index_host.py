@@ -123,6 +123,15 @@ def test_a_name_that_is_no_wheels_is_an_error(root):
     assert index(root)["msg"].startswith("copy of baz.whl: not a wheel's file name")
 
 
+@pytest.mark.parametrize("odd", [b"\xff\xfe", b"\x1b[2J"])
+def test_a_name_that_is_no_text_or_moves_a_terminal_is_an_error(root, odd):
+    name = os.fsdecode(odd + b"-1-py3-none-any.whl")
+    (root / "wheels" / name).write_bytes((root / "wheels/baz-2.0-py3-none-any.whl").read_bytes())
+    found = index(root)["msg"]
+    assert "not a wheel's file name" in found and found.isprintable()
+    assert not (root / "simple").exists()
+
+
 def test_hidden_files_are_not_listed(root):
     (root / "wheels/.new-1.0-py3-none-any.whl").write_bytes(b"half")
     assert index(root)["projects"] == ["baz", "foo-bar"]

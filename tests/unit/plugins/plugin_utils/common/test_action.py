@@ -39,6 +39,12 @@ def test_the_decision_is_the_result():
     assert run(path="/here") == {"changed": False, "text": "hello"}
 
 
+def test_a_terminal_obeys_no_diff(monkeypatch):
+    found = {"diff": [{"prepared": "+a\x1b[2J\n+b\tc\n"}]}
+    monkeypatch.setattr(Reader, "decide", lambda *_given: found)
+    assert run(path="/here")["diff"] == [{"prepared": "+a\\x1b[2J\n+b\tc\n"}]
+
+
 def test_the_message_of_an_error_is_shown_once_without_its_causes():
     with pytest.raises(AnsibleActionFail) as caught:
         run(path="/nowhere")
