@@ -49,7 +49,11 @@ class Service:
         self.found, self.clock, self.file = found, Clock(directory / "clock"), directory / "usage.json"
         self.database = directory.parent / f"{directory.name}.sqlite"
         config = {
-            "gateway": directory.name, "servers": {f"127.0.0.1:{e.port}": f"e{n}" for n, e in enumerate(engines)},
+            "gateway": directory.name, "gateways": list(NAMES),
+            "servers": {
+                f"127.0.0.1:{each.port}": {"name": f"e{n}", "service": "chat", "models": ["m"]}
+                for n, each in enumerate(engines)
+            },
             "database": str(self.database), "months": 13, "port": port, "log": False,
             "budgets": found.decided["budgets"], "map": f"{found.paths['maps']}/over.map",
             "secret": found.paths["secret"],
