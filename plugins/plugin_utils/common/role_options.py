@@ -37,7 +37,7 @@ FACTS = (
     "accelerator_stale",
     "gateway_keys_concurrent", "gateway_keys_end", "gateway_keys_expires", "gateway_keys_make",
     "gateway_keys_models", "gateway_keys_rate", "gateway_keys_sha256", "gateway_keys_team",
-    "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month",
+    "gateway_keys_tokens_per_day", "gateway_keys_tokens_per_minute", "gateway_keys_tokens_per_month", "gateway_served",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host", "mirror_site", "mirror_to_install",
     "monitoring_dir",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",

@@ -13,6 +13,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import misspelt_options
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import budgets, paths, routing, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
 from jinja2 import Environment, nodes
@@ -156,6 +157,16 @@ def test_what_is_private_to_a_role_is_named_nowhere_else(role):
         if path.is_file():
             found = {match.group() for match in private.finditer(path.read_text())}
             assert found == set(), path.relative_to(TOP)
+
+
+def test_what_a_role_gives_to_others_is_no_misspelt_option():
+    """A second run of the role in the same play has these variables."""
+    text = "".join(path.read_text() for path in (TOP / "roles").rglob("tasks/*.yml"))
+    given = set(re.findall(r"^ +register: ([a-z]\w+)$", text, re.M))
+    for facts in re.findall(r"^ +ansible\.builtin\.set_fact:\n((?: {4,}.+\n)+)", text, re.M):
+        given |= set(re.findall(r"^ +([a-z]\w+):", facts, re.M))
+    assert "gateway_served" in given and "vllm_group_changed" in given
+    assert misspelt_options(frozenset(given), tuple(ROLES)) == []
 
 
 def private_names(source):
