@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import platform
 import re
 import socket
@@ -51,8 +52,9 @@ def _can_listen(address: str) -> bool:
     try:
         with socket.socket(family) as probe:
             probe.bind((address, 0))
-    except OSError:
-        return False
+    except OSError as exc:
+        # Each port of a busy gateway may be one of its own connections: then the host has the address.
+        return exc.errno == errno.EADDRINUSE
     return True
 
 

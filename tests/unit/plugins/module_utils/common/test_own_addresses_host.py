@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
+import socket
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import own_addresses_host as own
@@ -21,6 +24,15 @@ def test_an_address_of_another_host_is_named_with_those_of_this_one():
 @pytest.mark.parametrize("address", ["0.0.0.0", "*", "", "localhost", "gpu-a.site", "127.0.0.1", "127.0.0.53"])
 def test_what_a_program_can_listen_on_is_allowed(address):
     assert own.listen_problem({"mirror_listen": address}) == ""
+
+
+@pytest.mark.parametrize(("number", "is_refused"), [(errno.EADDRINUSE, False), (errno.EADDRNOTAVAIL, True)])
+def test_a_host_whose_connections_have_every_port_still_has_its_addresses(monkeypatch, number, is_refused):
+    def bind(_socket, _address):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    assert bool(own.listen_problem({"gateway_listen": "0.0.0.0"})) == is_refused
 
 
 def test_every_address_of_the_host_is_listed_without_those_of_a_zone(tmp_path, monkeypatch):
