@@ -98,6 +98,8 @@ class Follower:
         self.key, self.store, self.rights = key, store, rights
         self.counters, self.budgets, self.log = counters, budgets, log
         self.offsets: dict[str, int] | None = None
+        # The last record of each process that budgets and counters have. For a new database, older ones are read again.
+        self.counted: dict[str, int] = {}
         # Without a secret everybody is believed; with one, besides who proves it, an instance that an earlier release
         # of the gateway has read, until its first proof: it may not have restarted since.
         self.proven = self.trusted = False
@@ -121,6 +123,7 @@ class Follower:
                 foreign = self.rights.check(self.identity, parts)
                 now = int(time.time())
                 rows, missing = self.store.add(self.server, parts, now)
+                rows = self._uncounted(rows)
                 self.budgets.add(rows, now)
                 for part in parts:
                     self.offsets.pop(part.file, None)
@@ -143,6 +146,15 @@ class Follower:
         self._state("")
         self.counters.read_at[self.server] = time.time()
         return 0.01
+
+    def _uncounted(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows that budgets and counters do not have yet; from then on they have them."""
+        found = [row for row in rows if row["number"] > self.counted.get(row["process"], -1)]
+        for row in found:
+            self.counted.pop(row["process"], None)
+            self.counted[row["process"]] = row["number"]
+        self.counted = dict(list(self.counted.items())[-MOST_FILES:])
+        return found
 
     def _state(self, why: str) -> None:
         if self.counters.servers.get(self.server, "") != why:

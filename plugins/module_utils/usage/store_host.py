@@ -57,6 +57,9 @@ class Store:
         self.connection: sqlite3.Connection | None = None
         self.pruned_at = 0
         self.names: dict[str, set[tuple[str, ...]]] = {}
+        # Servers that know their places, and those that have to ask again, because the database may be another one.
+        self.begun: set[str] = set()
+        self.stale: set[str] = set()
         self.fault = ""
 
     def _open(self) -> sqlite3.Connection:
@@ -76,7 +79,10 @@ class Store:
         """Return how far the files of a server were read, in the order of reading. Raises sqlite3.Error."""
         with self.lock, self._reporting():
             query = "SELECT file, offset FROM files WHERE server = ? ORDER BY seen"
-            return dict(self._open().execute(query, (server,)).fetchall())
+            found = dict(self._open().execute(query, (server,)).fetchall())
+            self.begun.add(server)
+            self.stale.discard(server)
+            return found
 
     def proven(self, server: str) -> bool:
         """Return whether a server has proven an answer. Raises sqlite3.Error."""
@@ -97,18 +103,24 @@ class Store:
             return self._open().execute(query, (since,)).fetchall()
 
     def add(self, server: str, parts: list[Part], now: int) -> tuple[list[dict[str, Any]], int]:
-        """Store the records of a server; return what was added, and how many are missing. Raises sqlite3.Error."""
-        with self.lock, self._reporting():
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                found = self._add(connection, server, parts, now)
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-            return found
+        """Store the records of a server; return what was added, and how many are missing. Raises sqlite3.Error.
+
+        Each row has the ``process`` and the ``number`` of its record.
+        """
+        with self.lock:
+            if server in self.stale:
+                raise sqlite3.DatabaseError("the places of this server may be those of another database")
+            with self._reporting():
+                connection = self._open()
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    found = self._add(connection, server, parts, now)
+                    connection.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+                return found
 
     def _add(
         self, connection: sqlite3.Connection, server: str, parts: list[Part], now: int
@@ -126,7 +138,7 @@ class Store:
                         continue
                     missing += max(0, number - before - 1) if before is not None else 0
                     before = number
-                    rows.append(self._bounded(server, row))
+                    rows.append({**self._bounded(server, row), "process": part.process, "number": number})
             connection.execute(
                 "INSERT OR REPLACE INTO processes VALUES (?, ?, ?, ?)", (server, part.process, before or 0, seen)
             )
@@ -165,6 +177,7 @@ class Store:
             if not self.fault:
                 write_line(f"{self.path}: {exc}; the records wait at the instances")
             self.fault = str(exc)
+            self.stale |= self.begun
             if self.connection is not None:
                 self.connection.close()
                 self.connection = None

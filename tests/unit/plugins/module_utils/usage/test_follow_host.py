@@ -149,6 +149,52 @@ def test_a_damaged_database_is_put_aside(instance, follower, store, tmp_path, at
     assert list(tmp_path.glob("usage.sqlite.damaged-*"))
 
 
+def damage(store):
+    """Damage the database, as the next to open it finds out."""
+    store.connection.close()
+    store.connection = None
+    with open(store.path, "wb") as file:
+        file.write(b"not a database" * 1000)
+
+
+def test_a_record_that_is_read_again_for_a_new_database_counts_once(instance, follower, store):
+    follower.budgets, follower.log = Budgets({"c1": {"day": 1000}}), True
+    at = int(time.time())
+    instance.text = answer(record(1, at, client="c1"), record(2, at, client="c1"))
+    follower.step()
+    before = follower.budgets.text(at), follower.counters.text(True)
+    assert "used_tokens" in before[0] and 'client="c1"' in before[1]
+    damage(store)
+    instance.text, instance.end = answer(record(1, at, client="c1"), record(2, at, client="c1"), end=200), 200
+    for _time in range(3):
+        follower.step()
+    assert [row["requests"] for row in rows(store)] == [2]
+    assert follower.budgets.text(at) == before[0]
+    assert [line for line in follower.counters.text(True).splitlines() if "c1" in line] == [
+        line for line in before[1].splitlines() if "c1" in line
+    ]
+
+
+def test_a_new_database_begins_with_what_all_instances_still_have(instance, follower, store):
+    """Not only the one whose records came when the former database failed."""
+    instance.text = answer(record(1, time.time()))
+    other = Follower(
+        follower.address, {**SERVER, "name": "gw--chat-2"}, "", store, Counters("gw1"), NONE, follower.rights
+    )
+    follower.step()
+    other.step()
+    damage(store)
+    instance.end = 200
+    assert follower.step() == PAUSE
+    for _time in range(3):
+        follower.step()
+    # Now the other one, which has not seen the failure, has a later record.
+    instance.text = answer(record(2, time.time()), end=300)
+    assert other.step() == PAUSE
+    other.step()
+    assert instance.asked.endswith("&after=") and store.fault == ""
+
+
 def test_after_an_error_of_the_database_it_alone_says_where_to_read_on(instance, follower, store, monkeypatch):
     """It may be another one by then, which has nothing of what was read before."""
     instance.text = answer(record(1, time.time()))
