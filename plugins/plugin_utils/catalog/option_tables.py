@@ -17,6 +17,14 @@ BUNDLED = CATALOG / "options"
 # The C parser reads a table in 0.05 s, the other one in 0.5 s.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 RELEASE = re.compile(r"[0-9]+(\.[0-9]+)+\Z")
+# Limits of numbers whose entry in a release has none: before 0.13.0 vLLM compares them in code that tools/vllm/limits.py
+# does not read (_verify_args of vllm/config/cache.py of 0.11.0), or not at all. The fit believes these numbers.
+LIMITS: Mapping[str, Mapping[str, int]] = {
+    "gpu-memory-utilization": {"gt": 0, "le": 1},
+    "max-model-len": {"ge": 1},
+    "max-num-batched-tokens": {"ge": 1},
+    "max-num-seqs": {"ge": 1},
+}
 
 
 def releases(directory: Path = BUNDLED) -> list[str]:
@@ -37,7 +45,12 @@ def load_table(version: str, directory: Path = BUNDLED) -> OptionTable:
             f"no option table for vLLM {version} in {directory}; there are {', '.join(releases(directory)) or 'none'}; "
             f"make it with: tools/vllm/read_options.py {version} > catalog/options/{version}.yml"
         )
-    table = OptionTable.from_data(_read(path), str(path))
+    data = _read(path)
+    table = OptionTable.from_data(data, str(path))
+    for name, limits in LIMITS.items():
+        entry = data["flags"].get(name, {})
+        if not {"gt", "ge"} & set(entry):
+            entry.update(limits)
     if table.version != version:
         raise OptionTableError(f"{path}: holds the table of vLLM {table.version}, expected {version}")
     return table

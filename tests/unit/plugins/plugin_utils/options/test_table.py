@@ -6,6 +6,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
     load_foreign,
     load_table,
     other_tables,
+    releases,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Doubt,
@@ -678,3 +679,13 @@ def test_a_connector_is_one_of_the_release(config, problem):
 def test_enumerations_of_the_release(args, problem):
     found = load_table("0.33.0").check_args(args)
     assert [problem in text for text in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize("release", releases())
+@pytest.mark.parametrize("name, value, is_right", [
+    ("gpu-memory-utilization", 95, False), ("gpu-memory-utilization", 0, False), ("gpu-memory-utilization", 0.95, True),
+    ("max-num-seqs", 0, False), ("max-num-seqs", 1, True), ("max-num-batched-tokens", -1, False),
+    ("max-model-len", -5, False), ("max-model-len", "16k", True),
+])  # fmt: skip
+def test_every_release_has_limits_of_what_the_fit_believes(release, name, value, is_right):
+    assert (load_table(release).check_args({name: value}) == []) is is_right
