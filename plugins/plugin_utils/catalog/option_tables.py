@@ -17,8 +17,8 @@ BUNDLED = CATALOG / "options"
 # The C parser reads a table in 0.05 s, the other one in 0.5 s.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 RELEASE = re.compile(r"[0-9]+(\.[0-9]+)+\Z")
-# Limits of numbers whose entry in a release has none: before 0.13.0 vLLM compares them in code that tools/vllm/limits.py
-# does not read (_verify_args of vllm/config/cache.py of 0.11.0), or not at all. The fit believes these numbers.
+# Limits of numbers whose entry in a release has none: before 0.13.0 vLLM compares them in code (_verify_args of
+# vllm/config/cache.py of 0.11.0) that tools/vllm/limits.py does not read, or not at all. The fit believes them.
 LIMITS: Mapping[str, Mapping[str, int]] = {
     "gpu-memory-utilization": {"gt": 0, "le": 1},
     "max-model-len": {"ge": 1},
