@@ -26,7 +26,7 @@ SHIPPED = {
     "requirements.txt", "roles", "site.yml", "tools",
 }  # fmt: skip
 TOOLS = {"tools/command", "tools/verify.py", "tools/vllm"}
-MOST_BYTES = 7_700_000
+MOST_BYTES = 7_800_000
 # Pages about a checkout, which say so; CHANGELOG.md is about the past.
 OF_A_CHECKOUT = (
     "CONTRIBUTING.md", "README.md", "docs/contribute/*.md", "docs/reference/lab.md",

@@ -15,8 +15,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 from tests.fakes.actions import run_action
+from tests.fakes.inference_command import TOP, run
 from tests.fakes.own_chip import ACME
-from tests.unit.tools.command.test_command import SERVERS, TOP, run
+from tests.unit.tools.command.conftest import SERVERS
 from tools.command import main
 from tools.command.playbooks import run_ad_hoc
 from tools.command.site import RELEASES
